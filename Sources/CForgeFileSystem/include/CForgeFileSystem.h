@@ -1,0 +1,18 @@
+#ifndef C_FORGE_FILE_SYSTEM_H
+#define C_FORGE_FILE_SYSTEM_H
+
+// Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call.
+#if defined(__linux__)
+
+#include <stddef.h>
+#include <stdint.h>
+
+/// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not know it.
+int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+/// getdents64(2): fills `buffer` with struct linux_dirent64 records, returns the bytes used, 0 at the end.
+long forge_getdents64(int descriptor, void *buffer, size_t size);
+
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+#if defined(__linux__)
+
+#define _GNU_SOURCE
+#include "CForgeFileSystem.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Of linux/openat2.h, which older C libraries do not ship.
+struct forge_open_how {
+    uint64_t flags;
+    uint64_t mode;
+    uint64_t resolve;
+};
+
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+
+int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+    struct forge_open_how how = {flags, mode, resolve};
+    return (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+}
+
+long forge_getdents64(int descriptor, void *buffer, size_t size) {
+    return syscall(SYS_getdents64, descriptor, buffer, size);
+}
+
+#endif

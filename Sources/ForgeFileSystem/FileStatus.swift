@@ -1,0 +1,60 @@
+public import SystemPackage
+
+/// What `stat(2)` tells of a file.
+public struct FileStatus: Hashable, Sendable {
+    /// Regular file, directory, symbolic link and so on.
+    public var type: FileType
+
+    /// The permission bits, set-user-id, set-group-id and sticky bit included.
+    public var permissions: FilePermissions
+
+    /// The length of the content; of a symbolic link, the length of its target's path.
+    public var sizeInBytes: Int64
+
+    /// The space taken on the device, less than the size where the file has holes.
+    public var allocatedSizeInBytes: Int64
+
+    /// The number of the inode, unique within ``device`` while the file exists.
+    public var inode: UInt64
+
+    /// The device, or mounted file system, that holds the file.
+    public var device: UInt64
+
+    /// How many names lead to the file; 0 for an open file whose last name was removed.
+    public var linkCount: UInt64
+
+    /// The user that owns the file.
+    public var owner: UserID
+
+    /// The group that owns the file.
+    public var group: GroupID
+
+    /// When the content was last read, as far as the file system keeps it.
+    public var accessed: FileTime
+
+    /// When the content last changed.
+    public var modified: FileTime
+
+    /// When the content or any attribute last changed.
+    public var changed: FileTime
+
+    /// A status from all its parts.
+    public init(
+        type: FileType, permissions: FilePermissions, sizeInBytes: Int64, allocatedSizeInBytes: Int64, inode: UInt64,
+        device: UInt64, linkCount: UInt64, owner: UserID, group: GroupID, accessed: FileTime, modified: FileTime,
+        changed: FileTime
+    ) {
+        self.type = type
+        self.permissions = permissions
+        self.sizeInBytes = sizeInBytes
+        self.allocatedSizeInBytes = allocatedSizeInBytes
+        self.inode = inode
+        self.device = device
+        self.linkCount = linkCount
+        self.owner = owner
+        self.group = group
+        self.accessed = accessed
+        self.modified = modified
+        self.changed = changed
+    }
+}

@@ -1,0 +1,61 @@
+public import SystemPackage
+
+/// A file system operation that failed: what was tried, on which path, and the error number of the system.
+public struct FileSystemError: Error, Sendable {
+    /// What was tried.
+    public var operation: FileSystemOperation
+
+    /// Why it failed. ``SystemFileSystem`` passes on the number that the kernel gave, unchanged.
+    public var errno: Errno
+
+    /// The path that the operation was given; nil for one that took only a descriptor.
+    public var path: POSIXPath?
+
+    /// The second path of a rename or a link.
+    public var destination: POSIXPath?
+
+    /// The error that stands behind this one, if something other than the system failed the operation.
+    public var underlying: (any Error)?
+
+    /// An error from its parts.
+    public init(
+        _ operation: FileSystemOperation, _ errno: Errno, path: POSIXPath? = nil, destination: POSIXPath? = nil,
+        underlying: (any Error)? = nil
+    ) {
+        self.operation = operation
+        self.errno = errno
+        self.path = path
+        self.destination = destination
+        self.underlying = underlying
+    }
+}
+
+extension FileSystemError: CustomStringConvertible {
+    public var description: String {
+        var text = operation.rawValue
+        if let path { text += " \(path)" }
+        if let destination { text += " to \(destination)" }
+        text += ": \(errno.description) (\(errno.name))"
+        if let underlying { text += ": \(underlying)" }
+        return text
+    }
+}
+
+extension Errno {
+    /// The symbol of the error number, such as `ENOENT`; `errno 999` for one that has none here.
+    public var name: String { Self.names[self] ?? "errno \(rawValue)" }
+
+    private static let names: [Errno: String] = [
+        .notPermitted: "EPERM", .noSuchFileOrDirectory: "ENOENT", .interrupted: "EINTR", .ioError: "EIO",
+        .noSuchAddressOrDevice: "ENXIO", .badFileDescriptor: "EBADF", .noMemory: "ENOMEM",
+        .permissionDenied: "EACCES", .resourceBusy: "EBUSY", .fileExists: "EEXIST", .improperLink: "EXDEV",
+        .operationNotSupportedByDevice: "ENODEV", .notDirectory: "ENOTDIR", .isDirectory: "EISDIR",
+        .invalidArgument: "EINVAL", .tooManyOpenFilesInSystem: "ENFILE", .tooManyOpenFiles: "EMFILE",
+        .textFileBusy: "ETXTBSY", .fileTooLarge: "EFBIG", .noSpace: "ENOSPC", .illegalSeek: "ESPIPE",
+        .readOnlyFileSystem: "EROFS", .tooManyLinks: "EMLINK", .brokenPipe: "EPIPE",
+        .resourceTemporarilyUnavailable: "EAGAIN", .noFunction: "ENOSYS", .directoryNotEmpty: "ENOTEMPTY",
+        .tooManySymbolicLinkLevels: "ELOOP", .fileNameTooLong: "ENAMETOOLONG", .overflow: "EOVERFLOW",
+        .notSupported: "ENOTSUP", .diskQuotaExceeded: "EDQUOT", .staleNFSFileHandle: "ESTALE",
+        .illegalByteSequence: "EILSEQ",
+    ]
+}

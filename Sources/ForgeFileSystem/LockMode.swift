@@ -1,0 +1,11 @@
+/// A lock on an open file (`flock(2)`): it belongs to the open file, so two opens in one process do conflict.
+public enum LockMode: Hashable, Sendable {
+    /// Any number of open files may hold it together.
+    case shared
+
+    /// No other open file may hold a lock.
+    case exclusive
+
+    /// Gives the lock back; closing the last descriptor of the open file does too.
+    case unlocked
+}

@@ -1,0 +1,114 @@
+public import SystemPackage
+
+/// Whole contents: loops over short reads and writes and over `EINTR`.
+extension POSIXFileSystem {
+    /// Reads until `buffer` is full or the file ends, and returns how many bytes were read.
+    public func readFully(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileSystemError) -> Int {
+        var done = 0
+        while done < buffer.count {
+            let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
+            let position = offset + Int64(done)
+            let count = try retryingInterrupts { () throws(FileSystemError) in
+                try read(descriptor, into: rest, at: position)
+            }
+            if count == 0 { break }
+            done += count
+        }
+        return done
+    }
+
+    /// Writes all of `buffer`, at `offset` or, if that is nil, at the file's own offset.
+    ///
+    /// If it throws, any part of the bytes may have been written.
+    public func writeFully(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64? = nil
+    ) throws(FileSystemError) {
+        var done = 0
+        while done < buffer.count {
+            let rest = UnsafeRawBufferPointer(rebasing: buffer[done...])
+            let position = offset.map { $0 + Int64(done) }
+            let count = try retryingInterrupts { () throws(FileSystemError) in
+                try write(descriptor, from: rest, at: position)
+            }
+            guard count > 0 else { throw FileSystemError(.write, .ioError) }
+            done += count
+        }
+    }
+
+    /// The whole content of an open file, whatever its offset.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A file open for reading.
+    ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory.
+    public func readContents(
+        of descriptor: Descriptor, maximumSizeInBytes: Int = .max
+    ) throws(FileSystemError) -> [UInt8] {
+        let expected = try status(of: .descriptor(descriptor)).sizeInBytes
+        guard expected <= maximumSizeInBytes else { throw FileSystemError(.read, .fileTooLarge) }
+        // One byte more than expected, so that the end is seen without a second call.
+        var capacity = max(Int(expected) + 1, 512)
+        var content: [UInt8] = []
+        while true {
+            let done = content.count
+            var failure: FileSystemError?
+            var readCount = 0
+            content = [UInt8](unsafeUninitializedCapacity: capacity) { buffer, initializedCount in
+                content.withUnsafeBytes { UnsafeMutableRawBufferPointer(buffer).copyMemory(from: $0) }
+                do throws(FileSystemError) {
+                    let rest = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[done...])
+                    readCount = try readFully(descriptor, into: rest, at: Int64(done))
+                } catch {
+                    failure = error
+                }
+                initializedCount = done + readCount
+            }
+            if let failure { throw failure }
+            if content.count < capacity { return content }
+            guard content.count <= maximumSizeInBytes else { throw FileSystemError(.read, .fileTooLarge) }
+            capacity *= 2
+        }
+    }
+
+    /// The whole content of the file at `path`.
+    public func readFile(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
+        maximumSizeInBytes: Int = .max
+    ) throws(FileSystemError) -> [UInt8] {
+        let descriptor = try retryingInterrupts { () throws(FileSystemError) in
+            try open(path, at: directory, .readOnly, options: [], permissions: [], resolution: resolution)
+        }
+        return try naming(path) { () throws(FileSystemError) in
+            try closing(descriptor) { () throws(FileSystemError) in
+                try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
+            }
+        }
+    }
+
+    /// Calls `body` again for as long as a signal interrupts it.
+    @inlinable public func retryingInterrupts<Result>(
+        _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        while true {
+            do {
+                return try body()
+            } catch where error.errno == .interrupted {
+                continue
+            }
+        }
+    }
+
+    /// Calls `body` and gives an error that knows only a descriptor the path that the caller knows it by.
+    @inlinable public func naming<Result>(
+        _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        do {
+            return try body()
+        } catch {
+            var named = error
+            if named.path == nil { named.path = path }
+            throw named
+        }
+    }
+}

@@ -1,0 +1,84 @@
+public import SystemPackage
+
+/// The same calls with the arguments that are nearly always the same left out.
+extension POSIXFileSystem {
+    /// Opens a file or directory; see the requirement of the same name.
+    @inlinable public func open(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, _ mode: FileDescriptor.AccessMode = .readOnly,
+        options: FileDescriptor.OpenOptions = [], permissions: FilePermissions = [.ownerReadWrite]
+    ) throws(FileSystemError) -> Descriptor {
+        try open(path, at: directory, mode, options: options, permissions: permissions, resolution: [])
+    }
+
+    /// Creates a directory that only its owner may enter, unless `permissions` says otherwise.
+    @inlinable public func createDirectory(
+        _ path: POSIXPath, permissions: FilePermissions = [.ownerReadWriteExecute]
+    ) throws(FileSystemError) {
+        try createDirectory(path, at: .workingDirectory, permissions: permissions)
+    }
+
+    /// Moves a name, replacing what stands at the new one unless `mode` says otherwise.
+    @inlinable public func rename(
+        _ path: POSIXPath, to newPath: POSIXPath, _ mode: RenameMode = .replacing
+    ) throws(FileSystemError) {
+        try rename(path, at: .workingDirectory, to: newPath, at: .workingDirectory, mode)
+    }
+
+    /// Gives a file one more name.
+    @inlinable public func link(_ path: POSIXPath, to newPath: POSIXPath) throws(FileSystemError) {
+        try link(path, at: .workingDirectory, to: newPath, at: .workingDirectory)
+    }
+
+    /// Creates a symbolic link.
+    @inlinable public func createSymbolicLink(_ path: POSIXPath, to target: POSIXPath) throws(FileSystemError) {
+        try createSymbolicLink(path, at: .workingDirectory, to: target)
+    }
+
+    /// The bytes that a symbolic link holds.
+    @inlinable public func readSymbolicLink(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
+        try readSymbolicLink(path, at: .workingDirectory)
+    }
+
+    /// Removes the name of anything but a directory.
+    @inlinable public func unlink(_ path: POSIXPath) throws(FileSystemError) {
+        try unlink(path, at: .workingDirectory)
+    }
+
+    /// Removes an empty directory.
+    @inlinable public func removeDirectory(_ path: POSIXPath) throws(FileSystemError) {
+        try removeDirectory(path, at: .workingDirectory)
+    }
+
+    /// What there is to know of the file at `path`, the link itself if links are not followed.
+    @inlinable public func status(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
+    ) throws(FileSystemError) -> FileStatus {
+        try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
+    }
+
+    /// Opens a directory, calls `body` with its descriptor and closes it again.
+    public func withDirectory<Result>(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
+        _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let descriptor = try open(
+            path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
+        return try closing(descriptor) { () throws(FileSystemError) in try body(descriptor) }
+    }
+
+    /// Calls `body` and closes `descriptor`, whose failure to close is thrown unless `body` has thrown already.
+    public func closing<Result>(
+        _ descriptor: Descriptor, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let result: Result
+        do {
+            result = try body()
+        } catch {
+            // The first failure is the one to report; the descriptor is gone in either case.
+            do { try close(descriptor) } catch _ {}
+            throw error
+        }
+        try close(descriptor)
+        return result
+    }
+}

@@ -1,0 +1,126 @@
+public import SystemPackage
+
+/// A path as POSIX sees it: a string of bytes, kept exactly as given.
+///
+/// Unlike `FilePath` it is never normalised: `link/` is not `link` (a trailing slash follows a symbolic link) and bytes
+/// that are no UTF-8 stay as they are. A NUL can be held, so that whoever is handed it can refuse it.
+public struct POSIXPath: Hashable, Sendable {
+    /// The bytes and one NUL behind them, as system calls want them.
+    @usableFromInline let terminated: [UInt8]
+
+    @usableFromInline init(terminated: [UInt8]) {
+        self.terminated = terminated
+    }
+
+    /// A path of these bytes.
+    @inlinable public init(_ bytes: some Sequence<UInt8>) {
+        var terminated = [UInt8](bytes)
+        terminated.append(0)
+        self.terminated = terminated
+    }
+
+    /// A path of the UTF-8 bytes of a string.
+    @inlinable public init(_ string: String) {
+        self.init(string.utf8)
+    }
+
+    /// A path of the bytes of a `FilePath`.
+    public init(_ path: FilePath) {
+        self = path.withPlatformString { start in
+            POSIXPath(UnsafeRawBufferPointer(start: start, count: path.length))
+        }
+    }
+
+    /// The bytes of the path.
+    @inlinable public var bytes: ArraySlice<UInt8> { terminated.dropLast() }
+
+    /// How many bytes the path has.
+    @inlinable public var count: Int { terminated.count - 1 }
+
+    /// Whether the path has no bytes; such a path leads nowhere (`ENOENT`).
+    @inlinable public var isEmpty: Bool { terminated.count == 1 }
+
+    /// Whether the path starts from the root.
+    @inlinable public var isAbsolute: Bool { terminated[0] == UInt8(ascii: "/") }
+
+    /// Whether there is a NUL among the bytes; no file system accepts such a path.
+    public var containsNUL: Bool {
+        withUnsafeBytes { bytes in bytes.contains(0) }
+    }
+
+    /// Calls `body` with the bytes, the closing NUL left out.
+    @inlinable public func withUnsafeBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try terminated.withUnsafeBytes { (bytes) throws(Failure) -> Result in
+            try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast()))
+        }
+    }
+
+    /// This path with `component` behind it and one slash between them.
+    public func appending(_ component: POSIXPath) -> POSIXPath {
+        var joined = [UInt8]()
+        joined.reserveCapacity(terminated.count + component.terminated.count)
+        joined.append(contentsOf: bytes)
+        if let last = joined.last, last != UInt8(ascii: "/") { joined.append(UInt8(ascii: "/")) }
+        joined.append(contentsOf: component.terminated)
+        return POSIXPath(terminated: joined)
+    }
+
+    /// The path up to its last component and that component, trailing slashes left out.
+    ///
+    /// The first part is empty for a relative path of one component, `/` for an absolute one; the second is empty only
+    /// for `/` and for an empty path.
+    public func splitLast() -> (parent: POSIXPath, name: POSIXPath) {
+        let slash = UInt8(ascii: "/")
+        var end = bytes.endIndex
+        while end > bytes.startIndex, bytes[end - 1] == slash { end -= 1 }
+        let trimmed = bytes[..<end]
+        guard let last = trimmed.lastIndex(of: slash) else {
+            return trimmed.isEmpty ? (POSIXPath(bytes), POSIXPath([])) : (POSIXPath([]), POSIXPath(trimmed))
+        }
+        var parentEnd = last
+        while parentEnd > trimmed.startIndex, trimmed[parentEnd - 1] == slash { parentEnd -= 1 }
+        let parent = parentEnd == trimmed.startIndex ? trimmed[...last].prefix(1) : trimmed[..<parentEnd]
+        return (POSIXPath(parent), POSIXPath(trimmed[(last + 1)...]))
+    }
+}
+
+extension POSIXPath: ExpressibleByStringLiteral {
+    @inlinable public init(stringLiteral value: String) {
+        self.init(value)
+    }
+}
+
+extension POSIXPath: CustomStringConvertible {
+    /// The path as text for people: control bytes and bytes that are no UTF-8 are shown as `\xNN`.
+    public var description: String {
+        var text = ""
+        var rest = bytes
+        while let byte = rest.first {
+            var decoder = UTF8()
+            var iterator = rest.makeIterator()
+            if case .scalarValue(let scalar) = decoder.decode(&iterator), scalar.properties.generalCategory != .control {
+                text.unicodeScalars.append(scalar)
+                rest = rest.dropFirst(UTF8.width(scalar))
+            } else {
+                let digits = String(byte, radix: 16)
+                text += digits.count == 1 ? "\\x0\(digits)" : "\\x\(digits)"
+                rest = rest.dropFirst()
+            }
+        }
+        return text
+    }
+}
+
+extension String {
+    /// The path as a string; bytes that are no UTF-8 become U+FFFD, so it need not lead back to the same file.
+    public init(_ path: POSIXPath) {
+        self = String(decoding: path.bytes, as: UTF8.self)
+    }
+
+    /// The path as a string, or nil if it is no UTF-8.
+    public init?(validating path: POSIXPath) {
+        self.init(validating: path.bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,26 @@
+/// Why a store cannot be read or written just now; never the same as "there is no such value".
+public enum Unavailability: Hashable, Sendable {
+    /// The device is locked, or was not unlocked since it started, and the data is protected until then.
+    case locked
+
+    /// Another process, or another store object, holds the store.
+    case inUse(processID: Int32?)
+
+    /// The file system failed the operation; the underlying error says how.
+    case inputOutput
+
+    /// An earlier flush failed, so nothing is acknowledged any more until the store is opened anew.
+    case poisoned
+}
+
+extension Unavailability: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .locked: "locked"
+        case .inUse(let processID?): "in use by process \(processID)"
+        case .inUse: "in use"
+        case .inputOutput: "input/output failure"
+        case .poisoned: "an earlier flush failed; open the store anew"
+        }
+    }
+}
