@@ -22,6 +22,11 @@ int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode
     return (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
 }
 
+int forge_renameat2(
+    int directory, const char *path, int new_directory, const char *new_path, unsigned int flags) {
+    return (int)syscall(SYS_renameat2, directory, path, new_directory, new_path, flags);
+}
+
 long forge_getdents64(int descriptor, void *buffer, size_t size) {
     return syscall(SYS_getdents64, descriptor, buffer, size);
 }

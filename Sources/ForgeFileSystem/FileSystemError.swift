@@ -14,6 +14,9 @@ public struct FileSystemError: Error, Sendable {
     /// The second path of a rename or a link.
     public var destination: POSIXPath?
 
+    /// Whether the operation took effect all the same: what was written can be read, but a power cut may undo it.
+    public var isEffectVisible = false
+
     /// The error that stands behind this one, if something other than the system failed the operation.
     public var underlying: (any Error)?
 

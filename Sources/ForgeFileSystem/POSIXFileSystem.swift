@@ -142,4 +142,13 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - mode: The lock wanted.
     ///   - waiting: Whether to wait for it; if not, `EAGAIN` when another open file is in the way.
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError)
+
+    // MARK: Chance
+
+    /// 64 random bits, for the names of temporary files; the system's generator unless the file system has its own.
+    func randomBits() -> UInt64
+}
+
+extension POSIXFileSystem {
+    public func randomBits() -> UInt64 { .random(in: 0 ... .max) }
 }

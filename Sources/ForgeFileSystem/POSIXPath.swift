@@ -49,12 +49,8 @@ public struct POSIXPath: Hashable, Sendable {
     }
 
     /// Calls `body` with the bytes, the closing NUL left out.
-    @inlinable public func withUnsafeBytes<Result, Failure: Error>(
-        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        try terminated.withUnsafeBytes { (bytes) throws(Failure) -> Result in
-            try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast()))
-        }
+    @inlinable public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+        try terminated.withUnsafeBytes { bytes in try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast())) }
     }
 
     /// This path with `component` behind it and one slash between them.

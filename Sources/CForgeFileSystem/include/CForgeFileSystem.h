@@ -10,6 +10,10 @@
 /// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not know it.
 int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
+/// renameat2(2), Linux 3.15; Musl has no function of that name.
+int forge_renameat2(
+    int directory, const char *path, int new_directory, const char *new_path, unsigned int flags);
+
 /// getdents64(2): fills `buffer` with struct linux_dirent64 records, returns the bytes used, 0 at the end.
 long forge_getdents64(int descriptor, void *buffer, size_t size);
 

@@ -1,0 +1,136 @@
+public import Foundation
+package import SystemPackage
+
+/// The six calls of ``FileSystemProtocol``, made of POSIX calls: every ``POSIXFileSystem`` has them, all alike.
+extension POSIXFileSystem {
+    public func fileExists(atPath path: String) -> Bool {
+        do {
+            _ = try status(POSIXPath(path))
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Creates a directory and makes its name durable; a parent that is missing is created too if asked for.
+    public func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
+        let path = try POSIXPath(url)
+        guard !withIntermediateDirectories else {
+            return try makeDirectories(path, permissions: .anyone)
+        }
+        try createDirectory(path, at: .workingDirectory, permissions: .anyone)
+        try synchronizeParent(of: path)
+    }
+
+    public func write(_ data: Data, to url: URL) throws {
+        try replaceContents(of: url, with: data)
+    }
+
+    public func read(from url: URL) throws -> Data {
+        try contents(of: url)
+    }
+
+    /// Removes a file or a whole directory; the removal is durable when the call returns.
+    public func removeItem(at url: URL) throws {
+        let path = try POSIXPath(url)
+        if try status(path, followsSymbolicLinks: false).type == .directory {
+            try removeTree(path)
+        } else {
+            try unlink(path)
+        }
+        try synchronizeParent(of: path)
+    }
+
+    public func contentsOfDirectory(at url: URL) throws -> [URL] {
+        let path = try POSIXPath(url)
+        let entries = try withDirectory(path) { (directory) throws(FileSystemError) -> [DirectoryEntry] in
+            try naming(path) { () throws(FileSystemError) -> [DirectoryEntry] in try self.entries(of: directory) }
+        }
+        return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
+    }
+
+    /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
+    ///
+    /// The mode of a file that exists is kept, a symbolic link is followed, and what is no regular file (a device, a
+    /// FIFO) is written to as it is.
+    package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
+        let path = try followingFinalLinks(try POSIXPath(url))
+        let (parent, name) = path.splitLast()
+        var permissions: FilePermissions?
+        do {
+            let status = try status(path)
+            guard status.type == .regular else { return try writeInPlace(data, to: path) }
+            permissions = status.permissions
+        } catch where error.errno == .noSuchFileOrDirectory {
+            guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
+        }
+        try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+            try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                try naming(path) { () throws(FileSystemError) in
+                    try replaceFile(
+                        name, at: directory, with: bytes, .replacing, permissions: permissions, durability: .full)
+                }
+            }
+        }
+    }
+
+    /// What `read(from:)` does: the whole content of the file at `url`.
+    package func contents(of url: URL) throws(FileSystemError) -> Data {
+        Data(try readFile(try POSIXPath(url)))
+    }
+
+    private func writeInPlace(_ data: Data, to path: POSIXPath) throws(FileSystemError) {
+        let descriptor = try open(path, .writeOnly)
+        try naming(path) { () throws(FileSystemError) in
+            try closing(descriptor) { () throws(FileSystemError) in
+                try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                    try writeFully(descriptor, from: bytes)
+                }
+            }
+        }
+    }
+
+    /// The path that a symbolic link at the end of `path` leads to, whether or not there is a file.
+    private func followingFinalLinks(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
+        var current = path
+        for _ in 0..<40 {
+            let target: POSIXPath
+            do {
+                target = try readSymbolicLink(current)
+            } catch where error.errno == .invalidArgument || error.errno == .noSuchFileOrDirectory {
+                return current
+            }
+            let parent = current.splitLast().parent
+            current = target.isAbsolute || parent.isEmpty ? target : parent.appending(target)
+        }
+        throw FileSystemError(.resolve, .tooManySymbolicLinkLevels, path: path)
+    }
+}
+
+/// Calls `body` with the bytes of `data`; `Data` itself knows no typed errors.
+package func withBytes<Result>(
+    of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
+) throws(FileSystemError) -> Result {
+    let outcome = data.withUnsafeBytes { bytes -> Swift.Result<Result, FileSystemError> in
+        do throws(FileSystemError) {
+            return .success(try body(bytes))
+        } catch {
+            return .failure(error)
+        }
+    }
+    return try outcome.get()
+}
+
+extension FilePermissions {
+    /// `0777`, to be narrowed by the umask.
+    package static let anyone: FilePermissions = [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute]
+
+    /// `0666`, to be narrowed by the umask.
+    package static let anyoneReadWrite: FilePermissions = [.ownerReadWrite, .groupReadWrite, .otherReadWrite]
+
+    /// `0600`.
+    package static let privateFile: FilePermissions = .ownerReadWrite
+
+    /// `0700`.
+    package static let privateDirectory: FilePermissions = .ownerReadWriteExecute
+}

@@ -1,0 +1,108 @@
+public import SystemPackage
+
+extension POSIXFileSystem {
+    /// Stores `bytes` as the whole content of a file: after a crash at any moment there is the old file or the new one.
+    ///
+    /// A temporary file beside it is written, synchronised and renamed, and the directory is synchronised (the recipe
+    /// of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
+    ///
+    /// - Parameters:
+    ///   - name: One component, relative to `directory`.
+    ///   - directory: An open directory.
+    ///   - bytes: The new content.
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if there is such a name.
+    ///   - permissions: The exact mode of the new file; nil for `0666` less the umask.
+    ///   - durability: What the content must have survived when the call returns.
+    /// - Throws: ``FileSystemError``. The old file is untouched and the temporary one gone, unless
+    ///   ``FileSystemError/isEffectVisible`` is set: then the new content stands but may not be durable.
+    public func replaceFile(
+        _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer, _ mode: RenameMode = .replacing,
+        permissions: FilePermissions? = .ownerReadWrite, durability: Durability = .full
+    ) throws(FileSystemError) {
+        try replaceFile(name, at: directory, mode, permissions: permissions, durability: durability) {
+            (descriptor) throws(FileSystemError) in
+            try writeFully(descriptor, from: bytes)
+        }
+    }
+
+    /// Stores whatever `content` writes to the descriptor it is given as the whole content of a file; see above.
+    package func replaceFile(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions?,
+        durability: Durability, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        let (temporary, descriptor) = try createTemporary(at: directory, permissions: permissions)
+        do {
+            try naming(temporary) { () throws(FileSystemError) in
+                try closing(descriptor) { () throws(FileSystemError) in
+                    if let permissions { try setPermissions(permissions, of: .descriptor(descriptor)) }
+                    try content(descriptor)
+                    if let level = durability.contentLevel { try synchronize(descriptor, level) }
+                }
+            }
+            try moveIntoPlace(temporary, to: name, at: directory, mode)
+        } catch {
+            // What is reported is why the file was not stored; an orphan is swept when the store is opened next.
+            do { try unlink(temporary, at: directory) } catch _ {}
+            throw error
+        }
+        guard durability == .full else { return }
+        do {
+            try synchronize(directory, .full)
+        } catch {
+            var unknown = error
+            unknown.path = name
+            unknown.isEffectVisible = true
+            throw unknown
+        }
+    }
+
+    private func createTemporary(
+        at directory: Descriptor, permissions: FilePermissions?
+    ) throws(FileSystemError) -> (POSIXPath, Descriptor) {
+        var attempts = 0
+        while true {
+            let name = POSIXPath.reserved(POSIXPath.temporaryPrefix, using: randomBits)
+            attempts += 1
+            do {
+                let descriptor = try retryingInterrupts { () throws(FileSystemError) in
+                    try open(
+                        name, at: directory, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
+                        permissions: permissions ?? .anyoneReadWrite)
+                }
+                return (name, descriptor)
+            } catch where error.errno == .fileExists && attempts < 8 {
+                continue
+            }
+        }
+    }
+
+    /// Renames; where the file system knows no exclusive rename, a link fails as well if the name is taken.
+    private func moveIntoPlace(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode
+    ) throws(FileSystemError) {
+        do {
+            try rename(temporary, at: directory, to: name, at: directory, mode)
+        } catch where mode == .exclusive && error.errno.isMissingFeature {
+            try link(temporary, at: directory, to: name, at: directory)
+            try unlink(temporary, at: directory)
+        }
+    }
+}
+
+extension Durability {
+    /// How the content of a file has to be synchronised before its name may point at it.
+    var contentLevel: SyncLevel? {
+        switch self {
+        case .full: .full
+        case .barrier: .barrier
+        case .none: nil
+        }
+    }
+}
+
+extension Errno {
+    /// Whether the error says that the kernel or the file system does not know an operation or a flag.
+    package var isMissingFeature: Bool {
+        self == .invalidArgument || self == .noFunction || self == .notSupported
+    }
+}

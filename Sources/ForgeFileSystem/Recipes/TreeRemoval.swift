@@ -1,0 +1,86 @@
+import SystemPackage
+
+extension POSIXFileSystem {
+    /// Removes a directory and everything below it; links are removed, never followed.
+    ///
+    /// Not atomic: if it throws, part of the tree is gone. Neither depth nor width of the tree takes more than two
+    /// descriptors. What another process adds meanwhile is removed too, or makes the call fail with `ENOTEMPTY`.
+    public func removeTree(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory
+    ) throws(FileSystemError) {
+        let (parent, name) = path.splitLast()
+        try withDirectory(parent.isEmpty ? "." : parent, at: directory) { (parent) throws(FileSystemError) in
+            try naming(path) { () throws(FileSystemError) in try removeEntry(name, at: parent) }
+        }
+    }
+
+    /// Removes one name in an open directory, with everything below it.
+    package func removeEntry(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        guard try status(name, at: directory, followsSymbolicLinks: false).type == .directory else {
+            return try unlink(name, at: directory)
+        }
+        try removeContents(of: name, at: directory)
+        try removeDirectory(name, at: directory)
+    }
+
+    /// Empties a directory, walking down and up again with one descriptor at a time.
+    ///
+    /// The way up is `..`, which is trusted only if it leads back to the directory that the walk came from.
+    package func removeContents(of name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        var current = try openForWalk(name, at: directory)
+        do throws(FileSystemError) {
+            var levels: [Level] = [try level(of: current, name: name)]
+            while let level = levels.last {
+                if let child = level.pending.last {
+                    levels[levels.count - 1].pending.removeLast()
+                    let below = try openForWalk(child, at: current)
+                    try close(current)
+                    current = below
+                    levels.append(try self.level(of: below, name: child))
+                    continue
+                }
+                levels.removeLast()
+                guard let above = levels.last else { break }
+                let up = try openForWalk("..", at: current)
+                try close(current)
+                current = up
+                guard try status(of: .descriptor(up)).inode == above.inode else {
+                    throw FileSystemError(.removeDirectory, .resourceBusy, path: level.name)
+                }
+                try removeDirectory(level.name, at: up)
+            }
+        } catch {
+            do { try close(current) } catch _ {}
+            throw error
+        }
+        try close(current)
+    }
+
+    private func openForWalk(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
+        try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
+    }
+
+    /// Removes everything in an open directory that is no directory and tells which directories are left.
+    private func level(of directory: Descriptor, name: POSIXPath) throws(FileSystemError) -> Level {
+        let inode = try status(of: .descriptor(directory)).inode
+        var pending: [POSIXPath] = []
+        for entry in try entries(of: directory) {
+            guard entry.type != .directory else {
+                pending.append(entry.name)
+                continue
+            }
+            do {
+                try unlink(entry.name, at: directory)
+            } catch where error.errno == .noSuchFileOrDirectory {
+                continue  // Somebody else removed it first.
+            }
+        }
+        return Level(name: name, inode: inode, pending: pending)
+    }
+}
+
+private struct Level {
+    var name: POSIXPath
+    var inode: UInt64
+    var pending: [POSIXPath]
+}

@@ -1,0 +1,76 @@
+/// A key that is a path below the root of a store, checked so that it cannot lead anywhere else.
+///
+/// Components are separated by single slashes. Two keys that differ in any byte are different keys.
+public struct RelativeKey: Hashable, Sendable {
+    /// The key as it was given.
+    public let string: String
+
+    /// The bytes of the key as a path relative to the root.
+    package let path: POSIXPath
+
+    /// The longest key, in bytes of UTF-8.
+    public static let maximumLength = 1024
+
+    /// The longest component of a key, in bytes of UTF-8.
+    public static let maximumComponentLength = 255
+
+    /// The most components a key may have.
+    public static let maximumDepth = 32
+
+    /// Checks a key.
+    ///
+    /// - Throws: ``InvalidKey`` with the first rule that the key breaks; no system call was made.
+    public init(_ string: String) throws(InvalidKey) {
+        if let reason = Self.violation(in: string) { throw InvalidKey(key: string, reason: reason) }
+        self.string = string
+        self.path = POSIXPath(string)
+    }
+
+    private static func violation(in string: String) -> InvalidKey.Reason? {
+        if string.isEmpty { return .empty }
+        if string.utf8.count > maximumLength { return .tooLong }
+        for scalar in string.unicodeScalars {
+            if scalar == "\0" { return .containsNUL }
+            if scalar.properties.generalCategory == .control { return .containsControlCharacter }
+            if scalar == "\\" { return .containsBackslash }
+        }
+        if string.utf8.first == UInt8(ascii: "/") { return .absolute }
+        let components = string.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        if components.count > maximumDepth { return .tooDeep }
+        for component in components {
+            if component.isEmpty { return .emptyComponent }
+            if component.count > maximumComponentLength { return .componentTooLong }
+            if component.elementsEqual(".".utf8) || component.elementsEqual("..".utf8) { return .dotComponent }
+            if POSIXPath(component).isReservedName { return .reserved }
+        }
+        return nil
+    }
+}
+
+/// A key that a store refuses: using it could reach outside the store or collide with what the store keeps for itself.
+public struct InvalidKey: Error, Hashable, Sendable {
+    /// The rule that a key broke.
+    public enum Reason: String, Hashable, Sendable, CaseIterable {
+        case empty = "is empty"
+        case tooLong = "is longer than 1,024 bytes"
+        case containsNUL = "contains a NUL"
+        case containsControlCharacter = "contains a control character"
+        case containsBackslash = "contains a backslash"
+        case absolute = "is an absolute path"
+        case tooDeep = "has more than 32 components"
+        case emptyComponent = "has an empty component"
+        case componentTooLong = "has a component longer than 255 bytes"
+        case dotComponent = "has a component . or .."
+        case reserved = "has a component that stores keep for themselves (#tmp-, #trash-, #lock)"
+    }
+
+    /// The key as it was given.
+    public let key: String
+
+    /// The rule that it broke.
+    public let reason: Reason
+}
+
+extension InvalidKey: CustomStringConvertible {
+    public var description: String { "the key \(POSIXPath(String(key.prefix(80)))) \(reason.rawValue)" }
+}

@@ -1,0 +1,105 @@
+#if canImport(Darwin)
+import Darwin
+import SystemPackage
+
+func sysOpenRestricted(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t, _ resolution: PathResolution
+) -> CInt {
+    switch resolution {
+    case [.beneath, .noSymbolicLinks]:
+        return sysOpenWalking(directory, path, flags, mode)
+    case [.noSymbolicLinks]:
+        return openat(directory, path, flags | O_NOFOLLOW_ANY, mode)
+    default:
+        // No system call keeps a walk that follows links beneath a directory.
+        errno = ENOTSUP
+        return -1
+    }
+}
+
+func sysRename(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>,
+    _ mode: RenameMode
+) -> CInt {
+    switch mode {
+    case .replacing: renameat(directory, path, newDirectory, newPath)
+    case .exclusive: renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_EXCL))
+    case .exchanging: renameatx_np(directory, path, newDirectory, newPath, UInt32(RENAME_SWAP))
+    }
+}
+
+/// fsync(2) on Darwin stops at the device's cache; only F_FULLFSYNC goes through it, where the file system has it.
+func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
+    let result = fcntl(descriptor, level == .barrier ? F_BARRIERFSYNC : F_FULLFSYNC)
+    guard result == -1, errno == ENOTSUP || errno == ENOTTY || errno == EINVAL else { return result }
+    return fsync(descriptor)
+}
+
+/// Returns the error number, as posix_fallocate(3), which Darwin lacks, does.
+func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
+    guard offset >= 0, length > 0 else { return EINVAL }
+    let (end, overflow) = offset.addingReportingOverflow(length)
+    guard !overflow else { return EFBIG }
+    var status = stat()
+    guard fstat(descriptor, &status) == 0 else { return errno }
+    guard end > status.st_size else { return 0 }
+    var store = fstore_t(
+        fst_flags: UInt32(F_ALLOCATEALL), fst_posmode: F_PEOFPOSMODE, fst_offset: 0,
+        fst_length: end - status.st_size, fst_bytesalloc: 0)
+    guard fcntl(descriptor, F_PREALLOCATE, &store) != -1 else { return errno }
+    return ftruncate(descriptor, end) == 0 ? 0 : errno
+}
+
+func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
+    // A stream of its own, since fdopendir(3) takes the descriptor over.
+    let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard copy >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+    guard let stream = fdopendir(copy) else {
+        let number = errno
+        close(copy)
+        throw FileSystemError(.list, Errno(rawValue: number))
+    }
+    defer { closedir(stream) }
+    var entries: [DirectoryEntry] = []
+    while true {
+        errno = 0
+        guard let record = readdir(stream) else {
+            if errno != 0 { throw FileSystemError(.list, Errno(rawValue: errno)) }
+            return entries
+        }
+        let name = withUnsafeBytes(of: &record.pointee.d_name) { bytes in
+            POSIXPath(bytes.prefix(Int(record.pointee.d_namlen)))
+        }
+        if name == "." || name == ".." { continue }
+        entries.append(
+            DirectoryEntry(
+                name: name, type: FileType(rawValue: CInterop.Mode(record.pointee.d_type) << 12),
+                inode: record.pointee.d_ino))
+    }
+}
+
+extension timespec {
+    /// The time, or the mark that leaves a time alone (UTIME_OMIT).
+    init(_ time: FileTime?) {
+        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? -2)
+    }
+}
+
+extension FileStatus {
+    init(_ status: SysStatus) {
+        let mode = FileMode(rawValue: status.st_mode)
+        self.init(
+            type: mode.type, permissions: mode.permissions, sizeInBytes: Int64(status.st_size),
+            allocatedSizeInBytes: Int64(status.st_blocks) * 512, inode: UInt64(status.st_ino),
+            device: UInt64(UInt32(bitPattern: status.st_dev)), linkCount: UInt64(status.st_nlink),
+            owner: UserID(status.st_uid), group: GroupID(status.st_gid), accessed: FileTime(status.st_atimespec),
+            modified: FileTime(status.st_mtimespec), changed: FileTime(status.st_ctimespec))
+    }
+}
+
+extension FileTime {
+    fileprivate init(_ time: timespec) {
+        self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
+    }
+}
+#endif

@@ -1,0 +1,127 @@
+#if os(Linux)
+import CForgeFileSystem
+import SystemPackage
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH of openat2(2).
+private let resolveNoMagicLinks: UInt64 = 0x02
+private let resolveNoSymlinks: UInt64 = 0x04
+private let resolveBeneath: UInt64 = 0x08
+
+/// RENAME_NOREPLACE and RENAME_EXCHANGE of renameat2(2).
+private let renameNoReplace: UInt32 = 1
+private let renameExchange: UInt32 = 2
+
+func sysOpenRestricted(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t, _ resolution: PathResolution
+) -> CInt {
+    var resolve = resolveNoMagicLinks
+    if resolution.contains(.beneath) { resolve |= resolveBeneath }
+    if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
+    // openat2, unlike open, refuses a mode where nothing can be created.
+    let mode = flags & O_CREAT == 0 ? 0 : UInt64(mode & 0o7777)
+    for _ in 0..<64 {
+        let descriptor = forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), mode, resolve)
+        if descriptor >= 0 { return descriptor }
+        // EAGAIN: a rename elsewhere got in the way of the check. ENOSYS, EPERM: an old kernel, or a sandbox.
+        if errno == EAGAIN { continue }
+        let isMissing = errno == ENOSYS || errno == EPERM
+        guard isMissing, resolution == [.beneath, .noSymbolicLinks] else { return descriptor }
+        return sysOpenWalking(directory, path, flags, mode_t(mode))
+    }
+    errno = EAGAIN
+    return -1
+}
+
+func sysRename(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>,
+    _ mode: RenameMode
+) -> CInt {
+    switch mode {
+    case .replacing: renameat(directory, path, newDirectory, newPath)
+    case .exclusive: forge_renameat2(directory, path, newDirectory, newPath, renameNoReplace)
+    case .exchanging: forge_renameat2(directory, path, newDirectory, newPath, renameExchange)
+    }
+}
+
+func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
+    switch level {
+    case .full: fsync(descriptor)
+    case .data, .barrier: fdatasync(descriptor)
+    }
+}
+
+/// Returns the error number, as posix_fallocate(3) does.
+func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
+    posix_fallocate(descriptor, off_t(offset), off_t(length))
+}
+
+func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
+    guard lseek(descriptor, 0, SEEK_SET) >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+    var entries: [DirectoryEntry] = []
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
+    defer { buffer.deallocate() }
+    while true {
+        let used = forge_getdents64(descriptor, buffer.baseAddress, buffer.count)
+        guard used >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+        if used == 0 { return entries }
+        // struct linux_dirent64: u64 inode, s64 offset, u16 record length, u8 type, name with its NUL.
+        var position = 0
+        while position < used {
+            let record = UnsafeRawBufferPointer(rebasing: buffer[position..<used])
+            position += Int(record.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
+            let name = UnsafeRawBufferPointer(rebasing: record[19...].prefix { $0 != 0 })
+            if name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8) { continue }
+            entries.append(
+                DirectoryEntry(
+                    name: POSIXPath(name), type: try sysType(record[18], of: name, in: descriptor),
+                    inode: record.loadUnaligned(as: UInt64.self)))
+        }
+    }
+}
+
+/// The file type of a directory record; some file systems leave it out there.
+private func sysType(
+    _ recorded: UInt8, of name: UnsafeRawBufferPointer, in directory: CInt
+) throws(FileSystemError) -> FileType {
+    if recorded != 0 { return FileType(rawValue: CInterop.Mode(recorded) << 12) }
+    let path = POSIXPath(name)
+    do {
+        return try SystemFileSystem().status(
+            path, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
+        ).type
+    } catch where error.errno == .noSuchFileOrDirectory {
+        return FileType(rawValue: 0)  // Removed since; the caller sees that when it looks.
+    }
+}
+
+extension timespec {
+    /// The time, or the mark that leaves a time alone (UTIME_OMIT).
+    init(_ time: FileTime?) {
+        self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? 0x3fff_fffe)
+    }
+}
+
+extension FileStatus {
+    init(_ status: SysStatus) {
+        let mode = FileMode(rawValue: status.st_mode)
+        self.init(
+            type: mode.type, permissions: mode.permissions, sizeInBytes: Int64(status.st_size),
+            allocatedSizeInBytes: Int64(status.st_blocks) * 512, inode: UInt64(status.st_ino),
+            device: UInt64(status.st_dev), linkCount: UInt64(status.st_nlink), owner: UserID(status.st_uid),
+            group: GroupID(status.st_gid), accessed: FileTime(status.st_atim), modified: FileTime(status.st_mtim),
+            changed: FileTime(status.st_ctim))
+    }
+}
+
+extension FileTime {
+    fileprivate init(_ time: timespec) {
+        self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
+    }
+}
+#endif

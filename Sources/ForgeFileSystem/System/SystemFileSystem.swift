@@ -1,0 +1,203 @@
+public import SystemPackage
+
+/// The file system of the operating system: one system call for each call, every error number as the kernel gave it.
+///
+/// It holds nothing: all values of this type are the same file system.
+public struct SystemFileSystem: POSIXFileSystem {
+    /// The file system that this process sees.
+    public init() {}
+}
+
+// MARK: Descriptors
+
+extension SystemFileSystem {
+    public func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        let flags = mode.rawValue | options.rawValue | FileDescriptor.OpenOptions.closeOnExec.rawValue
+        return try calling(.open, path) { pointer in
+            resolution.isEmpty
+                ? sysOpen(sysDirectory(directory), pointer, flags, permissions.rawValue)
+                : sysOpenRestricted(sysDirectory(directory), pointer, flags, permissions.rawValue, resolution)
+        }.map(Descriptor.init(rawValue:))
+    }
+
+    public func close(_ descriptor: Descriptor) throws(FileSystemError) {
+        // The descriptor is gone even after EINTR on Linux and Darwin, so a retry could close somebody else's.
+        do {
+            try calling(.close) { sysClose(descriptor.rawValue) }
+        } catch where error.errno == .interrupted {
+            return
+        }
+    }
+
+    public func duplicate(_ descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
+        try calling(.duplicate) { sysDuplicate(descriptor.rawValue) }.map(Descriptor.init(rawValue:))
+    }
+
+    public func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
+        try sysEntries(descriptor.rawValue)
+    }
+
+    public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
+        try calling(.lock) { sysLock(descriptor.rawValue, mode, waiting) }
+    }
+}
+
+// MARK: Content
+
+extension SystemFileSystem {
+    public func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try calling(.read) { sysRead(descriptor.rawValue, buffer, offset) }
+    }
+
+    public func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try calling(.write) { sysWrite(descriptor.rawValue, buffer, offset) }
+    }
+
+    public func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(FileSystemError) -> Int64 {
+        try calling(.seek) { sysSeek(descriptor.rawValue, offset, origin.rawValue) }
+    }
+
+    public func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.truncate) { sysTruncate(descriptor.rawValue, sizeInBytes) }
+        case .path(let path, at: .workingDirectory, followsSymbolicLinks: true):
+            try calling(.truncate, path) { sysTruncate($0, sizeInBytes) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            // There is no truncateat(2).
+            let options: FileDescriptor.OpenOptions = followsLinks ? [.nonBlocking] : [.nonBlocking, .noFollow]
+            try naming(path, as: .truncate) { () throws(FileSystemError) in
+                let descriptor = try open(path, at: directory, .writeOnly, options: options)
+                try closing(descriptor) { () throws(FileSystemError) in
+                    try truncate(.descriptor(descriptor), to: sizeInBytes)
+                }
+            }
+        }
+    }
+
+    public func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        let number = sysAllocate(descriptor.rawValue, offset, length)
+        if number != 0 { throw FileSystemError(.allocate, Errno(rawValue: number)) }
+    }
+
+    public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
+        try calling(.synchronize) { sysSynchronize(descriptor.rawValue, level) }
+    }
+}
+
+// MARK: Attributes
+
+extension SystemFileSystem {
+    public func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
+        var status = sysEmptyStatus()
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.status) { sysStatus(descriptor.rawValue, &status) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            try calling(.status, path) { sysStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks)) }
+        }
+        return FileStatus(status)
+    }
+
+    public func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError) {
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.setPermissions) { sysSetMode(descriptor.rawValue, permissions.rawValue) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            try calling(.setPermissions, path) {
+                sysSetMode(sysDirectory(directory), $0, permissions.rawValue, sysFlags(followsLinks))
+            }
+        }
+    }
+
+    public func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
+        // The number -1 leaves an owner alone (chown(2)).
+        let user = owner?.rawValue ?? .max
+        let group = group?.rawValue ?? .max
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.setOwner) { sysSetOwner(descriptor.rawValue, user, group) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            try calling(.setOwner, path) {
+                sysSetOwner(sysDirectory(directory), $0, user, group, sysFlags(followsLinks))
+            }
+        }
+    }
+
+    public func setTimes(
+        accessed: FileTime?, modified: FileTime?, of file: FileReference
+    ) throws(FileSystemError) {
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.setTimes) { sysSetTimes(descriptor.rawValue, accessed, modified) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            try calling(.setTimes, path) {
+                sysSetTimes(sysDirectory(directory), $0, accessed, modified, sysFlags(followsLinks))
+            }
+        }
+    }
+}
+
+// MARK: Names
+
+extension SystemFileSystem {
+    public func createDirectory(
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
+    ) throws(FileSystemError) {
+        try calling(.createDirectory, path) { sysMakeDirectory(sysDirectory(directory), $0, permissions.rawValue) }
+    }
+
+    public func createNode(
+        _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
+    ) throws(FileSystemError) {
+        let mode = FileMode(type: type, permissions: permissions).rawValue
+        try calling(.createNode, path) { sysMakeNode(sysDirectory(directory), $0, mode, deviceNumber) }
+    }
+
+    public func createSymbolicLink(
+        _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath
+    ) throws(FileSystemError) {
+        try calling(.createSymbolicLink, target, path) { sysMakeLink($0, sysDirectory(directory), $1) }
+    }
+
+    public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
+        // The kernel's limit for a target is one page, its NUL included.
+        var target = [UInt8](repeating: 0, count: 4096)
+        let count = try calling(.readSymbolicLink, path) { pointer in
+            target.withUnsafeMutableBytes { sysReadLink(sysDirectory(directory), pointer, $0) }
+        }
+        return POSIXPath(target[..<count])
+    }
+
+    public func link(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
+    ) throws(FileSystemError) {
+        try calling(.link, path, newPath) { sysLink(sysDirectory(directory), $0, sysDirectory(newDirectory), $1) }
+    }
+
+    public func rename(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
+        _ mode: RenameMode
+    ) throws(FileSystemError) {
+        try calling(.rename, path, newPath) {
+            sysRename(sysDirectory(directory), $0, sysDirectory(newDirectory), $1, mode)
+        }
+    }
+
+    public func unlink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        try calling(.unlink, path) { sysUnlink(sysDirectory(directory), $0) }
+    }
+
+    public func removeDirectory(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
+        try calling(.removeDirectory, path) { sysRemoveDirectory(sysDirectory(directory), $0) }
+    }
+}
