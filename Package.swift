@@ -14,7 +14,8 @@ let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
-        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"])
+        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -28,5 +29,7 @@ let package = Package(
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
     ]
 )
