@@ -15,6 +15,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
     dependencies: [
@@ -28,6 +29,8 @@ let package = Package(
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
         .target(name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
