@@ -17,6 +17,7 @@ let package = Package(
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeStorage", targets: ["ForgeStorage"]),
+        .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -31,7 +32,9 @@ let package = Package(
         .target(
             name: "ForgeStorage", dependencies: ["ForgeFileSystem", system, crypto],
             swiftSettings: settings),
+        .target(name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .testTarget(
-            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
     ]
 )

@@ -1,3 +1,4 @@
+import Dispatch
 public import SystemPackage
 
 extension InMemoryFileSystem {

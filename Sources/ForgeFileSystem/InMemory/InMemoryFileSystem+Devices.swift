@@ -1,4 +1,4 @@
-public import SystemPackage
+import SystemPackage
 
 /// The devices that the tree lies on: one for the root, and one for each directory that something is mounted at.
 extension InMemoryFileSystem {

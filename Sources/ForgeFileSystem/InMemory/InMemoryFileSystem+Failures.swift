@@ -1,4 +1,5 @@
 public import Foundation
+import Synchronization
 
 /// Failures on demand, and the two calls that report them as they were given.
 extension InMemoryFileSystem {
@@ -11,7 +12,7 @@ extension InMemoryFileSystem {
     /// come first at the level of descriptors.
     public var writeError: (any Error)? {
         get { tree.state.withLock { $0.writeError } }
-        set { setWriteError(newValue) }
+        set { tree.state.withLock { $0.writeError = newValue } }
     }
 
     /// While this is set, every call that would read content fails, for all processes.
@@ -20,15 +21,7 @@ extension InMemoryFileSystem {
     /// `EIO` and this error underlying. Looking at attributes, names and links goes on.
     public var readError: (any Error)? {
         get { tree.state.withLock { $0.readError } }
-        set { setReadError(newValue) }
-    }
-
-    private func setWriteError(_ error: (any Error)?) {
-        tree.state.withLock { $0.writeError = error }
-    }
-
-    private func setReadError(_ error: (any Error)?) {
-        tree.state.withLock { $0.readError = error }
+        set { tree.state.withLock { $0.readError = newValue } }
     }
 
     public func write(_ data: Data, to url: URL) throws {

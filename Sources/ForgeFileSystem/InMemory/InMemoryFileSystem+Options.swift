@@ -81,13 +81,16 @@ extension InMemoryFileSystem {
         /// operation that sets a stamp, so that the order of changes can be told from their times.
         public var clock: (@Sendable () -> FileTime)?
 
+        /// Where the random bits start from that name temporary files.
+        public var seed: UInt64
+
         /// Options; where nothing is given Linux, case-sensitive, without limits, as root.
         public init(
             profile: Profile = .linux, isCaseInsensitive: Bool = false, isNormalisationInsensitive: Bool = false,
             quota: Quota = Quota(), isReadOnly: Bool = false, maximumOpenFileCount: Int = 1024,
             listingOrder: ListingOrder = .insertion, user: UserID = UserID(0), group: GroupID = GroupID(0),
             groups: [GroupID] = [], umask: FilePermissions = [.groupWrite, .otherWrite],
-            clock: (@Sendable () -> FileTime)? = nil
+            clock: (@Sendable () -> FileTime)? = nil, seed: UInt64 = 0
         ) {
             self.profile = profile
             self.isCaseInsensitive = isCaseInsensitive
@@ -101,6 +104,7 @@ extension InMemoryFileSystem {
             self.groups = groups
             self.umask = umask
             self.clock = clock
+            self.seed = seed
         }
 
         /// As on a Mac: APFS in its usual form, which ignores case and normalisation.

@@ -89,6 +89,11 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         tree.state.withLock { $0.reset() }
     }
 
+    /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
+    public func randomBits() -> UInt64 {
+        tree.state.withLock { $0.randomBits() }
+    }
+
     /// Carries out one operation of this process under the lock and gives its error a name.
     @inline(__always)
     func perform<Result: Sendable>(

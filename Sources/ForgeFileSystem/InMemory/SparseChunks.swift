@@ -27,8 +27,8 @@ struct SparseChunks: Sendable {
     mutating func write(_ source: UnsafeRawBufferPointer, at offset: Int64) {
         Self.forEachPart(of: source.count, at: offset) { number, start, part in
             chunks[number, default: Chunk()].bytes.withUnsafeMutableBytes { bytes in
-                UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + part.count])
-                    .copyMemory(from: UnsafeRawBufferPointer(rebasing: source[part]))
+                let destination = UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + part.count])
+                destination.copyMemory(from: UnsafeRawBufferPointer(rebasing: source[part]))
             }
             let first = start / Int(FileContent.blockSize)
             let last = (start + part.count - 1) / Int(FileContent.blockSize)
@@ -47,7 +47,7 @@ struct SparseChunks: Sendable {
             return
         }
         chunks[boundary]?.bytes.withUnsafeMutableBytes { bytes in
-            UnsafeMutableRawBufferPointer(rebasing: bytes[kept...]).initializeMemory(as: UInt8.self, repeating: 0)
+            _ = UnsafeMutableRawBufferPointer(rebasing: bytes[kept...]).initializeMemory(as: UInt8.self, repeating: 0)
         }
         let blocks = (kept - 1) / Int(FileContent.blockSize) + 1
         chunks[boundary]?.written &= UInt8((1 << blocks) - 1)

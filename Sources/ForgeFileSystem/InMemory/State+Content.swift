@@ -77,6 +77,7 @@ extension InMemoryFileSystem.State {
         case .path(let path, let directory, let followsLinks):
             index = try resolve(path, at: directory, followsLinks: followsLinks)
             guard !inodes[index].isDirectory else { throw .isDirectory }
+            guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
             guard inodes[index].isRegular else { throw .invalidArgument }
             try requireWritableDevice(index)
             try require(.write, to: index)

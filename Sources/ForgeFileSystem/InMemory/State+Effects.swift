@@ -41,7 +41,9 @@ extension InMemoryFileSystem.State {
     /// older than a day.
     mutating func noteAccess(_ index: Int) {
         let accessed = inodes[index].accessed
-        guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else { return }
+        guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else {
+            return
+        }
         inodes[index].accessed = now()
     }
 

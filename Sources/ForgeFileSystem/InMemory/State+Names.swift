@@ -16,7 +16,9 @@ extension InMemoryFileSystem.State {
         _ deviceNumber: UInt64
     ) throws(Errno) {
         guard type != .directory else { throw .notPermitted }
-        guard [.regular, .fifo, .socket, .characterSpecial, .blockSpecial].contains(type) else { throw .invalidArgument }
+        guard [.regular, .fifo, .socket, .characterSpecial, .blockSpecial].contains(type) else {
+            throw .invalidArgument
+        }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
         let isDevice = type == .characterSpecial || type == .blockSpecial
         guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }

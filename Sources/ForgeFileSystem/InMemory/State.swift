@@ -23,6 +23,7 @@ extension InMemoryFileSystem {
         private var freeInodes: [Int] = []
         private var lastNumber: UInt64 = 0
         private var tick: Int64 = 0
+        private var randomState: UInt64
         /// The time of the operation in progress, once it needed one.
         private var stamp: FileTime?
         /// The process that asks.
@@ -30,6 +31,7 @@ extension InMemoryFileSystem {
 
         init(options: Options) {
             self.options = options
+            randomState = options.seed
             folding = NameFolding(
                 ignoresCase: options.isCaseInsensitive, ignoresNormalisation: options.isNormalisationInsensitive)
             plantRoot()
@@ -50,10 +52,20 @@ extension InMemoryFileSystem {
             } else {
                 tick += 1
                 time = FileTime(
-                    seconds: 1_000_000_000 + tick / 1000, nanoseconds: Int32(truncatingIfNeeded: tick % 1000) * 1_000_000)
+                    seconds: 1_000_000_000 + tick / 1000,
+                    nanoseconds: Int32(truncatingIfNeeded: tick % 1000) * 1_000_000)
             }
             stamp = time
             return time
+        }
+
+        /// The next 64 bits of the generator (SplitMix64).
+        mutating func randomBits() -> UInt64 {
+            randomState &+= 0x9E37_79B9_7F4A_7C15
+            var bits = randomState
+            bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+            bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
+            return bits ^ bits >> 31
         }
 
         /// The error number of an operation that fails because it was told to.
@@ -83,7 +95,7 @@ extension InMemoryFileSystem {
             let time = now()
             lastNumber += 1
             var root = Inode(
-                number: lastNumber, type: .directory, permissions: [.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute],
+                number: lastNumber, type: .directory, permissions: FilePermissions(rawValue: 0o755),
                 owner: UserID(0), group: GroupID(0), device: 0, accessed: time, modified: time, changed: time)
             root.nameCount = 1
             inodes = [root]
