@@ -16,6 +16,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
         .library(name: "ForgeStorage", targets: ["ForgeStorage"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
@@ -29,12 +30,19 @@ let package = Package(
     targets: [
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings),
         .target(
-            name: "ForgeStorage", dependencies: ["ForgeFileSystem", system, crypto],
+            name: "ForgeStorage", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],
             swiftSettings: settings),
-        .target(name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(
+            name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeStorage", system],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeStorageTests", dependencies: ["ForgeFileSystem", "ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
     ]
 )
