@@ -9,12 +9,15 @@ let settings: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
-        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"])
+        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
+        .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -26,7 +29,18 @@ let package = Package(
     targets: [
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings),
+        .target(
+            name: "ForgeCrypt", dependencies: ["ForgeCoding", "ForgeFileSystem", crypto, system],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeStorageTesting", dependencies: ["ForgeCrypt", "ForgeFileSystem", system],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCryptTests",
+            dependencies: ["ForgeCrypt", "ForgeFileSystem", "ForgeStorageTesting", crypto, system],
+            swiftSettings: settings),
     ]
 )
