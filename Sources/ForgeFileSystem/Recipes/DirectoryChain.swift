@@ -27,7 +27,7 @@ extension POSIXFileSystem {
                     try synchronizeParent(of: current, at: directory, resolution: resolution)
                 }
                 break
-            } catch where error.errno == .noSuchFileOrDirectory {
+            } catch  where error.errno == .noSuchFileOrDirectory {
                 let parent = current.splitLast().parent
                 guard !parent.isEmpty, parent != current else { throw error }
                 missing.append(current)
@@ -56,7 +56,7 @@ extension POSIXFileSystem {
                 try createDirectory(name, at: parent, permissions: permissions)
             }
             return true
-        } catch where error.errno == .fileExists {
+        } catch  where error.errno == .fileExists {
             let isDirectory: Bool
             if resolution.isEmpty {
                 isDirectory = try status(path, at: directory).type == .directory

@@ -71,7 +71,7 @@ extension POSIXFileSystem {
             }
             do {
                 try unlink(entry.name, at: directory)
-            } catch where error.errno == .noSuchFileOrDirectory {
+            } catch  where error.errno == .noSuchFileOrDirectory {
                 continue  // Somebody else removed it first.
             }
         }

@@ -33,7 +33,7 @@ extension StoreDirectory {
                     (below) throws(FileSystemError) in
                     try list(below, prefix: path, depth: depth + 1, isRecursive: true, into: &found)
                 }
-            } catch where error.errno == .noSuchFileOrDirectory {
+            } catch  where error.errno == .noSuchFileOrDirectory {
                 continue
             }
         }
@@ -58,7 +58,7 @@ extension StoreDirectory {
             for entry in try fileSystem.entries(of: root) where entry.name != .lockName {
                 do throws(FileSystemError) {
                     try fileSystem.removeEntry(entry.name, at: root)
-                } catch where error.errno == .noSuchFileOrDirectory {
+                } catch  where error.errno == .noSuchFileOrDirectory {
                     continue
                 }
             }

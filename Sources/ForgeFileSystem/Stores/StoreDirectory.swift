@@ -47,10 +47,10 @@ package final class StoreDirectory: Sendable {
             try sweep(root, depth: 0, on: fileSystem)
             try lock.share()
             return lock
-        } catch where error.operation == .lock && error.errno == .resourceTemporarilyUnavailable {
+        } catch  where error.operation == .lock && error.errno == .resourceTemporarilyUnavailable {
             // Others use the store, or one of them is just sweeping it.
             return try StoreLock(.shared, waiting: true, at: root, on: fileSystem)
-        } catch where error.errno == .readOnlyFileSystem || error.errno == .permissionDenied {
+        } catch  where error.errno == .readOnlyFileSystem || error.errno == .permissionDenied {
             return nil  // A store that can only be read keeps its leftovers.
         }
     }
@@ -140,7 +140,7 @@ extension StoreDirectory {
         do {
             _ = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
             return true
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return false
         }
     }
@@ -194,7 +194,7 @@ extension StoreDirectory {
         }
         do {
             return try open()
-        } catch where creating && error.errno == .noSuchFileOrDirectory {
+        } catch  where creating && error.errno == .noSuchFileOrDirectory {
             try fileSystem.makeDirectories(
                 parent, at: root, permissions: .privateDirectory, resolution: Self.resolution)
             return try open()
