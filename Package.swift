@@ -18,6 +18,7 @@ let package = Package(
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
+        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -42,5 +43,6 @@ let package = Package(
             name: "ForgeCryptTests",
             dependencies: ["ForgeCrypt", "ForgeFileSystem", "ForgeStorageTesting", crypto, system],
             swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
     ]
 )
