@@ -1,0 +1,4 @@
+// `import ForgeStorage` brings every store.
+@_exported public import ForgeCoding
+@_exported public import ForgeCrypt
+@_exported public import ForgeFileSystem
