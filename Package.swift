@@ -14,7 +14,9 @@ let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
-        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"])
+        .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
+        .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -26,7 +28,14 @@ let package = Package(
     targets: [
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
+        .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(
+            name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeFileStore", system],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeFileStoreTests", dependencies: ["ForgeFileStore", "ForgeStorageTesting", system],
+            swiftSettings: settings),
     ]
 )

@@ -16,7 +16,8 @@ extension POSIXFileSystem {
     /// - Throws: ``FileSystemError``. The old file is untouched and the temporary one gone, unless
     ///   ``FileSystemError/isEffectVisible`` is set: then the new content stands but may not be durable.
     public func replaceFile(
-        _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer, _ mode: RenameMode = .replacing,
+        _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer,
+        _ mode: RenameMode = .replacing,
         permissions: FilePermissions? = .ownerReadWrite, durability: Durability = .full
     ) throws(FileSystemError) {
         try replaceFile(name, at: directory, mode, permissions: permissions, durability: durability) {
@@ -70,7 +71,7 @@ extension POSIXFileSystem {
                         permissions: permissions ?? .anyoneReadWrite)
                 }
                 return (name, descriptor)
-            } catch where error.errno == .fileExists && attempts < 8 {
+            } catch  where error.errno == .fileExists && attempts < 8 {
                 continue
             }
         }
@@ -82,9 +83,17 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) {
         do {
             try rename(temporary, at: directory, to: name, at: directory, mode)
-        } catch where mode == .exclusive && error.errno.isMissingFeature {
+        } catch  where mode == .exclusive && error.errno.isMissingFeature {
             try link(temporary, at: directory, to: name, at: directory)
-            try unlink(temporary, at: directory)
+            do {
+                try unlink(temporary, at: directory)
+            } catch {
+                // The file stands, but by two names: it is not as it should be.
+                var visible = error
+                visible.path = name
+                visible.isEffectVisible = true
+                throw visible
+            }
         }
     }
 }
