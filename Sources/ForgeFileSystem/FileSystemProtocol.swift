@@ -19,6 +19,7 @@ public protocol FileSystemProtocol: Sendable {
     ///   - url: The directory to create.
     ///   - withIntermediateDirectories: Whether to create missing parents too; a directory that already exists is then
     ///     a success.
+    /// - Throws: An error if there is no such directory afterwards, or if there was one and no parents were asked for.
     func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws
 
     /// Stores `data` as the whole content of the file at `url`, which is created if it is missing.

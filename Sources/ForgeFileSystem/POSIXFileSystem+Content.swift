@@ -42,6 +42,8 @@ extension POSIXFileSystem {
     /// - Parameters:
     ///   - descriptor: A file open for reading.
     ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory.
+    /// - Returns: All bytes from the first to the last at the time of the last read.
+    /// - Throws: ``FileSystemError`` of the read that failed.
     public func readContents(
         of descriptor: Descriptor, maximumSizeInBytes: Int = .max
     ) throws(FileSystemError) -> [UInt8] {
@@ -93,7 +95,7 @@ extension POSIXFileSystem {
         while true {
             do {
                 return try body()
-            } catch where error.errno == .interrupted {
+            } catch  where error.errno == .interrupted {
                 continue
             }
         }

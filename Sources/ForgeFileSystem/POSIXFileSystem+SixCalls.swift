@@ -61,7 +61,7 @@ extension POSIXFileSystem {
             let status = try status(path)
             guard status.type == .regular else { return try writeInPlace(data, to: path) }
             permissions = status.permissions
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }
         try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
@@ -97,7 +97,7 @@ extension POSIXFileSystem {
             let target: POSIXPath
             do {
                 target = try readSymbolicLink(current)
-            } catch where error.errno == .invalidArgument || error.errno == .noSuchFileOrDirectory {
+            } catch  where error.errno == .invalidArgument || error.errno == .noSuchFileOrDirectory {
                 return current
             }
             let parent = current.splitLast().parent
@@ -123,7 +123,9 @@ package func withBytes<Result>(
 
 extension FilePermissions {
     /// `0777`, to be narrowed by the umask.
-    package static let anyone: FilePermissions = [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute]
+    package static let anyone: FilePermissions = [
+        .ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute,
+    ]
 
     /// `0666`, to be narrowed by the umask.
     package static let anyoneReadWrite: FilePermissions = [.ownerReadWrite, .groupReadWrite, .otherReadWrite]

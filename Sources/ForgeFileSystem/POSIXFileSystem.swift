@@ -25,6 +25,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - options: Creation, truncation, append and so on.
     ///   - permissions: The mode of a file that is created, less the umask; ignored otherwise.
     ///   - resolution: Limits on the walk; none by default.
+    /// - Returns: The lowest descriptor that is free.
+    /// - Throws: ``FileSystemError``; no file was created or cut short.
     func open(
         _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
         options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
@@ -44,6 +46,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - descriptor: The open file.
     ///   - buffer: Where the bytes go.
     ///   - offset: Where to read, leaving the file's own offset alone; nil to read there and move it.
+    /// - Returns: How many bytes were read; fewer than asked for near the end, or when a signal came.
+    /// - Throws: ``FileSystemError``; the offset has not moved.
     func read(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int
@@ -55,6 +59,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - buffer: The bytes.
     ///   - offset: Where to write, leaving the file's own offset alone; nil to write there and move it. On a file opened
     ///     with `.append`, Linux appends whatever the offset says.
+    /// - Returns: How many bytes were taken; fewer than given when the disk filled up, or a signal came.
+    /// - Throws: ``FileSystemError``; nothing was written.
     func write(
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int
@@ -141,6 +147,7 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - descriptor: The open file.
     ///   - mode: The lock wanted.
     ///   - waiting: Whether to wait for it; if not, `EAGAIN` when another open file is in the way.
+    /// - Throws: ``FileSystemError``; a lock that was to be changed may be lost.
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError)
 
     // MARK: Chance

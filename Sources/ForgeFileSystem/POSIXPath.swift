@@ -49,7 +49,8 @@ public struct POSIXPath: Hashable, Sendable {
     }
 
     /// Calls `body` with the bytes, the closing NUL left out.
-    @inlinable public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result {
+    @inlinable public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result
+    {
         try terminated.withUnsafeBytes { bytes in try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast())) }
     }
 
@@ -96,7 +97,8 @@ extension POSIXPath: CustomStringConvertible {
         while let byte = rest.first {
             var decoder = UTF8()
             var iterator = rest.makeIterator()
-            if case .scalarValue(let scalar) = decoder.decode(&iterator), scalar.properties.generalCategory != .control {
+            if case .scalarValue(let scalar) = decoder.decode(&iterator), scalar.properties.generalCategory != .control
+            {
                 text.unicodeScalars.append(scalar)
                 rest = rest.dropFirst(UTF8.width(scalar))
             } else {

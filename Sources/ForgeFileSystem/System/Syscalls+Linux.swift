@@ -95,7 +95,7 @@ private func sysType(
         return try SystemFileSystem().status(
             path, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
         ).type
-    } catch where error.errno == .noSuchFileOrDirectory {
+    } catch  where error.errno == .noSuchFileOrDirectory {
         return FileType(rawValue: 0)  // Removed since; the caller sees that when it looks.
     }
 }

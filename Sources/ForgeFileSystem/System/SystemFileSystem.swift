@@ -27,7 +27,7 @@ extension SystemFileSystem {
         // The descriptor is gone even after EINTR on Linux and Darwin, so a retry could close somebody else's.
         do {
             try calling(.close) { sysClose(descriptor.rawValue) }
-        } catch where error.errno == .interrupted {
+        } catch  where error.errno == .interrupted {
             return
         }
     }

@@ -1,0 +1,19 @@
+import ForgeFileSystem
+import SystemPackage
+import Testing
+
+struct FileSystemErrorTests {
+    @Test("an error says in one line what failed, on what and why")
+    func describesItself() {
+        let error = FileSystemError(.rename, .improperLink, path: "a", destination: "b")
+        #expect(error.description.hasPrefix("rename a to b: "))
+        #expect(error.description.hasSuffix("(EXDEV)"))
+        #expect(!error.description.contains("\n"))
+    }
+
+    @Test("an error number without a symbol is told by its number")
+    func namesUnknownNumbers() {
+        #expect(Errno(rawValue: 9999).name == "errno 9999")
+        #expect(Errno.noSpace.name == "ENOSPC")
+    }
+}
