@@ -17,6 +17,7 @@ let package = Package(
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
+        .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorage", targets: ["ForgeStorage"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
@@ -32,16 +33,17 @@ let package = Package(
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
         .target(name: "ForgeCoding", swiftSettings: settings),
+        .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(
             name: "ForgeCrypt", dependencies: ["ForgeCoding", "ForgeFileSystem", crypto, system],
             swiftSettings: settings),
         .target(
             name: "ForgeStorage",
-            dependencies: ["ForgeFileSystem", "ForgeCoding", "ForgeCrypt", system, crypto],
+            dependencies: ["ForgeFileSystem", "ForgeCoding", "ForgeFileStore", "ForgeCrypt", system, crypto],
             swiftSettings: settings),
         .target(
             name: "ForgeStorageTesting",
-            dependencies: ["ForgeFileSystem", "ForgeCrypt", "ForgeStorage", system],
+            dependencies: ["ForgeFileSystem", "ForgeFileStore", "ForgeCrypt", "ForgeStorage", system],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
