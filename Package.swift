@@ -51,7 +51,7 @@ let package = Package(
         .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
         .testTarget(
             name: "ForgeStorageTests",
-            dependencies: ["ForgeFileSystem", "ForgeCrypt", "ForgeStorage", "ForgeStorageTesting", system],
+            dependencies: ["ForgeFileSystem", "ForgeCrypt", "ForgeStorage", "ForgeStorageTesting", crypto, system],
             swiftSettings: settings),
         // The code of the documents as it is printed. One of its tests appends to a local array in a Task, which
         // language mode 6 refuses, and it writes protocol types without `any`.

@@ -1,4 +1,5 @@
 // `import ForgeStorage` brings every store.
 @_exported public import ForgeCoding
 @_exported public import ForgeCrypt
+@_exported public import ForgeFileStore
 @_exported public import ForgeFileSystem
