@@ -94,9 +94,10 @@ struct FlatFileNameTests {
             (97...122).contains(byte) || (48...57).contains(byte) || [45, 46, 61, 95, 126].contains(byte)
         }
         let isShort = !name.hasPrefix("~")
-        let leadsBack = !isShort || FlatFileName.key(of: name)?.utf8.elementsEqual(key.utf8) == true
+        let leadsBack =
+            isShort ? FlatFileName.key(of: name)?.utf8.elementsEqual(key.utf8) == true : FlatFileName.isName(name)
         let isWhole = (1...180).contains(name.utf8.count) && name.first != "." && name.last != "."
-        if !isHarmless || !leadsBack || !isWhole || !FlatFileName.isName(name) {
+        if !isHarmless || !leadsBack || !isWhole {
             Issue.record("the key \(key.debugDescription) has the name \(name.debugDescription)")
         }
         if let owner = owners.updateValue(key, forKey: name), !owner.utf8.elementsEqual(key.utf8) {
