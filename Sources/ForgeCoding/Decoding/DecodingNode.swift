@@ -1,0 +1,123 @@
+/// One value while it decodes itself: the decoder that it is handed, and what its containers read through.
+///
+/// Nothing is parsed ahead. A map expects its keys in the order in which they were written, which makes a synthesized
+/// `init(from:)` a single pass; the first key out of order costs an index of the whole map (``KeyIndex``).
+final class DecodingNode: Decoder {
+    let source: DecodingSource
+    var parent: DecodingNode?
+    var step: PathStep
+    private(set) var depth: Int
+
+    /// Where the value begins, and where it ends if that is known.
+    private(set) var start: Int
+    var knownEnd: Int?
+
+    var map: MapCursor?
+
+    /// A node that has served a value within this one, to be used again.
+    private var spare: DecodingNode?
+
+    init(source: DecodingSource, parent: DecodingNode?, step: PathStep, start: Int, depth: Int) {
+        self.source = source
+        self.parent = parent
+        self.step = step
+        self.start = start
+        self.depth = depth
+    }
+
+    var userInfo: [CodingUserInfoKey: Any] { source.userInfo }
+
+    /// How many levels of nesting a value inside this container may have.
+    var levels: Int { source.maximumDepth - depth - 1 }
+
+    var codingPath: [any CodingKey] {
+        let above = parent?.codingPath ?? []
+        return step.codingKey.map { above + [$0] } ?? above
+    }
+
+    func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
+        if map == nil {
+            do throws(WireFailure) {
+                map = try MapCursor(source.reader, start, levels: levels)
+            } catch {
+                throw failure(error, [String: Any].self)
+            }
+        }
+        return KeyedDecodingContainer(KeyedDecoding(node: self))
+    }
+
+    func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
+        do throws(WireFailure) {
+            return UnkeyedDecoding(node: self, cursor: try ArrayCursor(source.reader, start, levels: levels))
+        } catch {
+            throw failure(error, [Any].self)
+        }
+    }
+
+    func singleValueContainer() throws -> any SingleValueDecodingContainer {
+        SingleValueDecoding(node: self)
+    }
+
+    // MARK: Values within
+
+    /// Decodes a value of a type that reads itself, starting at an offset, and moves the offset behind it.
+    func decodeSelf<Value: Decodable>(_ type: Value.Type, _ offset: inout Int, step: PathStep) throws -> Value {
+        var child = takeChild(offset, step)
+        defer {
+            if isKnownUniquelyReferenced(&child) {
+                child.parent = nil
+                spare = child
+            }
+        }
+        let value = try Value(from: child)
+        do throws(WireFailure) {
+            offset = try child.end()
+        } catch {
+            throw child.failure(error, type)
+        }
+        return value
+    }
+
+    /// A node for a nested container, which may be read at any time.
+    func nested(_ offset: Int, step: PathStep) -> DecodingNode {
+        DecodingNode(source: source, parent: self, step: step, start: offset, depth: depth + 1)
+    }
+
+    private func takeChild(_ offset: Int, _ step: PathStep) -> DecodingNode {
+        guard let child = spare else { return nested(offset, step: step) }
+        spare = nil
+        child.parent = self
+        child.step = step
+        child.start = offset
+        child.knownEnd = nil
+        child.map = nil
+        return child
+    }
+
+    /// Where the value ends: known where its last entry was read, otherwise found by passing over it.
+    func end() throws(WireFailure) -> Int {
+        if let knownEnd { return knownEnd }
+        if let end = try map?.end(source.reader) { return end }
+        var offset = start
+        try source.reader.skip(&offset, levels: source.maximumDepth - depth)
+        return offset
+    }
+
+    // MARK: Errors
+
+    func failure(_ wire: WireFailure, _ type: any Any.Type, step: PathStep = .none) -> DecodingError {
+        let path = codingPath + (step.codingKey.map { [$0] } ?? [])
+        return .from(wire, type, path)
+    }
+}
+
+extension DecodingError {
+    static func from(_ wire: WireFailure, _ type: any Any.Type, _ path: [any CodingKey]) -> DecodingError {
+        let context = Context(codingPath: path, debugDescription: "\(type): \(wire.reason)", underlyingError: wire)
+        switch wire {
+        case .mismatch: return .typeMismatch(type, context)
+        case .null: return .valueNotFound(type, context)
+        default: return .dataCorrupted(context)
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import Foundation
+
+/// Where the entries of a map are: made when a type asks for keys in another order than they were written in.
+struct KeyIndex {
+    struct Entry {
+        let key: Range<Int>
+        let value: Int
+    }
+
+    /// A key as a dictionary sees it. The bytes outlive the index: it is dropped unread once its decoding is over.
+    private struct Name: Hashable {
+        let bytes: UnsafeBufferPointer<UInt8>
+
+        static func == (first: Name, second: Name) -> Bool { first.bytes.elementsEqual(second.bytes) }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(bytes: UnsafeRawBufferPointer(bytes))
+        }
+    }
+
+    /// Up to this many keys are compared one by one.
+    private static let limit = 16
+
+    private(set) var entries: [Entry] = []
+    private var positions: [Name: Int] = [:]
+
+    /// Where the map ends.
+    let end: Int
+
+    /// Reads all keys of a map and passes over its values.
+    ///
+    /// - Parameters:
+    ///   - content: the offset of the first key.
+    ///   - count: how many entries there are; nil for up to the break.
+    ///   - levels: how many more levels of nesting the values may have.
+    /// - Throws: ``WireFailure/duplicateKey(offset:)`` and everything that makes the map malformed.
+    init(_ reader: ByteReader, content: Int, count: Int?, levels: Int) throws(WireFailure) {
+        var offset = content
+        if let count { entries.reserveCapacity(min(count, 1024)) }
+        while try Self.hasEntry(reader, offset, entries.count, count) {
+            let start = offset
+            let key = try reader.key(&offset)
+            guard UTF8Check.isValid(reader.bytes(key)) else { throw .invalidText(offset: start) }
+            entries.append(Entry(key: key, value: offset))
+            try reader.skip(&offset, levels: levels)
+        }
+        end = count == nil ? offset + 1 : offset
+        try rejectDuplicates(reader)
+    }
+
+    private static func hasEntry(
+        _ reader: ByteReader, _ offset: Int, _ read: Int, _ count: Int?
+    ) throws(WireFailure) -> Bool {
+        if let count { return read < count }
+        return try reader.peek(offset) != Simple.break
+    }
+
+    private mutating func rejectDuplicates(_ reader: ByteReader) throws(WireFailure) {
+        guard entries.count > Self.limit else {
+            for (index, entry) in entries.enumerated() where find(reader.bytes(entry.key), reader, from: 0) != index {
+                throw .duplicateKey(offset: entry.key.lowerBound)
+            }
+            return
+        }
+        positions.reserveCapacity(entries.count)
+        for (index, entry) in entries.enumerated() {
+            guard positions.updateValue(index, forKey: Name(bytes: reader.bytes(entry.key))) == nil else {
+                throw .duplicateKey(offset: entry.key.lowerBound)
+            }
+        }
+    }
+
+    /// The position of a key; the one at `from`, which is expected next, is tried first.
+    func find(_ name: UnsafeBufferPointer<UInt8>, _ reader: ByteReader, from: Int) -> Int? {
+        if from < entries.count, reader.matches(entries[from].key, name) { return from }
+        guard positions.isEmpty else { return positions[Name(bytes: name)] }
+        return entries.firstIndex { reader.matches($0.key, name) }
+    }
+}
+
+extension ByteReader {
+    /// Whether the bytes in a range that a read returned are these.
+    @inline(__always)
+    func matches(_ range: Range<Int>, _ name: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard range.count == name.count else { return false }
+        let own = bytes(range)
+        guard let first = own.baseAddress, let second = name.baseAddress else { return own.count == name.count }
+        return memcmp(first, second, name.count) == 0
+    }
+}

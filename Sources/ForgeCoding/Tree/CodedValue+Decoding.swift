@@ -1,0 +1,143 @@
+import Foundation
+
+extension CodedValue {
+    /// The tree of a payload in the binary format, or of CBOR from elsewhere.
+    ///
+    /// - Throws: ``CodingFailure`` for bytes that are not exactly one well-formed item, a key that occurs twice in its map, text
+    ///   that is not UTF-8, and more than ``maximumDepth`` levels of arrays, maps and tags.
+    public init(decoding payload: [UInt8]) throws {
+        self = try payload.withUnsafeBytes { try Self.decode($0) }
+    }
+
+    /// The tree of the value in an envelope, whichever format it has.
+    ///
+    /// - Throws: ``CodingFailure`` as ``init(decoding:)-([UInt8])`` and ``init(json:)``.
+    public init(decoding envelope: ValueEnvelope) throws {
+        switch envelope.format {
+        case .binary:
+            self = try envelope.payload.withUnsafeBytes { try Self.decode($0) }
+        case .json:
+            self = try envelope.payload.withUnsafeBytes { try JSONText.parse($0) }
+        }
+    }
+
+    private static func decode(_ bytes: UnsafeRawBufferPointer) throws(CodingFailure) -> CodedValue {
+        let reader = ByteReader(bytes)
+        var offset = 0
+        do throws(WireFailure) {
+            let value = try reader.tree(&offset, levels: maximumDepth)
+            guard offset == reader.count else { throw .trailing(offset: offset) }
+            return value
+        } catch {
+            switch error {
+            case .truncated: throw CodingFailure(.decode, .truncated)
+            case .tooDeep: throw CodingFailure(.decode, .tooDeep(limit: maximumDepth))
+            default: throw CodingFailure(.decode, .corrupted(error.reason))
+            }
+        }
+    }
+}
+
+extension ByteReader {
+    fileprivate func tree(_ offset: inout Int, levels: Int) throws(WireFailure) -> CodedValue {
+        let first = try peek(offset)
+        switch first & MajorType.mask {
+        case MajorType.unsigned:
+            let value = try head(&offset)
+            return Int64(exactly: value).map { .integer($0) } ?? .unsigned(value)
+        case MajorType.negative:
+            let value = try head(&offset)
+            return Int64(exactly: value).map { .integer(~$0) } ?? .tagged(Tag.negativeBignum, .bytes(value.octets))
+        case MajorType.bytes: return .bytes(try byteString(&offset))
+        case MajorType.text: return .string(try string(&offset))
+        case MajorType.array: return .array(try elements(&offset, levels: levels))
+        case MajorType.map: return .map(try entries(&offset, levels: levels))
+        case MajorType.tag: return try tagged(&offset, levels: levels)
+        default: return try simple(&offset)
+        }
+    }
+
+    private func elements(_ offset: inout Int, levels: Int) throws(WireFailure) -> [CodedValue] {
+        guard levels > 0 else { throw .tooDeep }
+        var elements: [CodedValue] = []
+        guard let count = try entryCount(&offset, itemsPerEntry: 1) else {
+            while try peek(offset) != Simple.break { elements.append(try tree(&offset, levels: levels - 1)) }
+            offset += 1
+            return elements
+        }
+        // A node takes more memory than the byte that may stand for it: grow with what is read.
+        for _ in 0..<count { elements.append(try tree(&offset, levels: levels - 1)) }
+        return elements
+    }
+
+    private func entries(_ offset: inout Int, levels: Int) throws(WireFailure) -> [CodedValue.Entry] {
+        guard levels > 0 else { throw .tooDeep }
+        var entries: [CodedValue.Entry] = []
+        var keys: Set<CodedValue> = []
+        let count = try entryCount(&offset, itemsPerEntry: 2)
+        while count.map({ entries.count < $0 }) ?? true {
+            if count == nil, try peek(offset) == Simple.break {
+                offset += 1
+                break
+            }
+            let start = offset
+            let key = try tree(&offset, levels: levels - 1)
+            guard keys.insert(key).inserted else { throw .duplicateKey(offset: start) }
+            entries.append(.init(key, try tree(&offset, levels: levels - 1)))
+        }
+        return entries
+    }
+
+    private func tagged(_ offset: inout Int, levels: Int) throws(WireFailure) -> CodedValue {
+        guard levels > 0 else { throw .tooDeep }
+        let start = offset
+        let tag = try head(&offset)
+        let content = try tree(&offset, levels: levels - 1)
+        switch (tag, content) {
+        case (Tag.epochDate, .integer(let seconds)) where seconds.magnitude <= 1 << 53:
+            return .date(Date(timeIntervalSince1970: Double(seconds)))
+        case (Tag.epochDate, .double(let seconds)):
+            return .date(Date(timeIntervalSince1970: seconds))
+        case (Tag.referenceDate, .double(let seconds)):
+            return .date(Date(timeIntervalSinceReferenceDate: seconds))
+        case (Tag.bignum, .bytes(let digits)), (Tag.negativeBignum, .bytes(let digits)):
+            // A bignum and an integer of the same value are the same value (RFC 8949, section 3.4.3).
+            guard let short = UInt64(octets: digits) else { return .tagged(tag, content) }
+            if tag == Tag.bignum { return Int64(exactly: short).map { .integer($0) } ?? .unsigned(short) }
+            return Int64(exactly: short).map { .integer(~$0) } ?? .tagged(tag, .bytes(short.octets))
+        case (Tag.bignum, _), (Tag.negativeBignum, _):
+            throw .invalidContent(offset: start)
+        default:
+            return .tagged(tag, content)
+        }
+    }
+
+    private func simple(_ offset: inout Int) throws(WireFailure) -> CodedValue {
+        let start = offset
+        let first = self[offset]
+        switch first {
+        case Simple.false, Simple.true: return .bool(try bool(&offset))
+        case Simple.half: return .float(try float(&offset))
+        case Simple.float: return .float(try float(&offset))
+        case Simple.double: return .double(try double(&offset))
+        default:
+            try skip(&offset, levels: 0)
+            if first == Simple.null { return .null }
+            return .simple(first == Simple.extended ? self[start + 1] : first & ~MajorType.mask)
+        }
+    }
+}
+
+extension UInt64 {
+    /// The bytes, the first not zero.
+    var octets: [UInt8] {
+        (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt64(8 * $0)) }.drop { $0 == 0 }.map { $0 }
+    }
+
+    /// The number that bytes stand for; nil if it needs more than eight of them.
+    init?(octets: [UInt8]) {
+        let digits = octets.drop { $0 == 0 }
+        guard digits.count <= 8 else { return nil }
+        self = digits.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}

@@ -1,0 +1,184 @@
+/// A strict parser of JSON text (RFC 8259).
+struct JSONParser {
+    private let bytes: UnsafeRawBufferPointer
+    private var offset = 0
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        self.bytes = bytes
+    }
+
+    /// The one value of the text.
+    mutating func parse() throws(CodingFailure) -> CodedValue {
+        guard UTF8Check.isValid(bytes.bindMemory(to: UInt8.self)) else { throw failure("text that is not UTF-8") }
+        let value = try value(CodedValue.maximumDepth)
+        skipSpace()
+        guard offset == bytes.count else { throw failure("more text after the value") }
+        return value
+    }
+
+    private func failure(_ reason: String) -> CodingFailure {
+        CodingFailure(.decode, .corrupted("JSON: \(reason) at byte \(offset)"))
+    }
+
+    private var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
+
+    private mutating func skipSpace() {
+        while let byte = next, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { offset += 1 }
+    }
+
+    private mutating func take(_ byte: UInt8) -> Bool {
+        guard next == byte else { return false }
+        offset += 1
+        return true
+    }
+
+    private mutating func value(_ levels: Int) throws(CodingFailure) -> CodedValue {
+        skipSpace()
+        switch next {
+        case UInt8(ascii: "{"): return try object(levels)
+        case UInt8(ascii: "["): return try array(levels)
+        case UInt8(ascii: "\""): return .string(try string())
+        case UInt8(ascii: "t"): return try literal("true", .bool(true))
+        case UInt8(ascii: "f"): return try literal("false", .bool(false))
+        case UInt8(ascii: "n"): return try literal("null", .null)
+        case nil: throw CodingFailure(.decode, .truncated)
+        default: return try number()
+        }
+    }
+
+    private mutating func literal(_ word: StaticString, _ value: CodedValue) throws(CodingFailure) -> CodedValue {
+        let length = word.utf8CodeUnitCount
+        guard bytes.count - offset >= length else { throw CodingFailure(.decode, .truncated) }
+        let isEqual = word.withUTF8Buffer { $0.elementsEqual(bytes[offset..<(offset + length)]) }
+        guard isEqual else { throw failure("an unknown word") }
+        offset += length
+        return value
+    }
+
+    private mutating func array(_ levels: Int) throws(CodingFailure) -> CodedValue {
+        guard levels > 0 else { throw CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth)) }
+        offset += 1
+        var elements: [CodedValue] = []
+        skipSpace()
+        if take(UInt8(ascii: "]")) { return .array(elements) }
+        while true {
+            elements.append(try value(levels - 1))
+            skipSpace()
+            if take(UInt8(ascii: "]")) { return .array(elements) }
+            guard take(UInt8(ascii: ",")) else { throw expected("a comma or a closing bracket") }
+        }
+    }
+
+    private mutating func object(_ levels: Int) throws(CodingFailure) -> CodedValue {
+        guard levels > 0 else { throw CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth)) }
+        offset += 1
+        var entries: [CodedValue.Entry] = []
+        var keys: Set<String> = []
+        skipSpace()
+        if take(UInt8(ascii: "}")) { return .map(entries) }
+        while true {
+            skipSpace()
+            guard next == UInt8(ascii: "\"") else { throw expected("a key") }
+            let key = try string()
+            guard keys.insert(key).inserted else { throw failure("a key that occurs twice") }
+            skipSpace()
+            guard take(UInt8(ascii: ":")) else { throw expected("a colon") }
+            entries.append(.init(.string(key), try value(levels - 1)))
+            skipSpace()
+            if take(UInt8(ascii: "}")) { return .map(entries) }
+            guard take(UInt8(ascii: ",")) else { throw expected("a comma or a closing brace") }
+        }
+    }
+
+    private func expected(_ what: String) -> CodingFailure {
+        next == nil ? CodingFailure(.decode, .truncated) : failure("no \(what)")
+    }
+
+    private mutating func string() throws(CodingFailure) -> String {
+        offset += 1
+        var text: [UInt8] = []
+        while let byte = next {
+            offset += 1
+            switch byte {
+            case UInt8(ascii: "\""): return String(decoding: text, as: UTF8.self)
+            case UInt8(ascii: "\\"): try appendEscape(&text)
+            case 0..<0x20: throw failure("a control character in a string")
+            default: text.append(byte)
+            }
+        }
+        throw CodingFailure(.decode, .truncated)
+    }
+
+    private mutating func appendEscape(_ text: inout [UInt8]) throws(CodingFailure) {
+        guard let byte = next else { throw CodingFailure(.decode, .truncated) }
+        offset += 1
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(byte)
+        case UInt8(ascii: "b"): text.append(0x08)
+        case UInt8(ascii: "f"): text.append(0x0C)
+        case UInt8(ascii: "n"): text.append(0x0A)
+        case UInt8(ascii: "r"): text.append(0x0D)
+        case UInt8(ascii: "t"): text.append(0x09)
+        case UInt8(ascii: "u"):
+            var scalar = UInt32(try codeUnit())
+            if scalar & 0xFC00 == 0xD800 {
+                guard take(UInt8(ascii: "\\")), take(UInt8(ascii: "u")) else { throw failure("half a surrogate pair") }
+                let low = UInt32(try codeUnit())
+                guard low & 0xFC00 == 0xDC00 else { throw failure("half a surrogate pair") }
+                scalar = 0x10000 + (scalar & 0x3FF) << 10 + low & 0x3FF
+            }
+            guard let character = Unicode.Scalar(scalar) else { throw failure("half a surrogate pair") }
+            text += Character(character).utf8
+        default: throw failure("an unknown escape")
+        }
+    }
+
+    private mutating func codeUnit() throws(CodingFailure) -> UInt16 {
+        var unit: UInt16 = 0
+        for _ in 0..<4 {
+            guard let byte = next else { throw CodingFailure(.decode, .truncated) }
+            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { throw failure("no hex digit") }
+            unit = unit << 4 | UInt16(digit)
+            offset += 1
+        }
+        return unit
+    }
+
+    private mutating func digits() throws(CodingFailure) {
+        let start = offset
+        while let byte = next, byte >= 0x30, byte <= 0x39 { offset += 1 }
+        guard offset > start else { throw expected("digit") }
+    }
+
+    private mutating func number() throws(CodingFailure) -> CodedValue {
+        let start = offset
+        let isNegative = take(UInt8(ascii: "-"))
+        if !take(UInt8(ascii: "0")) { try digits() }
+        let whole = offset
+        if take(UInt8(ascii: ".")) { try digits() }
+        if take(UInt8(ascii: "e")) || take(UInt8(ascii: "E")) {
+            _ = take(UInt8(ascii: "+")) || take(UInt8(ascii: "-"))
+            try digits()
+        }
+        let text = String(decoding: bytes[start..<offset], as: UTF8.self)
+        // Minus zero is a number of its own among doubles only.
+        if offset == whole, text != "-0" {
+            if let integer = Int64(text) { return .integer(integer) }
+            if let unsigned = UInt64(text) { return .unsigned(unsigned) }
+            if let magnitude = UInt128(isNegative ? String(text.dropFirst()) : text) {
+                let argument = isNegative ? magnitude - 1 : magnitude
+                return .tagged(isNegative ? Tag.negativeBignum : Tag.bignum, .bytes(argument.octets))
+            }
+        }
+        guard let double = Double(text), double.isFinite else { throw failure("a number that is too large") }
+        return .double(double)
+    }
+}
+
+extension UInt128 {
+    /// The bytes, the first not zero.
+    fileprivate var octets: [UInt8] {
+        UInt64(truncatingIfNeeded: self >> 64).octets
+            + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }
+    }
+}

@@ -1,0 +1,99 @@
+import Foundation
+
+extension ByteReader {
+    /// The number of the tag in front of an item, passing over it; nil if there is none.
+    private func tag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
+        guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
+        return try head(&offset)
+    }
+
+    /// A date from seconds since 1970 (tag 1) or since 2001 (this format's own tag).
+    ///
+    /// A number without a tag is no date: nothing says from when it counts.
+    func date(_ offset: inout Int) throws(WireFailure) -> Date {
+        let start = offset
+        while let tag = try tag(&offset) {
+            switch tag {
+            case Tag.referenceDate: return Date(timeIntervalSinceReferenceDate: try double(&offset))
+            case Tag.epochDate: return Date(timeIntervalSince1970: try double(&offset))
+            default: continue
+            }
+        }
+        throw mismatch(start)
+    }
+
+    func data(_ offset: inout Int) throws(WireFailure) -> Data {
+        try skipTags(&offset)
+        let first = self[offset]
+        guard first & MajorType.mask == MajorType.bytes, first & ~MajorType.mask != MajorType.indefinite else {
+            return Data(try byteString(&offset))
+        }
+        let length = try head(&offset)
+        return Data(bytes(try content(length, &offset)))
+    }
+
+    func url(_ offset: inout Int) throws(WireFailure) -> URL {
+        let start = offset
+        guard let url = URL(string: try string(&offset)) else { throw .invalidContent(offset: start) }
+        return url
+    }
+
+    func uuid(_ offset: inout Int) throws(WireFailure) -> UUID {
+        let start = offset
+        let bytes = try byteString(&offset)
+        guard bytes.count == MemoryLayout<uuid_t>.size else { throw .invalidContent(offset: start) }
+        return bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+    }
+
+    /// A decimal number from exponent and mantissa (tag 4), an integer, or a floating-point number.
+    func decimal(_ offset: inout Int) throws(WireFailure) -> Decimal {
+        let start = offset
+        while let tag = try tag(&offset) {
+            switch tag {
+            case Tag.decimalFraction: return try decimalFraction(&offset, start)
+            case Tag.bignum, Tag.negativeBignum:
+                offset = start
+                return try mantissa(&offset)
+            default: continue
+            }
+        }
+        if self[offset] & MajorType.mask <= MajorType.negative { return try mantissa(&offset) }
+        let value = try double(&offset)
+        guard value.isFinite else {
+            if value.isNaN { return .nan }
+            throw .outOfRange(offset: start)
+        }
+        guard let decimal = Decimal(string: value.description, locale: nil) else { throw .outOfRange(offset: start) }
+        return decimal
+    }
+
+    private func decimalFraction(_ offset: inout Int, _ start: Int) throws(WireFailure) -> Decimal {
+        guard try peek(offset) == MajorType.array | 2 else { throw .invalidContent(offset: start) }
+        offset += 1
+        let exponent = try integer(&offset, as: Int8.self)
+        let mantissa = try mantissa(&offset)
+        let value = Decimal(sign: mantissa.sign, exponent: Int(exponent), significand: mantissa.magnitude)
+        // Beyond the exponents of `Decimal` the value becomes not-a-number or loses digits.
+        guard value.isFinite, mantissa.isZero || value.exponent == Int(exponent) else {
+            throw .outOfRange(offset: start)
+        }
+        return value
+    }
+
+    private func mantissa(_ offset: inout Int) throws(WireFailure) -> Decimal {
+        let start = offset
+        let wide: (isNegative: Bool, argument: UInt128)
+        if let bignum = try bignum(&offset) {
+            wide = bignum
+        } else {
+            let value = try integer(&offset, as: Int128.self)
+            wide = (value < 0, value < 0 ? UInt128(truncatingIfNeeded: ~value) : value.magnitude)
+        }
+        // A negative number is stored as n for -1 - n.
+        let (magnitude, overflow) = wide.argument.addingReportingOverflow(wide.isNegative ? 1 : 0)
+        guard !overflow, let decimal = Decimal(string: magnitude.description, locale: nil) else {
+            throw .outOfRange(offset: start)
+        }
+        return wide.isNegative ? -decimal : decimal
+    }
+}

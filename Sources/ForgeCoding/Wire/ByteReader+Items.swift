@@ -1,0 +1,197 @@
+extension ByteReader {
+    /// Whether the item is null; `undefined` counts as null.
+    @inline(__always)
+    func isNull(_ offset: Int) throws(WireFailure) -> Bool {
+        let first = try peek(offset)
+        return first == Simple.null || first == Simple.undefined
+    }
+
+    func bool(_ offset: inout Int) throws(WireFailure) -> Bool {
+        try skipTags(&offset)
+        switch self[offset] {
+        case Simple.true:
+            offset += 1
+            return true
+        case Simple.false:
+            offset += 1
+            return false
+        default: throw mismatch(offset)
+        }
+    }
+
+    /// An integer of any width; a floating-point number counts if it is whole.
+    @inline(__always)
+    func integer<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
+        let start = offset
+        let first = try peek(offset)
+        if first & MajorType.mask == MajorType.unsigned {
+            guard let value = Value(exactly: try head(&offset)) else { throw .outOfRange(offset: start) }
+            return value
+        }
+        if first & MajorType.mask == MajorType.negative {
+            let argument = try head(&offset)
+            if let short = Int64(exactly: argument) {
+                guard let value = Value(exactly: ~short) else { throw .outOfRange(offset: start) }
+                return value
+            }
+            guard let value = Value(exactly: ~Int128(argument)) else { throw .outOfRange(offset: start) }
+            return value
+        }
+        return try rareInteger(&offset, as: type)
+    }
+
+    @inline(never)
+    private func rareInteger<Value: FixedWidthInteger>(
+        _ offset: inout Int, as type: Value.Type
+    ) throws(WireFailure) -> Value {
+        let start = offset
+        if let wide = try bignum(&offset) {
+            // A negative bignum n means -1 - n, which is what flipping every bit of a signed number gives.
+            let value =
+                wide.isNegative
+                ? Int128(exactly: wide.argument).flatMap { Value(exactly: ~$0) } : Value(exactly: wide.argument)
+            guard let value else { throw .outOfRange(offset: start) }
+            return value
+        }
+        try skipTags(&offset)
+        switch self[offset] & MajorType.mask {
+        case MajorType.unsigned, MajorType.negative:
+            return try integer(&offset, as: type)
+        default:
+            guard let value = Value(exactly: try double(&offset)) else { throw .outOfRange(offset: start) }
+            return value
+        }
+    }
+
+    /// The content of a bignum of up to 128 bits; nil, with nothing read, if the item is none.
+    func bignum(_ offset: inout Int) throws(WireFailure) -> (isNegative: Bool, argument: UInt128)? {
+        let first = try peek(offset)
+        guard first == MajorType.tag | UInt8(Tag.bignum) || first == MajorType.tag | UInt8(Tag.negativeBignum) else {
+            return nil
+        }
+        let start = offset
+        offset += 1
+        guard try peek(offset) & MajorType.mask == MajorType.bytes else { throw .invalidContent(offset: start) }
+        var argument: UInt128 = 0
+        var isTooLong = false
+        try forEachChunk(&offset) { chunk throws(WireFailure) in
+            for byte in chunk {
+                if argument >> 120 != 0 { isTooLong = true }
+                argument = argument << 8 | UInt128(byte)
+            }
+        }
+        if isTooLong { throw .outOfRange(offset: start) }
+        return (first == MajorType.tag | UInt8(Tag.negativeBignum), argument)
+    }
+
+    /// A double; from an integer if no digit is lost.
+    @inline(__always)
+    func double(_ offset: inout Int) throws(WireFailure) -> Double {
+        if try peek(offset) == Simple.double {
+            return Double(bitPattern: try argument(&offset, as: UInt64.self))
+        }
+        return try rareDouble(&offset)
+    }
+
+    @inline(never)
+    private func rareDouble(_ offset: inout Int) throws(WireFailure) -> Double {
+        try skipTags(&offset)
+        let start = offset
+        switch self[offset] {
+        case Simple.double: return Double(bitPattern: try argument(&offset, as: UInt64.self))
+        case Simple.float: return Double(Float(bitPattern: try argument(&offset, as: UInt32.self)))
+        case Simple.half: return Double(Self.float(half: try argument(&offset, as: UInt16.self)))
+        case let first where first & MajorType.mask <= MajorType.negative:
+            guard let value = Double(exactly: try integer(&offset, as: Int128.self)) else {
+                throw .outOfRange(offset: start)
+            }
+            return value
+        default: throw mismatch(offset)
+        }
+    }
+
+    /// A float; from a double by rounding, unless that overflows.
+    @inline(__always)
+    func float(_ offset: inout Int) throws(WireFailure) -> Float {
+        if try peek(offset) == Simple.float {
+            return Float(bitPattern: try argument(&offset, as: UInt32.self))
+        }
+        let start = offset
+        let wide = try double(&offset)
+        let value = Float(wide)
+        guard value.isFinite || !wide.isFinite else { throw .outOfRange(offset: start) }
+        return value
+    }
+
+    /// The number that sixteen bits stand for (RFC 8949, appendix D); every one is a float.
+    static func float(half: UInt16) -> Float {
+        let sign = UInt32(half & 0x8000) << 16
+        let exponent = UInt32(half >> 10) & 0x1F
+        let fraction = UInt32(half) & 0x3FF
+        switch exponent {
+        case 0:
+            let magnitude = Float(fraction) * Float(sign: .plus, exponent: -24, significand: 1)
+            return Float(bitPattern: magnitude.bitPattern | sign)
+        case 0x1F: return Float(bitPattern: sign | 0x7F80_0000 | fraction << 13)
+        default: return Float(bitPattern: sign | (exponent + 112) << 23 | fraction << 13)
+        }
+    }
+
+    @inline(__always)
+    func string(_ offset: inout Int) throws(WireFailure) -> String {
+        let start = offset
+        let first = try peek(offset)
+        guard first & MajorType.mask == MajorType.text, first & ~MajorType.mask != MajorType.indefinite else {
+            return try rareString(&offset)
+        }
+        let length = try head(&offset)
+        return try text(content(length, &offset), start)
+    }
+
+    /// The text of a range that a read returned.
+    @inline(__always)
+    func text(_ range: Range<Int>, _ start: Int) throws(WireFailure) -> String {
+        guard let text = String(validating: bytes(range), as: UTF8.self) else { throw .invalidText(offset: start) }
+        return text
+    }
+
+    private func rareString(_ offset: inout Int) throws(WireFailure) -> String {
+        try skipTags(&offset)
+        let start = offset
+        guard self[offset] & MajorType.mask == MajorType.text else { throw mismatch(offset) }
+        var whole = ""
+        try forEachChunk(&offset) { chunk throws(WireFailure) in
+            guard let text = String(validating: chunk, as: UTF8.self) else { throw .invalidText(offset: start) }
+            whole += text
+        }
+        return whole
+    }
+
+    /// The bytes of a byte string.
+    func byteString(_ offset: inout Int) throws(WireFailure) -> [UInt8] {
+        try skipTags(&offset)
+        guard self[offset] & MajorType.mask == MajorType.bytes else { throw mismatch(offset) }
+        var whole: [UInt8] = []
+        try forEachChunk(&offset) { chunk throws(WireFailure) in whole += chunk }
+        return whole
+    }
+
+    /// The elements of an array that all have the same form.
+    @inline(__always)
+    func list<Element>(
+        _ offset: inout Int, _ levels: Int, _ element: (inout Int) throws(WireFailure) -> Element
+    ) throws(WireFailure) -> [Element] {
+        try skipTags(&offset)
+        guard self[offset] & MajorType.mask == MajorType.array else { throw mismatch(offset) }
+        guard levels > 0 else { throw .tooDeep }
+        var list: [Element] = []
+        guard let count = try entryCount(&offset, itemsPerEntry: 1) else {
+            while try peek(offset) != Simple.break { list.append(try element(&offset)) }
+            offset += 1
+            return list
+        }
+        list.reserveCapacity(count)
+        for _ in 0..<count { list.append(try element(&offset)) }
+        return list
+    }
+}

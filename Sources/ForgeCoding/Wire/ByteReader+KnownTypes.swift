@@ -1,0 +1,116 @@
+import Foundation
+
+extension ByteReader {
+    /// A value of a type that the format has a form of its own for; nil, with nothing read, for any other type.
+    @inline(__always)
+    func known<Value>(_ type: Value.Type, _ offset: inout Int, levels: Int) throws(WireFailure) -> Value? {
+        if isSame(type, Int.self) {
+            return reinterpret(try integer(&offset, as: Int.self), as: type)
+        } else if isSame(type, String.self) {
+            return reinterpret(try string(&offset), as: type)
+        } else if isSame(type, Double.self) {
+            return reinterpret(try double(&offset), as: type)
+        } else if isSame(type, Bool.self) {
+            return reinterpret(try bool(&offset), as: type)
+        } else if isSame(type, Date.self) {
+            return reinterpret(try date(&offset), as: type)
+        } else if isSame(type, Data.self) {
+            return reinterpret(try data(&offset), as: type)
+        } else if isSame(type, UUID.self) {
+            return reinterpret(try uuid(&offset), as: type)
+        } else if isSame(type, URL.self) {
+            return reinterpret(try url(&offset), as: type)
+        } else if isSame(type, Decimal.self) {
+            return reinterpret(try decimal(&offset), as: type)
+        }
+        if let value = try knownNumber(type, &offset) { return value }
+        return try knownList(type, &offset, levels: levels)
+    }
+
+    private func knownNumber<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value? {
+        if isSame(type, Float.self) {
+            return reinterpret(try float(&offset), as: type)
+        } else if isSame(type, Int64.self) {
+            return reinterpret(try integer(&offset, as: Int64.self), as: type)
+        } else if isSame(type, UInt64.self) {
+            return reinterpret(try integer(&offset, as: UInt64.self), as: type)
+        } else if isSame(type, UInt.self) {
+            return reinterpret(try integer(&offset, as: UInt.self), as: type)
+        } else if isSame(type, Int32.self) {
+            return reinterpret(try integer(&offset, as: Int32.self), as: type)
+        } else if isSame(type, UInt32.self) {
+            return reinterpret(try integer(&offset, as: UInt32.self), as: type)
+        } else if isSame(type, Int16.self) {
+            return reinterpret(try integer(&offset, as: Int16.self), as: type)
+        } else if isSame(type, UInt16.self) {
+            return reinterpret(try integer(&offset, as: UInt16.self), as: type)
+        } else if isSame(type, Int8.self) {
+            return reinterpret(try integer(&offset, as: Int8.self), as: type)
+        } else if isSame(type, UInt8.self) {
+            return reinterpret(try integer(&offset, as: UInt8.self), as: type)
+        } else if isSame(type, Int128.self) {
+            return reinterpret(try integer(&offset, as: Int128.self), as: type)
+        } else if isSame(type, UInt128.self) {
+            return reinterpret(try integer(&offset, as: UInt128.self), as: type)
+        }
+        return nil
+    }
+
+    private func knownList<Value>(
+        _ type: Value.Type, _ offset: inout Int, levels: Int
+    ) throws(WireFailure) -> Value? {
+        if isSame(type, [UInt8].self) {
+            return reinterpret(try octets(&offset, levels), as: type)
+        } else if isSame(type, [Int].self) {
+            let list = try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: Int.self) }
+            return reinterpret(list, as: type)
+        } else if isSame(type, [Double].self) {
+            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try double(&at) }, as: type)
+        } else if isSame(type, [Float].self) {
+            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try float(&at) }, as: type)
+        } else if isSame(type, [String].self) {
+            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try string(&at) }, as: type)
+        }
+        return nil
+    }
+
+    /// Bytes from a byte string, or from an array of numbers such as other writers make of them.
+    private func octets(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> [UInt8] {
+        try skipTags(&offset)
+        if self[offset] & MajorType.mask == MajorType.array {
+            return try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: UInt8.self) }
+        }
+        return try byteString(&offset)
+    }
+
+    /// An optional of a common type, so that a top-level one needs no container; nil for any other type.
+    func knownOptional<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value? {
+        if isSame(type, Int?.self) {
+            return reinterpret(try wrapped(Int.self, &offset), as: type)
+        } else if isSame(type, String?.self) {
+            return reinterpret(try wrapped(String.self, &offset), as: type)
+        } else if isSame(type, Double?.self) {
+            return reinterpret(try wrapped(Double.self, &offset), as: type)
+        } else if isSame(type, Bool?.self) {
+            return reinterpret(try wrapped(Bool.self, &offset), as: type)
+        } else if isSame(type, Date?.self) {
+            return reinterpret(try wrapped(Date.self, &offset), as: type)
+        } else if isSame(type, Data?.self) {
+            return reinterpret(try wrapped(Data.self, &offset), as: type)
+        } else if isSame(type, URL?.self) {
+            return reinterpret(try wrapped(URL.self, &offset), as: type)
+        } else if isSame(type, Float?.self) {
+            return reinterpret(try wrapped(Float.self, &offset), as: type)
+        }
+        return nil
+    }
+
+    @inline(__always)
+    private func wrapped<Wrapped>(_ type: Wrapped.Type, _ offset: inout Int) throws(WireFailure) -> Wrapped? {
+        if try isNull(offset) {
+            offset += 1
+            return nil
+        }
+        return try known(type, &offset, levels: 0)
+    }
+}

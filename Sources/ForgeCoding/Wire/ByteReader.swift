@@ -1,0 +1,113 @@
+/// Bytes that items are read from; every read is checked against their end.
+///
+/// Offsets are never beyond `count`. A reader without bytes is what a decoder is left with when its decoding is over.
+struct ByteReader {
+    private let base: UnsafePointer<UInt8>?
+    let count: Int
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        base = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        count = bytes.count
+    }
+
+    /// The byte at an offset, which the caller knows to be in range.
+    @inline(__always)
+    subscript(offset: Int) -> UInt8 { base.unsafelyUnwrapped[offset] }
+
+    /// The first byte of an item.
+    @inline(__always)
+    func peek(_ offset: Int) throws(WireFailure) -> UInt8 {
+        guard offset < count else { throw .truncated(offset: offset) }
+        return self[offset]
+    }
+
+    /// Bytes in a range that a read returned.
+    @inline(__always)
+    func bytes(_ range: Range<Int>) -> UnsafeBufferPointer<UInt8> {
+        guard range.upperBound <= count, let base else { return UnsafeBufferPointer(start: nil, count: 0) }
+        return UnsafeBufferPointer(start: base + range.lowerBound, count: range.count)
+    }
+
+    /// The number of `size` big-endian bytes behind the first byte of an item.
+    @inline(__always)
+    func argument<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
+        let size = MemoryLayout<Value>.size
+        guard count &- offset > size, let base else { throw .truncated(offset: offset) }
+        let value = UnsafeRawPointer(base + offset + 1).loadUnaligned(as: Value.self)
+        offset &+= 1 &+ size
+        return Value(bigEndian: value)
+    }
+
+    /// The argument of an item's head, which says its value or its length.
+    ///
+    /// - Throws: ``WireFailure/malformed(offset:)`` for a head without one: reserved, indefinite or a break.
+    @inline(__always)
+    func head(_ offset: inout Int) throws(WireFailure) -> UInt64 {
+        let low = try peek(offset) & ~MajorType.mask
+        guard low >= 24 else {
+            offset &+= 1
+            return UInt64(low)
+        }
+        return try longHead(low, &offset)
+    }
+
+    @inline(never)
+    private func longHead(_ low: UInt8, _ offset: inout Int) throws(WireFailure) -> UInt64 {
+        switch low {
+        case 24: return UInt64(try argument(&offset, as: UInt8.self))
+        case 25: return UInt64(try argument(&offset, as: UInt16.self))
+        case 26: return UInt64(try argument(&offset, as: UInt32.self))
+        case 27: return try argument(&offset, as: UInt64.self)
+        default: throw .malformed(offset: offset)
+        }
+    }
+
+    /// The range of a string's content, given its length.
+    @inline(__always)
+    func content(_ length: UInt64, _ offset: inout Int) throws(WireFailure) -> Range<Int> {
+        guard length <= UInt64(count &- offset) else { throw .truncated(offset: offset) }
+        let start = offset
+        offset &+= Int(truncatingIfNeeded: length)
+        return start..<offset
+    }
+
+    /// The range of a map key: a definite-length text, not yet checked to be UTF-8.
+    @inline(__always)
+    func key(_ offset: inout Int) throws(WireFailure) -> Range<Int> {
+        let first = try peek(offset)
+        guard first & MajorType.mask == MajorType.text, first != MajorType.text | MajorType.indefinite else {
+            throw .unsupportedKey(offset: offset)
+        }
+        return try content(head(&offset), &offset)
+    }
+
+    /// The number of entries that an array or map head promises; nil if the end is a break.
+    ///
+    /// - Throws: ``WireFailure/truncated(offset:)`` if the bytes that are left cannot hold them, so that a caller may reserve
+    ///   memory for that many.
+    func entryCount(_ offset: inout Int, itemsPerEntry: Int) throws(WireFailure) -> Int? {
+        if try peek(offset) & ~MajorType.mask == MajorType.indefinite {
+            offset += 1
+            return nil
+        }
+        let entries = try head(&offset)
+        guard entries <= UInt64((count - offset) / itemsPerEntry) else { throw .truncated(offset: offset) }
+        return Int(entries)
+    }
+
+    /// Passes over tags that say nothing to the type that is being read.
+    @inline(__always)
+    func skipTags(_ offset: inout Int) throws(WireFailure) {
+        while try peek(offset) & MajorType.mask == MajorType.tag {
+            _ = try head(&offset)
+        }
+    }
+
+    /// What to throw for an item that is not of the type asked for.
+    func mismatch(_ offset: Int) -> WireFailure {
+        guard offset < count else { return .truncated(offset: offset) }
+        let first = self[offset]
+        if first == Simple.null || first == Simple.undefined { return .null }
+        return .mismatch(found: MajorType.name(of: first))
+    }
+}

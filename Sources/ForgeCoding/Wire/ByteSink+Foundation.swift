@@ -1,0 +1,55 @@
+import Foundation
+
+extension ByteSink {
+    /// Appends a date so that every bit comes back.
+    ///
+    /// Tag 1 (seconds since 1970, an integer where whole) if that is exact, so that other tools see a date; otherwise this
+    /// format's own tag with the double that `Date` holds.
+    func append(_ value: Date, depth: Int) throws(WireFailure) {
+        try require(1, at: depth)
+        let seconds = value.timeIntervalSinceReferenceDate
+        let epoch = value.timeIntervalSince1970
+        guard Date(timeIntervalSince1970: epoch).timeIntervalSinceReferenceDate.bitPattern == seconds.bitPattern else {
+            appendHead(MajorType.tag, Tag.referenceDate)
+            append(seconds)
+            return
+        }
+        appendHead(MajorType.tag, Tag.epochDate)
+        // Up to 2^53 a whole double and its integer are the same number; minus zero has no integer.
+        if let whole = Int64(exactly: epoch), whole.magnitude <= 1 << 53, whole != 0 || epoch.sign == .plus {
+            appendSigned(whole)
+        } else {
+            append(epoch)
+        }
+    }
+
+    func append(_ value: Data) {
+        value.withUnsafeBytes { appendByteString($0) }
+    }
+
+    /// Appends the absolute text of a URL: the base of a relative one is merged into it.
+    func append(_ value: URL, depth: Int) throws(WireFailure) {
+        try require(1, at: depth)
+        appendHead(MajorType.tag, Tag.uri)
+        append(value.absoluteString)
+    }
+
+    func append(_ value: UUID, depth: Int) throws(WireFailure) {
+        try require(1, at: depth)
+        appendHead(MajorType.tag, Tag.uuid)
+        withUnsafeBytes(of: value.uuid) { appendByteString($0) }
+    }
+
+    /// Appends a decimal number as exponent and mantissa; not-a-number as the floating-point one.
+    func append(_ value: Decimal, depth: Int) throws(WireFailure) {
+        guard value.isFinite, let magnitude = UInt128(value.significand.magnitude.description) else {
+            append(Double.nan)
+            return
+        }
+        try require(2, at: depth)
+        appendHead(MajorType.tag, Tag.decimalFraction)
+        appendHead(MajorType.array, 2)
+        appendSigned(Int64(value.exponent))
+        try append(magnitude: magnitude, isNegative: value.sign == .minus && magnitude != 0, depth: depth + 2)
+    }
+}

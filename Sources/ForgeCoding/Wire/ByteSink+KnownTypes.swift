@@ -1,0 +1,137 @@
+import Foundation
+
+/// Whether two types are the same; the size is compared first, because it is at hand in generic code.
+@inline(__always)
+func isSame<First, Second>(_ first: First.Type, _ second: Second.Type) -> Bool {
+    MemoryLayout<First>.size == MemoryLayout<Second>.size && first == second
+}
+
+/// The value as a type that it was shown to be by ``isSame(_:_:)``; costs a copy, where a cast costs a look-up.
+@inline(__always)
+func reinterpret<Source, Target>(_ value: Source, as type: Target.Type) -> Target {
+    unsafeBitCast(value, to: Target.self)
+}
+
+extension ByteSink {
+    /// Appends a value of a type that the format has a form of its own for.
+    ///
+    /// - Returns: false, with nothing appended, for any other type: such a value encodes itself.
+    @inline(__always)
+    func appendKnown<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
+        let type = Value.self
+        if isSame(type, Int.self) {
+            appendSigned(Int64(reinterpret(value, as: Int.self)))
+        } else if isSame(type, String.self) {
+            append(reinterpret(value, as: String.self))
+        } else if isSame(type, Double.self) {
+            append(reinterpret(value, as: Double.self))
+        } else if isSame(type, Bool.self) {
+            append(reinterpret(value, as: Bool.self))
+        } else if isSame(type, Date.self) {
+            try append(reinterpret(value, as: Date.self), depth: depth)
+        } else if isSame(type, Data.self) {
+            append(reinterpret(value, as: Data.self))
+        } else if isSame(type, UUID.self) {
+            try append(reinterpret(value, as: UUID.self), depth: depth)
+        } else if isSame(type, URL.self) {
+            try append(reinterpret(value, as: URL.self), depth: depth)
+        } else if isSame(type, Decimal.self) {
+            try append(reinterpret(value, as: Decimal.self), depth: depth)
+        } else if isSame(type, [UInt8].self) {
+            reinterpret(value, as: [UInt8].self).withUnsafeBytes { appendByteString($0) }
+        } else {
+            if try appendNumber(value, depth: depth) { return true }
+            return try appendList(value, depth: depth)
+        }
+        return true
+    }
+
+    private func appendNumber<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
+        let type = Value.self
+        if isSame(type, Float.self) {
+            append(reinterpret(value, as: Float.self))
+        } else if isSame(type, Int64.self) {
+            appendSigned(reinterpret(value, as: Int64.self))
+        } else if isSame(type, UInt64.self) {
+            appendUnsigned(reinterpret(value, as: UInt64.self))
+        } else if isSame(type, UInt.self) {
+            appendUnsigned(UInt64(reinterpret(value, as: UInt.self)))
+        } else if isSame(type, Int32.self) {
+            appendSigned(Int64(reinterpret(value, as: Int32.self)))
+        } else if isSame(type, UInt32.self) {
+            appendUnsigned(UInt64(reinterpret(value, as: UInt32.self)))
+        } else if isSame(type, Int16.self) {
+            appendSigned(Int64(reinterpret(value, as: Int16.self)))
+        } else if isSame(type, UInt16.self) {
+            appendUnsigned(UInt64(reinterpret(value, as: UInt16.self)))
+        } else if isSame(type, Int8.self) {
+            appendSigned(Int64(reinterpret(value, as: Int8.self)))
+        } else if isSame(type, UInt8.self) {
+            appendUnsigned(UInt64(reinterpret(value, as: UInt8.self)))
+        } else if isSame(type, Int128.self) {
+            try append(reinterpret(value, as: Int128.self), depth: depth)
+        } else if isSame(type, UInt128.self) {
+            try append(reinterpret(value, as: UInt128.self), depth: depth)
+        } else {
+            return false
+        }
+        return true
+    }
+
+    private func appendList<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
+        if isSame(Value.self, [Int].self) {
+            try appendList(reinterpret(value, as: [Int].self), depth) { appendSigned(Int64($0)) }
+        } else if isSame(Value.self, [Double].self) {
+            try appendList(reinterpret(value, as: [Double].self), depth) { append($0) }
+        } else if isSame(Value.self, [Float].self) {
+            try appendList(reinterpret(value, as: [Float].self), depth) { append($0) }
+        } else if isSame(Value.self, [String].self) {
+            try appendList(reinterpret(value, as: [String].self), depth) { append($0) }
+        } else {
+            return false
+        }
+        return true
+    }
+
+    @inline(__always)
+    private func appendList<Element>(
+        _ list: [Element], _ depth: Int, _ body: (Element) -> Void
+    ) throws(WireFailure) {
+        try require(1, at: depth)
+        appendHead(MajorType.array, UInt64(list.count))
+        for element in list { body(element) }
+    }
+
+    /// Appends an optional of a common type, so that a top-level one needs no container.
+    func appendKnownOptional<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
+        if isSame(Value.self, Int?.self) {
+            try appendWrapped(reinterpret(value, as: Int?.self), depth)
+        } else if isSame(Value.self, String?.self) {
+            try appendWrapped(reinterpret(value, as: String?.self), depth)
+        } else if isSame(Value.self, Double?.self) {
+            try appendWrapped(reinterpret(value, as: Double?.self), depth)
+        } else if isSame(Value.self, Bool?.self) {
+            try appendWrapped(reinterpret(value, as: Bool?.self), depth)
+        } else if isSame(Value.self, Date?.self) {
+            try appendWrapped(reinterpret(value, as: Date?.self), depth)
+        } else if isSame(Value.self, Data?.self) {
+            try appendWrapped(reinterpret(value, as: Data?.self), depth)
+        } else if isSame(Value.self, URL?.self) {
+            try appendWrapped(reinterpret(value, as: URL?.self), depth)
+        } else if isSame(Value.self, Float?.self) {
+            try appendWrapped(reinterpret(value, as: Float?.self), depth)
+        } else {
+            return false
+        }
+        return true
+    }
+
+    @inline(__always)
+    private func appendWrapped<Wrapped>(_ value: Wrapped?, _ depth: Int) throws(WireFailure) {
+        guard let value else {
+            appendNull()
+            return
+        }
+        _ = try appendKnown(value, depth: depth)
+    }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import Testing
+
+@testable import ForgeCoding
+
+/// A value to be encoded and decoded, its type left behind so that a table can hold values of many.
+struct RoundTrip: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    let check: @Sendable (ValueFormat) throws -> Void
+
+    init<Value: Codable & Equatable & Sendable>(_ name: String, _ value: Value) {
+        testDescription = name
+        check = { format in
+            let coder = ValueCoder(format: format)
+            let bytes = try coder.encode(value)
+            #expect(try coder.decode(Value.self, from: bytes) == value)
+            // The same value where no fast path at the top level sees it.
+            #expect(try coder.decode([Value].self, from: coder.encode([value, value])) == [value, value])
+            let dictionary = ["key": value]
+            #expect(try coder.decode([String: Value].self, from: coder.encode(dictionary)) == dictionary)
+            let optional: Value? = value
+            #expect(try coder.decode(Value?.self, from: coder.encode(optional)) == optional)
+            let box = Box(first: value, second: nil, third: value)
+            #expect(try coder.decode(Box<Value>.self, from: coder.encode(box)) == box)
+            let envelope = try ValueEnvelope(decoding: coder.encode(box))
+            let tree = try CodedValue(decoding: envelope)
+            if format == .binary { #expect(try tree.encoded() == Array(envelope.payload)) }
+            _ = try CodedValue(json: tree.json(prettyPrinted: true))
+        }
+    }
+}
+
+struct Box<Value: Codable & Equatable & Sendable>: Codable, Equatable, Sendable {
+    var first: Value
+    var second: Value?
+    var third: Value?
+}
+
+enum Shape: Codable, Equatable, Sendable {
+    case point
+    case circle(radius: Double)
+    case polygon([Int], name: String?)
+    indirect case group(Shape, Shape)
+}
+
+struct Settings: Codable, Equatable, Sendable {
+    enum Theme: String, Codable { case light, dark }
+    struct Position: Codable, Equatable { var x = 1.5, y = -0.25 }
+
+    var theme = Theme.dark
+    var count = 7
+    var positions = [Position(), Position(x: .infinity, y: 0)]
+    var names: [String: [Int]] = ["a": [1, 2], "b": []]
+    var byNumber: [Int: Position] = [1: Position(), -2: Position()]
+    var byPosition: [Theme: Bool] = [.light: true]
+    var tags: Set<String> = ["x", "ü"]
+    var data = Data([0, 255])
+    var date = Date(timeIntervalSinceReferenceDate: 0.1)
+    var url = URL(filePath: "/a b/c")
+    var id = UUID(uuid: (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16))
+    var missing: Int?
+    var float: Float = 0.1
+    var nested: [[String: [Double?]]] = [["k": [1, nil]]]
+}
+
+@Suite("Every value comes back") struct RoundTripTests {
+    static let values: [RoundTrip] = [
+        RoundTrip("true", true), RoundTrip("false", false),
+        RoundTrip("Int limits", [Int.min, -1, 0, 1, .max]), RoundTrip("Int", Int.min),
+        RoundTrip("Int8", [Int8.min, 0, .max]), RoundTrip("one Int8", Int8.min),
+        RoundTrip("Int16", [Int16.min, 0, .max]), RoundTrip("one Int16", Int16.min),
+        RoundTrip("Int32", [Int32.min, 0, .max]), RoundTrip("one Int32", Int32.max),
+        RoundTrip("Int64", [Int64.min, 0, .max]), RoundTrip("one Int64", Int64.min),
+        RoundTrip("UInt8", [UInt8.min, 23, 24, .max]), RoundTrip("one UInt8", UInt8.max),
+        RoundTrip("UInt16", [UInt16.min, 255, 256, .max]), RoundTrip("one UInt16", UInt16.max),
+        RoundTrip("UInt32", [UInt32.min, 65535, 65536, .max]), RoundTrip("one UInt32", UInt32.max),
+        RoundTrip("UInt64", [UInt64.min, 1 << 32, .max]), RoundTrip("one UInt64", UInt64.max),
+        RoundTrip("UInt", [UInt.min, .max]), RoundTrip("one UInt", UInt.max),
+        RoundTrip("Int128", [Int128.min, Int128(Int64.min) - 1, -1, 0, Int128(UInt64.max) + 1, .max]),
+        RoundTrip("UInt128", [UInt128.min, UInt128(UInt64.max), UInt128(UInt64.max) + 1, .max]),
+        RoundTrip("Double", [0, -1.5, 0.1, .greatestFiniteMagnitude, .leastNonzeroMagnitude, .infinity, -.infinity]),
+        RoundTrip("Float", [0, -1.5, 0.1, Float.greatestFiniteMagnitude, .leastNonzeroMagnitude, .infinity]),
+        RoundTrip("one Double", 0.1), RoundTrip("one Float", Float(0.1)),
+        RoundTrip("text", ["", "a", "ä€😀", "\u{0}", String(repeating: "x", count: 300), "e\u{301}"]),
+        RoundTrip("one text", "ä€😀"),
+        RoundTrip("data", [Data(), Data([0]), Data(repeating: 7, count: 70_000)]), RoundTrip("one data", Data([1, 2])),
+        RoundTrip("bytes", [[UInt8](), [1, 2, 255]]), RoundTrip("contiguous bytes", ContiguousArray<UInt8>([1, 2])),
+        RoundTrip("URL", [URL(string: "https://example.com/ä?q=%20#f"), nil]),
+        RoundTrip("one URL", URL(filePath: "/tmp/x")),
+        RoundTrip("UUID", UUID(uuid: (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16))),
+        RoundTrip(
+            "date",
+            [0, 1, -1, 0.1, 978_307_200, -978_307_200, 1e-300, 1e300, 785_000_000.123456].map {
+                Date(timeIntervalSinceReferenceDate: $0)
+            }),
+        RoundTrip(
+            "distant dates", [Date.distantPast, .distantFuture, Date(timeIntervalSinceReferenceDate: .infinity)]),
+        RoundTrip("one date", Date(timeIntervalSinceReferenceDate: 0.1)),
+        RoundTrip(
+            "Decimal",
+            ["0", "1", "-1.5", "3.14159265358979323846264338327950288", "1e127", "-1e-120"].compactMap {
+                Decimal(string: $0)
+            }),
+        RoundTrip("greatest Decimal", [Decimal.greatestFiniteMagnitude, .leastFiniteMagnitude]),
+        RoundTrip("optionals", [1, nil, 3] as [Int?]), RoundTrip("nested optional", Int??.some(.some(4))),
+        RoundTrip("optional text", [nil, "x"] as [String?]),
+        RoundTrip("empty", [String: [Int]]()), RoundTrip("array of empty arrays", [[Int](), []]),
+        RoundTrip("array of 23", Array(0..<23)), RoundTrip("array of 24", Array(0..<24)),
+        RoundTrip("array of 300 structs", Array(repeating: Settings.Position(), count: 300)),
+        RoundTrip("array of 70,000", (0..<70_000).map { Int16(truncatingIfNeeded: $0) }),
+        RoundTrip("keys", ["": 1, "ä": 2, "a.b": 3, "super": 4, "😀": 5]),
+        RoundTrip("1,000 keys", Dictionary(uniqueKeysWithValues: (0..<1000).map { ("key\($0)", $0) })),
+        RoundTrip("Int keys", [1: "a", -5: "b"]), RoundTrip("other keys", [[1]: "a", [2, 3]: "b"]),
+        RoundTrip("enum point", Shape.point), RoundTrip("enum circle", Shape.circle(radius: 2)),
+        RoundTrip("enum polygon", Shape.polygon([1, 2], name: nil)),
+        RoundTrip("indirect enum", Shape.group(.group(.point, .circle(radius: 1)), .polygon([], name: "n"))),
+        RoundTrip("struct", Settings()), RoundTrip("range", 1..<5), RoundTrip("duration", Duration.milliseconds(5)),
+    ]
+
+    @Test("in either format", arguments: values, ValueFormat.allCases)
+    func comesBack(_ value: RoundTrip, _ format: ValueFormat) throws {
+        try value.check(format)
+    }
+}
