@@ -15,6 +15,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
+        .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
         .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
@@ -32,8 +33,11 @@ let package = Package(
         .target(
             name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeFileStore", system],
             swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
         .testTarget(
-            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileStoreTests", dependencies: ["ForgeFileStore", "ForgeStorageTesting", system],
             swiftSettings: settings),
