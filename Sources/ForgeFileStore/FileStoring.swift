@@ -14,14 +14,14 @@ public import Foundation
 public protocol FileStoring: Sendable {
     /// Stores `data` as the whole content of the file at `key`, creating its directories.
     ///
-    /// Atomic: a load, and a crash, see the old content or the new. If the call throws, the old content stands, unless
-    /// the error is ``FileStoreError/Code/durabilityUnknown``.
+    /// Atomic: a load, and a crash, see the old content or the new.
     ///
     /// - Parameters:
     ///   - data: The content.
     ///   - key: Where to store it.
     ///   - overwrite: Whether a file that exists is replaced. If not, the save fails with
     ///     ``FileStoreError/Code/alreadyExists``; of many such saves at once exactly one succeeds.
+    /// - Throws: ``FileStoreError``; the old content stands, unless the code is ``FileStoreError/Code/durabilityUnknown``.
     func save(_ data: Data, to key: String, overwrite: Bool) async throws
 
     /// The whole content of the file at `key`.
