@@ -9,6 +9,7 @@ let settings: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 
 let package = Package(
     name: "ForgeStorage",
@@ -16,6 +17,8 @@ let package = Package(
     products: [
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
+        .library(name: "ForgeKVStore", targets: ["ForgeKVStore"]),
+        .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -27,9 +30,21 @@ let package = Package(
     targets: [
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
-        .testTarget(
-            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(name: "ForgeCoding", swiftSettings: settings),
+        .target(name: "CForgeKVStore"),
+        .target(
+            name: "ForgeKVStore", dependencies: ["CForgeKVStore", "ForgeFileSystem", "ForgeCoding", system, logging],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeKVStore", system],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeKVStoreTests",
+            dependencies: ["ForgeKVStore", "ForgeFileSystem", "ForgeCoding", "ForgeStorageTesting", system, logging],
+            swiftSettings: settings),
     ]
 )
