@@ -41,8 +41,8 @@ enum EngineRegistry {
             throw KVStoreError(error, .open, store: String(path))
         }
         guard let number = identity(of: fileSystem) else {
-            let place = try StorePlace(directory, path: path, on: fileSystem)
-            return try KVEngine(place, options: options, lifetime: EngineLifetime())
+            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: EngineLifetime())
+            return try KVEngine(place, options: options)
         }
         let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
         return try engines.withLock { (engines) throws(KVStoreError) in
@@ -55,10 +55,9 @@ enum EngineRegistry {
                 registered.lifetime.wait()
             }
             engines = engines.filter { $0.value.engine != nil || !$0.value.lifetime.isOver }
-            let place = try StorePlace(directory, path: path, on: fileSystem)
             let lifetime = EngineLifetime()
-            let engine = try KVEngine(place, options: options, lifetime: lifetime)
-            lifetime.begin()
+            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: lifetime)
+            let engine = try KVEngine(place, options: options)
             engines[identity] = Registered(engine: engine, lifetime: lifetime)
             return engine
         }
@@ -74,22 +73,19 @@ enum EngineRegistry {
 
 /// When an engine has let go of its store.
 final class EngineLifetime: Sendable {
-    private let group = DispatchGroup()
-    private let hasBegun = Atomic(false)
+    private let ended = DispatchSemaphore(value: 0)
 
-    /// Called once, when the engine is there for others to find.
-    func begin() {
-        group.enter()
-        hasBegun.store(true, ordering: .releasing)
+    /// Called once, when lock and directory are given back.
+    func end() { ended.signal() }
+
+    var isOver: Bool {
+        guard ended.wait(timeout: .now()) == .success else { return false }
+        ended.signal()
+        return true
     }
 
-    /// Called at the end of the engine's life; the store is given back when the last reference to `place` goes.
-    func end(_ place: StorePlace) {
-        guard hasBegun.load(ordering: .acquiring) else { return }
-        place.onRelease(group.leave)
+    func wait() {
+        ended.wait()
+        ended.signal()
     }
-
-    var isOver: Bool { group.wait(timeout: .now()) == .success }
-
-    func wait() { group.wait() }
 }

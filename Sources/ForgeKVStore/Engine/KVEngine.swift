@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import Logging
 import Synchronization
 
 /// The one object that reads and writes a store's log, shared by all who have the store open in this process.
@@ -15,9 +16,6 @@ final class KVEngine: Sendable {
     private let options: FileKVStore.Options
     private let writer: Mutex<Writer>
 
-    /// Waited for by whoever opens the store while this object is on its way out.
-    let lifetime: EngineLifetime
-
     struct Writer {
         var log: AppendLog
 
@@ -28,7 +26,7 @@ final class KVEngine: Sendable {
         var compactionThreshold: Int64 = 0
     }
 
-    init(_ place: StorePlace, options: FileKVStore.Options, lifetime: EngineLifetime) throws(KVStoreError) {
+    init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
         let table = ValueTable()
         var opening = LogOpening(place, table: table, options: options)
         writer = Mutex(try opening.run())
@@ -36,7 +34,6 @@ final class KVEngine: Sendable {
         self.place = place
         self.table = table
         self.options = options
-        self.lifetime = lifetime
     }
 
     deinit {
@@ -52,7 +49,6 @@ final class KVEngine: Sendable {
             }
             do { try place.fileSystem.close(writer.log.descriptor) } catch _ {}
         }
-        lifetime.end(place)
     }
 }
 

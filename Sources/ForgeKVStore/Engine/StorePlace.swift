@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import Foundation
+import Synchronization
 import SystemPackage
 
 /// The directory of a store, held open and locked against every other process.
@@ -7,7 +8,8 @@ final class StorePlace: Sendable {
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
     let directory: Descriptor
-    private let lock: StoreLock
+    private let lock: Mutex<StoreLock?>
+    private let lifetime: EngineLifetime
 
     /// The path as errors show it.
     let name: String
@@ -16,17 +18,18 @@ final class StorePlace: Sendable {
 
     /// Takes over an open directory; it is closed even if this throws.
     init(
-        _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem
+        _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem, lifetime: EngineLifetime
     ) throws(KVStoreError) {
         let name = String(path)
         do throws(FileSystemError) {
-            lock = try StoreLock(.exclusive, at: directory, on: fileSystem)
+            lock = Mutex(try StoreLock(.exclusive, at: directory, on: fileSystem))
         } catch {
             let error = Self.failure(error, of: directory, name, on: fileSystem)
             // The lock was not had; why is what the caller needs to hear.
             do { try fileSystem.close(directory) } catch _ {}
             throw error
         }
+        self.lifetime = lifetime
         self.fileSystem = fileSystem
         self.path = path
         self.directory = directory
@@ -42,8 +45,10 @@ final class StorePlace: Sendable {
     }
 
     deinit {
+        lock.withLock { $0 = nil }
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
+        lifetime.end()
     }
 
     private static func failure(
