@@ -38,7 +38,8 @@ let package = Package(
             name: "ForgeStorageTesting", dependencies: ["ForgeCrypt", "ForgeFileSystem", system],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+            name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeCryptTests",
             dependencies: ["ForgeCrypt", "ForgeFileSystem", "ForgeStorageTesting", crypto, system],
