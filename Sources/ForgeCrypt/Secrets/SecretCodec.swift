@@ -7,11 +7,15 @@ enum SecretCodec {
 
     /// Encodes a value; the caller erases the bytes when it has sealed them.
     static func encode<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> [UInt8] {
+        var coder = ValueCoder()
+        coder.maximumSize = maximumSizeInBytes
         let bytes: [UInt8]
         do {
-            bytes = try ValueCoder().encode(value)
+            bytes = try coder.encode(value)
         } catch {
-            throw CryptError(.unencodable, .set, key: key.key, underlying: CodingFailure(error))
+            let failure = CodingFailure(redacting: error, .encode)
+            if case .tooLarge = failure.reason { throw tooLarge(key.key) }
+            throw CryptError(.unencodable, .set, key: key.key, underlying: failure)
         }
         try check(bytes, named: key.key)
         return bytes
@@ -19,9 +23,11 @@ enum SecretCodec {
 
     /// Refuses a value that is too long to store.
     static func check(_ bytes: [UInt8], named name: String) throws(CryptError) {
-        guard bytes.count <= maximumSizeInBytes else {
-            throw CryptError(.tooLarge, .set, key: name, detail: "the encoded value exceeds 16 MiB")
-        }
+        guard bytes.count <= maximumSizeInBytes else { throw tooLarge(name) }
+    }
+
+    private static func tooLarge(_ name: String) -> CryptError {
+        CryptError(.tooLarge, .set, key: name, detail: "the encoded value exceeds 16 MiB")
     }
 
     /// Decodes a value and erases the bytes.
@@ -31,25 +37,16 @@ enum SecretCodec {
         do {
             return try ValueCoder().decode(Value.self, from: bytes)
         } catch {
-            throw CryptError(.undecodable, .get, key: key.key, underlying: CodingFailure(error))
+            throw CryptError(.undecodable, .get, key: key.key, underlying: CodingFailure(redacting: error, .decode))
         }
     }
 }
 
-/// What an encoder or decoder threw, reduced to what cannot quote the value: its text, its coding path and its
-/// associated values may, and so may those of an error that the value's own type threw.
-struct CodingFailure: Error, CustomStringConvertible {
-    let description: String
-
-    init(_ error: any Error) {
-        description =
-            switch error {
-            case DecodingError.typeMismatch: "type mismatch"
-            case DecodingError.valueNotFound: "a value is missing"
-            case DecodingError.keyNotFound: "a coding key is missing"
-            case DecodingError.dataCorrupted: "not valid data for the type"
-            case EncodingError.invalidValue: "a value that has no encoding"
-            default: "an error of type \(String(describing: type(of: error)))"
-            }
+extension CodingFailure {
+    /// The failure without anything that may come from the value: keys of a dictionary are part of its coding path.
+    fileprivate init(redacting error: any Error, _ operation: Operation) {
+        self.init(operation, describing: error)
+        codingPath = ""
+        if case .keyNotFound = reason { reason = .corrupted("a coding key is missing") }
     }
 }
