@@ -3,3 +3,4 @@
 @_exported public import ForgeCrypt
 @_exported public import ForgeFileStore
 @_exported public import ForgeFileSystem
+@_exported public import ForgeKVStore
