@@ -1,7 +1,8 @@
-@testable import ForgeCrypt
 import ForgeFileSystem
 import SystemPackage
 import Testing
+
+@testable import ForgeCrypt
 
 @Suite("Errors of secret stores")
 struct CryptErrorTests {

@@ -88,13 +88,13 @@ struct VaultFailureTests {
         #expect(try vault.get(TestKeys.token) == "v")
     }
 
-    @Test("leftovers of this vault are swept, those of others are not")
+    @Test("leftovers of vaults are swept, those of other stores are not")
     func leftovers() throws {
         let vault = try place.vault()
         try vault.set("v", for: TestKeys.token)
         let bytes = try fileSystem.readFile(place.path)
         var foreign = bytes
-        foreign[16] ^= 1
+        foreign[0] ^= 1
         let directory = "/app/secrets/"
         for (name, content) in [("#tmp-mine", bytes), ("#tmp-foreign", foreign), ("#tmp-empty", []), ("keep", bytes)] {
             try fileSystem.write(Data(content), to: URL(filePath: directory + name))

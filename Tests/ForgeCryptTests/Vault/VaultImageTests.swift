@@ -1,7 +1,8 @@
 import Crypto
-@testable import ForgeCrypt
 import Foundation
 import Testing
+
+@testable import ForgeCrypt
 
 /// Bytes against the reader: what cannot be a vault of ours, and what somebody made of one.
 @Suite("The vault format")
