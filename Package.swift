@@ -36,7 +36,7 @@ let package = Package(
             name: "ForgeKVStore", dependencies: ["CForgeKVStore", "ForgeFileSystem", "ForgeCoding", system, logging],
             swiftSettings: settings),
         .target(
-            name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeKVStore", system],
+            name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", "ForgeCoding", "ForgeKVStore", system],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
