@@ -75,7 +75,13 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Result {
         let descriptor = try open(
             path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
-        return try closing(descriptor) { () throws(FileSystemError) in try body(descriptor) }
+        defer { discard(descriptor) }
+        return try body(descriptor)
+    }
+
+    /// Closes a descriptor that nothing was written to: what was done is done, whatever the system says of closing it.
+    package func discard(_ descriptor: Descriptor) {
+        do { try close(descriptor) } catch _ {}
     }
 
     /// Calls `body` and closes `descriptor`, whose failure to close is thrown unless `body` has thrown already.
