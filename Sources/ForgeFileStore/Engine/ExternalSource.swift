@@ -33,7 +33,7 @@ struct ExternalSource {
         let directory = try attempt { () throws(FileSystemError) in
             try fileSystem.open(parent.isEmpty ? "." : parent, .readOnly, options: [.directory])
         }
-        defer { discard(directory) }
+        defer { fileSystem.discard(directory) }
         let file = try attempt { () throws(FileSystemError) in
             // An empty name is the root directory's.
             guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory, path: path) }
@@ -41,7 +41,7 @@ struct ExternalSource {
                 name, at: directory, .readOnly,
                 options: operation == .move ? [.noFollow, .nonBlocking] : [.nonBlocking])
         }
-        defer { discard(file) }
+        defer { fileSystem.discard(file) }
         let status = try attempt { () throws(FileSystemError) in try fileSystem.status(of: .descriptor(file)) }
         guard status.type == .regular else { throw failure(.notRegular, nil) }
         return try body(file, status, directory, name)
@@ -101,11 +101,6 @@ struct ExternalSource {
                 }
             throw failure(problem, error)
         }
-    }
-
-    /// Closes what was only read; a failure can have lost nothing.
-    private func discard(_ descriptor: Descriptor) {
-        do { try fileSystem.close(descriptor) } catch _ {}
     }
 }
 

@@ -47,9 +47,8 @@ extension StoreDirectory {
             } catch  where error.errno.isDisappearance {
                 continue
             }
-            try fileSystem.closing(below) { () throws(FileSystemError) in
-                try visit(below, prefix: path, depth: depth + 1, isRecursive: true, body)
-            }
+            defer { fileSystem.discard(below) }
+            try visit(below, prefix: path, depth: depth + 1, isRecursive: true, body)
         }
     }
 

@@ -20,7 +20,8 @@ extension StoreDirectory {
         return try fileSystem.naming(key.path) { () throws(FileSystemError) -> Result in
             guard !parent.isEmpty else { return try body(root, name) }
             let descriptor = try openParent(parent, creating: creating)
-            return try fileSystem.closing(descriptor) { () throws(FileSystemError) in try body(descriptor, name) }
+            defer { fileSystem.discard(descriptor) }
+            return try body(descriptor, name)
         }
     }
 

@@ -32,13 +32,13 @@ package final class StoreDirectory: Sendable {
         do throws(FileSystemError) {
             lock = try Self.sweepIfAlone(root, on: fileSystem)
         } catch {
-            do { try fileSystem.close(root) } catch _ {}
+            fileSystem.discard(root)
             throw error
         }
     }
 
     deinit {
-        do { try fileSystem.close(root) } catch _ {}  // Nothing can be done about it here, and nothing is lost.
+        fileSystem.discard(root)
     }
 
     /// Whether somebody removed the root while it was open here; whatever is stored after that is lost.

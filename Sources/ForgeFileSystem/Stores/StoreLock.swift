@@ -23,7 +23,7 @@ package final class StoreLock: Sendable {
             }
         } catch {
             // The lock was not had; why is what the caller needs to hear.
-            do { try fileSystem.close(descriptor) } catch _ {}
+            fileSystem.discard(descriptor)
             throw error
         }
         self.fileSystem = fileSystem
@@ -39,6 +39,6 @@ package final class StoreLock: Sendable {
 
     deinit {
         // Closing gives the lock back; nothing can be done about a failure here.
-        do { try fileSystem.close(descriptor) } catch _ {}
+        fileSystem.discard(descriptor)
     }
 }

@@ -27,7 +27,8 @@ public struct HostileKey: Hashable, Sendable, CustomStringConvertible {
 /// `canary.txt`: many of the keys aim at these. Every one of them has to be as it was when all keys have been used.
 public enum HostileKeys {
     /// All keys, each once.
-    public static let all: [HostileKey] = refused.map { HostileKey(key: $0, expectation: .refused) }
+    public static let all: [HostileKey] =
+        refused.map { HostileKey(key: $0, expectation: .refused) }
         + plain.map { HostileKey(key: $0, expectation: .plain) }
 
     private static let targets = ["outside/canary.txt", "storeroom/canary.txt", "outside"]
@@ -41,14 +42,16 @@ public enum HostileKeys {
     /// Ways up and out, by steps, roots, backslashes and characters that end a C string or a line.
     private static let refusedPrefixes: [String] =
         (1...12).map { String(repeating: "../", count: $0) } + [
-            "./", "./../", ".//../", "..//", "a/../../", "a/b/../../../", "../store/../", "../store/a/../../", "a/./../../",
+            "./", "./../", ".//../", "..//", "a/../../", "a/b/../../../", "../store/../", "../store/a/../../",
+            "a/./../../",
             "/", "//", "///", "/../", "/./", "/proc/self/root/", "/proc/self/cwd/", "/dev/fd/3/", "//server/share/",
             "..\\", "..\\..\\", "\\", "\\\\?\\C:\\", "C:\\", "a\\..\\..\\", "..\\/", "..\0/", "\0", "../\0", "..\n/",
             "\r../", "\t../", "..\u{7f}/", "..\u{85}/", "a//", "a/../", "a/b/./../", "file:///", "file:///../",
         ]
 
     private static let dots = [
-        "", ".", "..", "/", "//", "./", "../", "/.", "/..", "a/.", "a/..", "a/", "a//", "./a", "a/b/", "a/b/..", "a/../b",
+        "", ".", "..", "/", "//", "./", "../", "/.", "/..", "a/.", "a/..", "a/", "a//", "./a", "a/b/", "a/b/..",
+        "a/../b",
         "a/./b", "a//b", "..//a", "/a", "a/b/c/../../../..", ".//.", "a/..//b",
     ]
 
@@ -73,13 +76,15 @@ public enum HostileKeys {
     /// The store's own names, also as a file system that folds case or skips invisible characters sees them.
     private static let reserved = [
         "#lock", "#lock2", "#LOCK", "#Lock", "#loc\u{212a}", "#l\u{200c}ock", "#lock\u{200d}", "#tmp-", "#tmp-x",
-        "#TMP-x", "#tMp-x", "#t\u{feff}mp-x", "#tmp-abcdefghabcdefgh", "#trash-", "#trash-x", "#Trash-x", "#tra\u{17f}h-x",
+        "#TMP-x", "#tMp-x", "#t\u{feff}mp-x", "#tmp-abcdefghabcdefgh", "#trash-", "#trash-x", "#Trash-x",
+        "#tra\u{17f}h-x",
         "a/#lock", "a/#tmp-x", "#tmp-x/a", "a/#trash-x/b", "#lock/a", "a/b/#LOCK", "#tmp-/../x",
     ]
 
     /// Traversal that somebody else would have to decode, and other ways to name a place that is none here.
     private static let plainPrefixes = [
-        "..%2f", "%2e%2e/", "%2e%2e%2f", "%252e%252e%252f", "..%5c", "..%c0%af", "..%00/", "..;/", "..:/", ". ./", ".. /",
+        "..%2f", "%2e%2e/", "%2e%2e%2f", "%252e%252e%252f", "..%5c", "..%c0%af", "..%00/", "..;/", "..:/", ". ./",
+        ".. /",
         " ../", "…/", "\u{2024}\u{2024}/", "\u{ff0e}\u{ff0e}/", "..\u{2215}", "..\u{ff0f}",
         "..\u{2044}", "..\u{200b}/", "..\u{200d}/", "\u{202e}..\u{202c}/", "\u{feff}../",
         "..\u{fe0f}/", "..\u{301}/", "~/", "~root/", "~+/", "C:/", "C:", "$HOME/", "${HOME}/", "`pwd`/", "$(pwd)/",
@@ -88,14 +93,17 @@ public enum HostileKeys {
 
     private static let oddNames =
         [
-            "...", "....", "x.", "x..", "x ", " x", " ", "  ", ". ", " .", ".hidden", "..x", "x../y", ".a/.b", "a b/c d",
-            "-rf", "--", "--help", "-", "~", "~root", "*", "?", "[a]", "{a,b}", "a|b", "a<b", "a>b", "a\"b", "a'b", "a`b",
+            "...", "....", "x.", "x..", "x ", " x", " ", "  ", ". ", " .", ".hidden", "..x", "x../y", ".a/.b",
+            "a b/c d",
+            "-rf", "--", "--help", "-", "~", "~root", "*", "?", "[a]", "{a,b}", "a|b", "a<b", "a>b", "a\"b", "a'b",
+            "a`b",
             "a:b", "a::$DATA", "a$INDEX_ALLOCATION", "a;b", "a&b", "$(reboot)", "${IFS}", "!x", "%", "%%", "%00", "%2F",
             "%2e%2e", "%zz", "%n%s%x", "a%0ab", "a+b", "a=b", "a@b", "a,b", "#", "#1", "# lock", "lock", "\u{ff03}lock",
             "##lock", "#loc", "#tmp", "#trash", ".git/config", "Thumbs.db", ".DS_Store", "__MACOSX/x", ".snapshot",
             "lost+found", "store", "store/store",
         ] + [
-            "caf\u{e9}", "cafe\u{301}", "\u{212b}", "\u{1f600}", "\u{202e}txt.exe", "a\u{2028}b", "a\u{2029}b", "a\u{ad}b",
+            "caf\u{e9}", "cafe\u{301}", "\u{212b}", "\u{1f600}", "\u{202e}txt.exe", "a\u{2028}b", "a\u{2029}b",
+            "a\u{ad}b",
             "\u{fffe}", "\u{ffff}", "\u{e000}", "\u{10ffff}", "\u{e0001}\u{e0041}", "\u{131}", "ß", "ẞ", "ﬁ", "\u{378}",
             // What is left of a lone surrogate, an overlong slash and an overlong NUL once they are a String.
             String(decoding: [0xed, 0xa0, 0x80] as [UInt8], as: UTF8.self),
