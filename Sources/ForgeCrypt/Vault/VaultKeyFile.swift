@@ -6,7 +6,7 @@ import SystemPackage
 /// A vault's key in a file of its own, for command-line tools and servers: it protects the vault from whoever gets the
 /// vault file alone, such as a backup of it, not from whoever can read this user's files.
 public enum VaultKeyFile {
-    private static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
+    static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
     private static let checksumLength = 8
     private static let length = magic.count + VaultKey.sizeInBytes + checksumLength
 
