@@ -30,6 +30,8 @@ let package = Package(
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(name: "ForgeCoding", swiftSettings: settings),
-        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
+            swiftSettings: settings),
     ]
 )
