@@ -1,0 +1,118 @@
+import Synchronization
+public import SystemPackage
+
+/// A file system in memory that behaves as the one on the disk does, errors and corner cases included.
+///
+/// It is a tree of inodes with byte names, hard and symbolic links, permissions, sparse contents, open files and locks,
+/// not a dictionary of paths. It starts with an empty root directory and shares nothing with the disk or with another
+/// `InMemoryFileSystem`. Where its behaviour and the disk's could differ, the disk is right: both pass the same
+/// conformance checks.
+///
+/// ```swift
+/// let fileSystem = InMemoryFileSystem()
+/// try fileSystem.createDirectory(at: URL(filePath: "/cache"), withIntermediateDirectories: true)
+/// fileSystem.writeError = MyError.diskFull
+/// ```
+///
+/// One lock guards the whole tree, so every operation is atomic and visible to all threads when it returns. Nothing
+/// depends on the wall clock or on a random seed: the same calls give the same results in every run.
+///
+/// What it does not have: special files can be created and removed, but opening one is `ENXIO`; `synchronize` has
+/// nothing to do.
+public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
+    let tree: Tree
+    let process: Int
+
+    /// The tree that all processes' views share.
+    final class Tree: Sendable {
+        let state: Mutex<State>
+
+        init(options: Options) {
+            state = Mutex(State(options: options))
+        }
+    }
+
+    /// An empty file system.
+    public convenience init(options: Options = Options()) {
+        let tree = Tree(options: options)
+        let first = Process(user: options.user, group: options.group, groups: options.groups, umask: options.umask)
+        self.init(tree: tree, process: tree.state.withLock { $0.add(first) })
+    }
+
+    private init(tree: Tree, process: Int) {
+        self.tree = tree
+        self.process = process
+    }
+
+    deinit {
+        tree.state.withLock { $0.remove(process) }
+    }
+
+    // MARK: Processes
+
+    /// The same tree as another process sees it: with its own descriptors, user, umask and working directory (`/`).
+    ///
+    /// What is left nil is as in this process. The process ends, and its descriptors are closed, when the returned
+    /// object goes.
+    public func process(
+        user: UserID? = nil, group: GroupID? = nil, groups: [GroupID]? = nil, umask: FilePermissions? = nil
+    ) -> InMemoryFileSystem {
+        let process = tree.state.withLock { state in
+            let parent = state.processes[self.process]
+            return state.add(
+                Process(
+                    user: user ?? parent.user, group: group ?? parent.group, groups: groups ?? parent.groups,
+                    umask: umask ?? parent.umask))
+        }
+        return InMemoryFileSystem(tree: tree, process: process)
+    }
+
+    /// Ends the process as `kill -9` does: its descriptors are closed, its locks are free.
+    ///
+    /// From then on this object stands for a new process of the same user, with `/` as its working directory.
+    public func endProcess() {
+        tree.state.withLock { $0.restart(process) }
+    }
+
+    /// All descriptors that this process has open, in ascending order.
+    public var openDescriptors: [Descriptor] {
+        tree.state.withLock { $0.processes[process].descriptors.all }
+    }
+
+    /// Makes a directory the one from which this process's relative paths start (`chdir(2)`).
+    public func changeDirectory(_ path: POSIXPath) throws(FileSystemError) {
+        try perform(.resolve, path) { (state) throws(Errno) in try state.changeDirectory(path) }
+    }
+
+    /// Empties the tree, closes everything that any process has open, and clears ``writeError`` and ``readError``.
+    public func reset() {
+        tree.state.withLock { $0.reset() }
+    }
+
+    /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
+    public func randomBits() -> UInt64 {
+        tree.state.withLock { $0.randomBits() }
+    }
+
+    /// Carries out one operation of this process under the lock and gives its error a name.
+    @inline(__always)
+    func perform<Result: Sendable>(
+        _ operation: FileSystemOperation, _ path: POSIXPath? = nil, to destination: POSIXPath? = nil,
+        _ body: (inout State) throws(Errno) -> Result
+    ) throws(FileSystemError) -> Result {
+        var cause: (any Error)?
+        do throws(Errno) {
+            return try tree.state.withLock { (state) throws(Errno) -> Result in
+                state.begin(process)
+                do throws(Errno) {
+                    return try body(&state)
+                } catch {
+                    if error == .ioError { cause = state.cause }
+                    throw error
+                }
+            }
+        } catch {
+            throw FileSystemError(operation, error, path: path, destination: destination, underlying: cause)
+        }
+    }
+}

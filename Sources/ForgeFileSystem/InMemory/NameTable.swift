@@ -1,0 +1,163 @@
+/// The names of one directory, as bytes, and the inodes that they lead to, in the order in which they were added.
+///
+/// The bytes of all names lie in one array, and names are found by a hash that is the same in every run, so that
+/// nothing is allocated for a look-up and nothing depends on `Hasher`'s seed.
+struct NameTable: Sendable {
+    struct Entry: Sendable {
+        var hash: UInt32
+        /// Where the inode stands in the table of inodes; negative once the name was removed.
+        var inode: Int32
+        var start: UInt32
+        var nameCount: UInt16
+        /// The length of the folded name behind the name itself; 0 where the name is compared as it is.
+        var keyCount: UInt16
+
+        var isRemoved: Bool { inode < 0 }
+        var nameRange: Range<Int> { Int(start)..<Int(start) + Int(nameCount) }
+        var keyRange: Range<Int> {
+            keyCount == 0 ? nameRange : nameRange.upperBound..<nameRange.upperBound + Int(keyCount)
+        }
+    }
+
+    private(set) var entries: [Entry] = []
+    private var bytes: [UInt8] = []
+    /// Positions in `entries` by hash, probed linearly; empty while a scan of the entries is as fast.
+    private var slots: [Int32] = []
+    private var usedSlots = 0
+    private(set) var count = 0
+
+    private static let scanLimit = 8
+    private static let free: Int32 = -1
+    private static let deleted: Int32 = -2
+
+    static func hash(_ name: UnsafeRawBufferPointer) -> UInt32 {
+        var hash = 0x9E37_79B9_7F4A_7C15 ^ UInt64(truncatingIfNeeded: name.count)
+        func mix(_ word: UInt64) {
+            hash = (hash ^ word) &* 0xD6E8_FEB8_6659_FD93
+            hash ^= hash >> 32
+        }
+        var offset = 0
+        while offset + 8 <= name.count {
+            mix(UInt64(littleEndian: name.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            offset += 8
+        }
+        var tail: UInt64 = 0
+        while offset < name.count {
+            tail = tail << 8 | UInt64(name[offset])
+            offset += 1
+        }
+        mix(tail)
+        return UInt32(truncatingIfNeeded: hash)
+    }
+
+    /// Where the name with this key and hash stands in `entries`.
+    func find(_ key: UnsafeRawBufferPointer, hash: UInt32) -> Int? {
+        if slots.isEmpty {
+            for position in entries.indices.reversed() where matches(entries[position], key, hash) { return position }
+            return nil
+        }
+        let mask = slots.count - 1
+        var slot = Int(hash) & mask
+        while slots[slot] != Self.free {
+            let position = Int(slots[slot])
+            if position >= 0, matches(entries[position], key, hash) { return position }
+            slot = (slot + 1) & mask
+        }
+        return nil
+    }
+
+    func name(at position: Int) -> ArraySlice<UInt8> { bytes[entries[position].nameRange] }
+
+    /// Adds a name that is not there yet; `key` is what it is found by, nil for the name itself.
+    mutating func insert(_ name: UnsafeRawBufferPointer, key: [UInt8]?, hash: UInt32, inode: Int) {
+        let entry = Entry(
+            hash: hash, inode: Int32(inode), start: UInt32(bytes.count), nameCount: UInt16(name.count),
+            keyCount: UInt16(key?.count ?? 0))
+        bytes.append(contentsOf: name)
+        if let key { bytes.append(contentsOf: key) }
+        entries.append(entry)
+        count += 1
+        if slots.isEmpty, entries.count <= Self.scanLimit { return }
+        if (usedSlots + 1) * 4 > slots.count * 3 {
+            buildSlots()
+        } else {
+            place(entries.count - 1)
+        }
+    }
+
+    mutating func setInode(_ inode: Int, at position: Int) {
+        entries[position].inode = Int32(inode)
+    }
+
+    mutating func remove(at position: Int) {
+        if !slots.isEmpty {
+            let mask = slots.count - 1
+            var slot = Int(entries[position].hash) & mask
+            while slots[slot] != Int32(position) { slot = (slot + 1) & mask }
+            slots[slot] = Self.deleted
+        }
+        entries[position].inode = -1
+        count -= 1
+        if count == 0 {
+            let capacityIsSmall = entries.count <= 64
+            entries.removeAll(keepingCapacity: capacityIsSmall)
+            bytes.removeAll(keepingCapacity: capacityIsSmall)
+            slots = []
+            usedSlots = 0
+            return
+        }
+        while let last = entries.last, last.isRemoved {
+            bytes.removeLast(bytes.count - Int(last.start))
+            entries.removeLast()
+        }
+        if entries.count > 32, entries.count > 2 * count { compact() }
+    }
+
+    private func matches(_ entry: Entry, _ key: UnsafeRawBufferPointer, _ hash: UInt32) -> Bool {
+        guard entry.hash == hash, !entry.isRemoved else { return false }
+        let range = entry.keyRange
+        guard range.count == key.count else { return false }
+        return bytes.withUnsafeBytes { stored in
+            var offset = 0
+            while offset + 8 <= key.count {
+                let left = stored.loadUnaligned(fromByteOffset: range.lowerBound + offset, as: UInt64.self)
+                guard left == key.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else { return false }
+                offset += 8
+            }
+            while offset < key.count {
+                guard stored[range.lowerBound + offset] == key[offset] else { return false }
+                offset += 1
+            }
+            return true
+        }
+    }
+
+    private mutating func place(_ position: Int) {
+        let mask = slots.count - 1
+        var slot = Int(entries[position].hash) & mask
+        while slots[slot] >= 0 { slot = (slot + 1) & mask }
+        if slots[slot] == Self.free { usedSlots += 1 }
+        slots[slot] = Int32(position)
+    }
+
+    private mutating func buildSlots() {
+        var capacity = 32
+        while capacity < count * 2 { capacity *= 2 }
+        slots = [Int32](repeating: Self.free, count: capacity)
+        usedSlots = 0
+        for position in entries.indices where !entries[position].isRemoved { place(position) }
+    }
+
+    private mutating func compact() {
+        let old = (entries: entries, bytes: bytes)
+        entries.removeAll(keepingCapacity: true)
+        bytes.removeAll(keepingCapacity: true)
+        for var entry in old.entries where !entry.isRemoved {
+            let range = Int(entry.start)..<entry.keyRange.upperBound
+            entry.start = UInt32(bytes.count)
+            bytes.append(contentsOf: old.bytes[range])
+            entries.append(entry)
+        }
+        if !slots.isEmpty { buildSlots() }
+    }
+}

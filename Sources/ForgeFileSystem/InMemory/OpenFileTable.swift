@@ -1,0 +1,38 @@
+extension InMemoryFileSystem {
+    /// An open file description: what descriptors share that were duplicated from one another.
+    struct OpenFile: Sendable {
+        /// Where the inode stands in the table of inodes.
+        var inode: Int
+        var offset: Int64 = 0
+        var isReadable: Bool
+        var isWritable: Bool
+        var appends: Bool
+        var lock = LockMode.unlocked
+        /// How many descriptors stand for it; 0 for a free place in the table.
+        var descriptorCount = 1
+    }
+
+    /// The open files of all processes; places of closed ones are used again.
+    struct OpenFileTable: Sendable {
+        private var files: [OpenFile] = []
+        private var free: [Int32] = []
+
+        subscript(_ index: Int) -> OpenFile {
+            get { files[index] }
+            _modify { yield &files[index] }
+        }
+
+        mutating func insert(_ file: OpenFile) -> Int {
+            guard let index = free.popLast() else {
+                files.append(file)
+                return files.count - 1
+            }
+            files[Int(index)] = file
+            return Int(index)
+        }
+
+        mutating func remove(_ index: Int) {
+            free.append(Int32(index))
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import SystemPackage
+
+extension InMemoryFileSystem {
+    /// Who asks, and with what open: one process of the file system.
+    struct Process: Sendable {
+        var user: UserID
+        var group: GroupID
+        var groups: [GroupID]
+        var umask: FilePermissions
+        /// Where its working directory stands in the table of inodes.
+        var workingDirectory = 0
+        var descriptors = DescriptorTable()
+        /// Whether the place in the table of processes is taken.
+        var isAlive = true
+
+        var isSuperuser: Bool { user.rawValue == 0 }
+
+        func isMember(of other: GroupID) -> Bool { other == group || groups.contains(other) }
+    }
+
+    /// Which open file each descriptor of a process stands for.
+    struct DescriptorTable: Sendable {
+        /// The numbers below are those of the standard streams, which every process has and no file system gives out.
+        static let firstNumber = 3
+
+        private var openFiles: [Int32] = []
+        private var lowestFree = 0
+        private(set) var count = 0
+
+        /// Where the open file stands in the table of open files.
+        subscript(_ descriptor: Descriptor) -> Int? {
+            let index = Int(descriptor.rawValue) - Self.firstNumber
+            guard openFiles.indices.contains(index), openFiles[index] >= 0 else { return nil }
+            return Int(openFiles[index])
+        }
+
+        /// All descriptors, in ascending order.
+        var all: [Descriptor] {
+            openFiles.indices.filter { openFiles[$0] >= 0 }
+                .map { Descriptor(rawValue: Int32($0 + Self.firstNumber)) }
+        }
+
+        /// Gives out the lowest free number.
+        mutating func insert(_ openFile: Int) -> Descriptor {
+            let index = lowestFree
+            if index == openFiles.count {
+                openFiles.append(Int32(openFile))
+            } else {
+                openFiles[index] = Int32(openFile)
+            }
+            count += 1
+            repeat { lowestFree += 1 } while lowestFree < openFiles.count && openFiles[lowestFree] >= 0
+            return Descriptor(rawValue: Int32(index + Self.firstNumber))
+        }
+
+        /// Takes a number back and returns the open file that it stood for.
+        mutating func remove(_ descriptor: Descriptor) -> Int? {
+            guard let openFile = self[descriptor] else { return nil }
+            let index = Int(descriptor.rawValue) - Self.firstNumber
+            openFiles[index] = -1
+            lowestFree = min(lowestFree, index)
+            count -= 1
+            return openFile
+        }
+    }
+}

@@ -1,0 +1,70 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    mutating func status(of reference: FileReference) throws(Errno) -> FileStatus {
+        inodes[try inode(of: reference)].status(options.profile)
+    }
+
+    mutating func setPermissions(_ permissions: FilePermissions, of reference: FileReference) throws(Errno) {
+        let index = try inode(of: reference)
+        try requireWritableDevice(index)
+        if inodes[index].isSymbolicLink, options.profile == .linux { throw .notSupported }
+        guard isOwner(of: index) else { throw .notPermitted }
+        var permissions = permissions.intersection(FilePermissions(rawValue: 0o7777))
+        if !processes[current].isSuperuser, !processes[current].isMember(of: inodes[index].group) {
+            permissions.remove(.setGroupID)
+        }
+        setAttributes(of: index) { $0.permissions = permissions }
+    }
+
+    mutating func setOwner(_ owner: UserID?, group: GroupID?, of reference: FileReference) throws(Errno) {
+        let index = try inode(of: reference)
+        try requireWritableDevice(index)
+        var permissions = inodes[index].permissions
+        if !inodes[index].isDirectory {
+            permissions.remove(.setUserID)
+            if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
+        }
+        if !processes[current].isSuperuser {
+            let owns = processes[current].user == inodes[index].owner
+            if let owner { guard owns, owner == inodes[index].owner else { throw .notPermitted } }
+            if let group {
+                guard owns, group == inodes[index].group || processes[current].isMember(of: group) else {
+                    throw .notPermitted
+                }
+            }
+            guard owns || permissions == inodes[index].permissions else { throw .notPermitted }
+        }
+        setAttributes(of: index) { inode in
+            inode.permissions = permissions
+            if let owner { inode.owner = owner }
+            if let group { inode.group = group }
+        }
+    }
+
+    mutating func setTimes(
+        accessed: FileTime?, modified: FileTime?, of reference: FileReference
+    ) throws(Errno) {
+        for time in [accessed, modified] {
+            guard let time else { continue }
+            guard (0..<1_000_000_000).contains(time.nanoseconds) else { throw .invalidArgument }
+        }
+        // Nothing to do, and then not even the path is looked at (`utimensat(2)`).
+        guard accessed != nil || modified != nil else { return }
+        let index = try inode(of: reference)
+        try requireWritableDevice(index)
+        guard isOwner(of: index) else { throw .notPermitted }
+        setAttributes(of: index) { inode in
+            if let accessed { inode.accessed = accessed }
+            if let modified { inode.modified = modified }
+        }
+    }
+
+    private mutating func inode(of reference: FileReference) throws(Errno) -> Int {
+        switch reference {
+        case .descriptor(let descriptor): openFiles[try openFile(descriptor)].inode
+        case .path(let path, let directory, let followsLinks):
+            try resolve(path, at: directory, followsLinks: followsLinks)
+        }
+    }
+}

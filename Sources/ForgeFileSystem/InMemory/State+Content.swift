@@ -1,0 +1,114 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    /// What one call moves at most, as on Linux.
+    private static let maximumTransfer = 0x7FFF_F000
+
+    mutating func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(Errno) -> Int {
+        if let offset, offset < 0 { throw .invalidArgument }
+        let file = try openFile(descriptor)
+        guard openFiles[file].isReadable else { throw .badFileDescriptor }
+        let index = openFiles[file].inode
+        guard !inodes[index].isDirectory else { throw .isDirectory }
+        if let readError { throw fail(because: readError) }
+        guard !buffer.isEmpty else { return 0 }
+        let position = offset ?? openFiles[file].offset
+        let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
+        let count = inodes[index].content.read(into: limited, at: position)
+        noteAccess(index)
+        if offset == nil { openFiles[file].offset = position + Int64(count) }
+        return count
+    }
+
+    mutating func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(Errno) -> Int {
+        if let offset, offset < 0 { throw .invalidArgument }
+        let file = try openFile(descriptor)
+        guard openFiles[file].isWritable else { throw .badFileDescriptor }
+        if let writeError { throw fail(because: writeError) }
+        guard !buffer.isEmpty else { return 0 }
+        let index = openFiles[file].inode
+        try requireWritableDevice(index)
+        var position = offset ?? openFiles[file].offset
+        if openFiles[file].appends, offset == nil || options.profile == .linux { position = inodes[index].content.size }
+        guard position < options.maximumFileSizeInBytes else { throw .fileTooLarge }
+        var count = min(buffer.count, Self.maximumTransfer)
+        count = Int(min(Int64(count), options.maximumFileSizeInBytes - position))
+        let device = inodes[index].device
+        if devices[device].quota.sizeInBytes != nil {
+            count = inodes[index].content.writableCount(count, at: position, freeBlocks: devices[device].freeBlocks)
+            guard count > 0 else { throw .noSpace }
+        }
+        dropPrivilegeBits(index)
+        writeBytes(UnsafeRawBufferPointer(rebasing: buffer[..<count]), to: index, at: position)
+        if offset == nil { openFiles[file].offset = position + Int64(count) }
+        return count
+    }
+
+    mutating func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(Errno) -> Int64 {
+        let file = try openFile(descriptor)
+        let base: Int64
+        switch origin {
+        case .start: base = 0
+        case .current: base = openFiles[file].offset
+        case .end: base = inodes[openFiles[file].inode].content.size
+        default: throw .invalidArgument
+        }
+        let (position, overflows) = base.addingReportingOverflow(offset)
+        guard !overflows, position >= 0, position <= options.maximumFileSizeInBytes else { throw .invalidArgument }
+        openFiles[file].offset = position
+        return position
+    }
+
+    mutating func truncate(_ reference: FileReference, to size: Int64) throws(Errno) {
+        guard size >= 0 else { throw .invalidArgument }
+        let index: Int
+        switch reference {
+        case .descriptor(let descriptor):
+            let file = try openFile(descriptor)
+            index = openFiles[file].inode
+            guard inodes[index].isRegular, openFiles[file].isWritable else { throw .invalidArgument }
+            try requireWritableDevice(index)
+        case .path(let path, let directory, let followsLinks):
+            index = try resolve(path, at: directory, followsLinks: followsLinks)
+            guard !inodes[index].isDirectory else { throw .isDirectory }
+            guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
+            guard inodes[index].isRegular else { throw .invalidArgument }
+            try requireWritableDevice(index)
+            try require(.write, to: index)
+        }
+        guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
+        if let writeError { throw fail(because: writeError) }
+        dropPrivilegeBits(index)
+        setSize(size, of: index)
+    }
+
+    mutating func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(Errno) {
+        let file = try openFile(descriptor)
+        guard offset >= 0, length > 0 else { throw .invalidArgument }
+        guard openFiles[file].isWritable else { throw .badFileDescriptor }
+        let index = openFiles[file].inode
+        let (end, overflows) = offset.addingReportingOverflow(length)
+        guard !overflows, end <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
+        try requireWritableDevice(index)
+        if let writeError { throw fail(because: writeError) }
+        let wanted = inodes[index].content.unallocatedBlocks(in: offset..<end)
+        guard wanted <= devices[inodes[index].device].freeBlocks else { throw .noSpace }
+        dropPrivilegeBits(index)
+        reserve(offset..<end, of: index)
+    }
+
+    mutating func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(Errno) {
+        synchronize(openFiles[try openFile(descriptor)].inode, level)
+    }
+
+    private mutating func dropPrivilegeBits(_ index: Int) {
+        let permissions = permissionsAfterWrite(index)
+        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
+    }
+}

@@ -1,0 +1,167 @@
+import SystemPackage
+
+/// The changes that everything else is made of. Whoever wants to know all that happens to the tree listens here.
+extension InMemoryFileSystem.State {
+    // MARK: Content
+
+    mutating func writeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
+        let before = inodes[index].content.allocatedBlocks
+        inodes[index].content.write(bytes, at: offset)
+        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        touchContent(index)
+    }
+
+    mutating func setSize(_ size: Int64, of index: Int) {
+        let before = inodes[index].content.allocatedBlocks
+        inodes[index].content.setSize(size)
+        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        touchContent(index)
+    }
+
+    mutating func reserve(_ range: Range<Int64>, of index: Int) {
+        let before = inodes[index].content.allocatedBlocks
+        inodes[index].content.reserve(range)
+        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        touchContent(index)
+    }
+
+    /// Everything that was done to an inode, or to the names of a directory, has reached the device.
+    mutating func synchronize(_ index: Int, _ level: SyncLevel) {}
+
+    // MARK: Attributes
+
+    /// Changes attributes; the time of change follows.
+    mutating func setAttributes(of index: Int, _ change: (inout Inode) -> Void) {
+        let time = now()
+        change(&inodes[index])
+        inodes[index].changed = time
+    }
+
+    /// Notes an access as Linux does by default (`relatime`): only if the last one noted is older than the content, or
+    /// older than a day.
+    mutating func noteAccess(_ index: Int) {
+        let accessed = inodes[index].accessed
+        guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else {
+            return
+        }
+        inodes[index].accessed = now()
+    }
+
+    private mutating func touchContent(_ index: Int) {
+        let time = now()
+        inodes[index].modified = time
+        inodes[index].changed = time
+    }
+
+    // MARK: Names
+
+    /// Creates an inode that no name leads to yet, as a child of `directory` will be.
+    mutating func createInode(
+        _ type: FileType, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
+        deviceNumber: UInt64 = 0
+    ) throws(Errno) -> Int {
+        let device = inodes[directory].device
+        guard devices[device].hasFreeInode else { throw .noSpace }
+        let time = now()
+        var permissions = permissions.intersection(FilePermissions(rawValue: 0o7777))
+        var group = processes[current].group
+        if inodes[directory].permissions.contains(.setGroupID) || options.profile == .darwin {
+            group = inodes[directory].group
+        }
+        if inodes[directory].permissions.contains(.setGroupID), options.profile == .linux {
+            let asksForGroup = permissions.contains([.setGroupID, .groupExecute])
+            if type == .directory {
+                permissions.insert(.setGroupID)
+            } else if asksForGroup, !processes[current].isSuperuser, !processes[current].isMember(of: group) {
+                permissions.remove(.setGroupID)
+            }
+        }
+        var inode = Inode(
+            number: 0, type: type, permissions: permissions, owner: processes[current].user, group: group,
+            device: device, accessed: time, modified: time, changed: time)
+        inode.target = target
+        inode.deviceNumber = deviceNumber
+        inode.parent = directory
+        return insert(inode)
+    }
+
+    /// Lets a new name lead to an inode.
+    mutating func addName(_ name: Walk, to index: Int) {
+        insertName(name, in: name.directory, leadingTo: index)
+        touchContent(name.directory)
+        inodes[index].nameCount += 1
+        inodes[index].changed = now()
+        if inodes[index].isDirectory { inodes[name.directory].subdirectoryCount += 1 }
+    }
+
+    /// Takes a name away.
+    mutating func removeName(at position: Int, from directory: Int) {
+        let index = inode(at: position, in: directory)
+        inodes[directory].names.remove(at: position)
+        touchContent(directory)
+        dropName(of: index, from: directory)
+    }
+
+    /// Moves a name, over what stands at the new one if there is something.
+    mutating func moveName(at position: Int, from directory: Int, to name: Walk, over target: Int?) {
+        let index = inode(at: position, in: directory)
+        let newDirectory = name.directory
+        if let target {
+            let replaced = inode(at: target, in: newDirectory)
+            inodes[newDirectory].names.setInode(index, at: target)
+            inodes[directory].names.remove(at: position)
+            dropName(of: replaced, from: newDirectory)
+        } else {
+            inodes[directory].names.remove(at: position)
+            insertName(name, in: newDirectory, leadingTo: index)
+        }
+        moveParent(of: index, from: directory, to: newDirectory)
+        touchContent(directory)
+        touchContent(newDirectory)
+        inodes[index].changed = now()
+    }
+
+    /// Lets two names change places.
+    mutating func exchangeNames(at position: Int, in directory: Int, at other: Int, in otherDirectory: Int) {
+        let index = inode(at: position, in: directory)
+        let otherIndex = inode(at: other, in: otherDirectory)
+        inodes[directory].names.setInode(otherIndex, at: position)
+        inodes[otherDirectory].names.setInode(index, at: other)
+        moveParent(of: index, from: directory, to: otherDirectory)
+        moveParent(of: otherIndex, from: otherDirectory, to: directory)
+        touchContent(directory)
+        touchContent(otherDirectory)
+        inodes[index].changed = now()
+        inodes[otherIndex].changed = now()
+    }
+
+    private mutating func moveParent(of index: Int, from directory: Int, to newDirectory: Int) {
+        guard inodes[index].isDirectory, directory != newDirectory else { return }
+        inodes[index].parent = newDirectory
+        inodes[directory].subdirectoryCount -= 1
+        inodes[newDirectory].subdirectoryCount += 1
+    }
+
+    private mutating func dropName(of index: Int, from directory: Int) {
+        inodes[index].nameCount -= 1
+        inodes[index].changed = now()
+        if inodes[index].isDirectory {
+            inodes[directory].subdirectoryCount -= 1
+            // `..` of a removed directory that is still in use leads somewhere for as long as it is.
+            hold(inodes[index].parent)
+        }
+        removeIfUnused(index)
+    }
+
+    private func inode(at position: Int, in directory: Int) -> Int {
+        Int(inodes[directory].names.entries[position].inode)
+    }
+
+    private mutating func insertName(_ name: Walk, in directory: Int, leadingTo index: Int) {
+        name.withName { bytes in
+            let key = folding.isIdentity ? nil : folding.key(bytes)
+            let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
+            inodes[directory].names.insert(bytes, key: key, hash: hash, inode: index)
+        }
+    }
+}

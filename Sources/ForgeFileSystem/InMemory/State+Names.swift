@@ -1,0 +1,137 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    mutating func createDirectory(
+        _ path: POSIXPath, at directory: Descriptor, _ permissions: FilePermissions
+    ) throws(Errno) {
+        let walk = try walkToNewName(path, at: directory, isDirectory: true)
+        let kept = permissions.subtracting(processes[current].umask)
+            .intersection(FilePermissions(rawValue: 0o1777))
+        let index = try createInode(.directory, kept, in: walk.directory)
+        addName(walk, to: index)
+    }
+
+    mutating func createNode(
+        _ path: POSIXPath, at directory: Descriptor, _ type: FileType, _ permissions: FilePermissions,
+        _ deviceNumber: UInt64
+    ) throws(Errno) {
+        guard type != .directory else { throw .notPermitted }
+        guard [.regular, .fifo, .socket, .characterSpecial, .blockSpecial].contains(type) else {
+            throw .invalidArgument
+        }
+        let walk = try walkToNewName(path, at: directory, isDirectory: false)
+        let isDevice = type == .characterSpecial || type == .blockSpecial
+        guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
+        let index = try createInode(
+            type, permissions.subtracting(processes[current].umask), in: walk.directory,
+            deviceNumber: isDevice ? deviceNumber : 0)
+        addName(walk, to: index)
+    }
+
+    mutating func createSymbolicLink(
+        _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath
+    ) throws(Errno) {
+        try check(target)
+        let walk = try walkToNewName(path, at: directory, isDirectory: false)
+        let permissions = FilePermissions(rawValue: options.profile == .darwin ? 0o755 : 0o777)
+        let index = try createInode(.symbolicLink, permissions, in: walk.directory, target: target)
+        addName(walk, to: index)
+    }
+
+    mutating func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) -> POSIXPath {
+        let index = try resolve(path, at: directory, followsLinks: false)
+        guard let target = inodes[index].target else { throw .invalidArgument }
+        noteAccess(index)
+        return target
+    }
+
+    mutating func link(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
+    ) throws(Errno) {
+        try check(path)
+        try check(newPath)
+        let index = try resolve(path, at: directory, followsLinks: false)
+        let walk = try walkToNewName(newPath, at: newDirectory, isDirectory: false) { (state, walk) throws(Errno) in
+            guard state.inodes[walk.directory].device == state.inodes[index].device else { throw .improperLink }
+            try state.mayLink(index)
+        }
+        guard !inodes[index].isDirectory else { throw .notPermitted }
+        guard inodes[index].nameCount < options.maximumLinkCount else { throw .tooManyLinks }
+        addName(walk, to: index)
+    }
+
+    /// Walks to a name that must not exist yet, in a directory where it may be created (`filename_create` of Linux);
+    /// `check` looks at more before the permission.
+    private mutating func walkToNewName(
+        _ path: POSIXPath, at directory: Descriptor, isDirectory: Bool,
+        _ checkMore: (Self, Walk) throws(Errno) -> Void = { (_, _) throws(Errno) in }
+    ) throws(Errno) -> Walk {
+        try check(path)
+        var walk = try start(path, at: directory)
+        try walkToLast(&walk)
+        guard walk.last == .name else {
+            throw walk.last == .root && options.profile == .darwin ? .isDirectory : .fileExists
+        }
+        guard try find(walk) == nil else { throw .fileExists }
+        guard isDirectory || !walk.hasTrailingSlash else { throw .noSuchFileOrDirectory }
+        try requireWritableDevice(walk.directory)
+        try checkMore(self, walk)
+        try mayCreate(in: walk.directory)
+        return walk
+    }
+
+    mutating func unlink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) {
+        try check(path)
+        var walk = try start(path, at: directory)
+        try walkToLast(&walk)
+        guard walk.last == .name else { throw options.profile == .darwin ? .notPermitted : .isDirectory }
+        try requireWritableDevice(walk.directory)
+        guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
+        let index = Int(inodes[walk.directory].names.entries[position].inode)
+        if walk.hasTrailingSlash, !inodes[index].isDirectory { throw .notDirectory }
+        if walk.hasTrailingSlash { throw options.profile == .darwin ? .notPermitted : .isDirectory }
+        try mayRemove(index, from: walk.directory, asDirectory: false)
+        removeName(at: position, from: walk.directory)
+    }
+
+    mutating func removeDirectory(_ path: POSIXPath, at directory: Descriptor) throws(Errno) {
+        try check(path)
+        var walk = try start(path, at: directory)
+        try walkToLast(&walk)
+        switch walk.last {
+        case .root: throw options.profile == .darwin ? .isDirectory : .resourceBusy
+        case .dot: throw .invalidArgument
+        case .dotDot: throw .directoryNotEmpty
+        case .name: break
+        }
+        try requireWritableDevice(walk.directory)
+        guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
+        let index = Int(inodes[walk.directory].names.entries[position].inode)
+        try mayRemove(index, from: walk.directory, asDirectory: true)
+        guard !inodes[index].isMountPoint else { throw .resourceBusy }
+        guard inodes[index].names.count == 0 else { throw .directoryNotEmpty }
+        removeName(at: position, from: walk.directory)
+    }
+
+    mutating func entries(of descriptor: Descriptor) throws(Errno) -> [DirectoryEntry] {
+        let index = openFiles[try openFile(descriptor)].inode
+        guard inodes[index].isDirectory else { throw .notDirectory }
+        guard !inodes[index].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        noteAccess(index)
+        var positions = inodes[index].names.entries.indices.filter { !inodes[index].names.entries[$0].isRemoved }
+        if case .shuffled(let seed) = options.listingOrder {
+            let keys = inodes[index].names.entries.map { entry in
+                var generator = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15
+                generator = (generator ^ generator >> 30) &* 0xBF58_476D_1CE4_E5B9
+                return generator ^ generator >> 27
+            }
+            positions.sort { (keys[$0], $0) < (keys[$1], $1) }
+        }
+        return positions.map { position in
+            let child = Int(inodes[index].names.entries[position].inode)
+            return DirectoryEntry(
+                name: POSIXPath(inodes[index].names.name(at: position)), type: inodes[child].type,
+                inode: inodes[child].number)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    typealias OpenFile = InMemoryFileSystem.OpenFile
+
+    /// The checks in the order of Linux: flags, path, descriptors, the walk, the last component, its type, permission.
+    mutating func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        _ flags: FileDescriptor.OpenOptions, _ permissions: FilePermissions, _ resolution: PathResolution
+    ) throws(Errno) -> Descriptor {
+        guard mode == .readOnly || mode == .writeOnly || mode == .readWrite, !flags.contains([.create, .directory])
+        else { throw .invalidArgument }
+        try check(path)
+        try requireFreeDescriptor()
+        var walk = try start(path, at: directory, resolution)
+        let index = try openInode(&walk, mode, flags, permissions)
+        hold(index)
+        let file = openFiles.insert(
+            OpenFile(
+                inode: index, isReadable: mode != .writeOnly, isWritable: mode != .readOnly,
+                appends: flags.contains(.append)))
+        return processes[current].descriptors.insert(file)
+    }
+
+    private mutating func openInode(
+        _ walk: inout Walk, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions,
+        _ permissions: FilePermissions
+    ) throws(Errno) -> Int {
+        let creates = flags.contains(.create)
+        let isExclusive = creates && flags.contains(.exclusiveCreate)
+        let followsLinks = !flags.contains(.noFollow) && !isExclusive
+        let found: Int
+        try walkToLast(&walk)
+        search: while true {
+            switch walk.last {
+            case .root, .dot:
+                found = walk.directory
+                break search
+            case .dotDot:
+                found = try parent(walk)
+                break search
+            case .name:
+                break
+            }
+            guard !creates || !walk.hasTrailingSlash else { throw .isDirectory }
+            guard let candidate = try find(walk) else {
+                guard creates else { throw .noSuchFileOrDirectory }
+                return try createFile(walk, permissions)
+            }
+            if inodes[candidate].isSymbolicLink, followsLinks || walk.hasTrailingSlash {
+                try follow(candidate, &walk)
+                try walkToLast(&walk)
+                continue
+            }
+            guard !walk.hasTrailingSlash || inodes[candidate].isDirectory else { throw .notDirectory }
+            found = candidate
+            break
+        }
+        if isExclusive { throw .fileExists }
+        if creates, inodes[found].isDirectory { throw .isDirectory }
+        if flags.contains(.directory), !inodes[found].isDirectory { throw .notDirectory }
+        try openExisting(found, mode, truncates: flags.contains(.truncate))
+        return found
+    }
+
+    private mutating func createFile(_ walk: Walk, _ permissions: FilePermissions) throws(Errno) -> Int {
+        guard !inodes[walk.directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        try requireWritableDevice(walk.directory)
+        try mayCreate(in: walk.directory)
+        if let writeError { throw fail(because: writeError) }
+        let index = try createInode(
+            .regular, permissions.subtracting(processes[current].umask), in: walk.directory)
+        addName(walk, to: index)
+        return index
+    }
+
+    private mutating func openExisting(
+        _ index: Int, _ mode: FileDescriptor.AccessMode, truncates: Bool
+    ) throws(Errno) {
+        if truncates, inodes[index].isRegular { try requireWritableDevice(index) }
+        var access: Access = []
+        if mode != .writeOnly { access.insert(.read) }
+        if mode != .readOnly || truncates { access.insert(.write) }
+        if inodes[index].isSymbolicLink { throw .tooManySymbolicLinkLevels }
+        if inodes[index].isDirectory, access.contains(.write) { throw .isDirectory }
+        let isSpecial = !inodes[index].isRegular && !inodes[index].isDirectory
+        if access.contains(.write), !isSpecial { try requireWritableDevice(index) }
+        try require(access, to: index)
+        // Special files are names only: nobody is ever at the other end.
+        guard !isSpecial else { throw .noSuchAddressOrDevice }
+        guard truncates else { return }
+        if let writeError { throw fail(because: writeError) }
+        let permissions = permissionsAfterWrite(index)
+        inodes[index].permissions = permissions
+        setSize(0, of: index)
+    }
+
+    mutating func close(_ descriptor: Descriptor) throws(Errno) {
+        guard let file = processes[current].descriptors.remove(descriptor) else { throw .badFileDescriptor }
+        releaseOpenFile(file)
+    }
+
+    mutating func duplicate(_ descriptor: Descriptor) throws(Errno) -> Descriptor {
+        let file = try openFile(descriptor)
+        try requireFreeDescriptor()
+        openFiles[file].descriptorCount += 1
+        return processes[current].descriptors.insert(file)
+    }
+
+    /// Where the open file of a descriptor stands in the table of open files.
+    func openFile(_ descriptor: Descriptor) throws(Errno) -> Int {
+        guard let file = processes[current].descriptors[descriptor] else { throw .badFileDescriptor }
+        return file
+    }
+
+    private func requireFreeDescriptor() throws(Errno) {
+        guard processes[current].descriptors.count < options.maximumOpenFileCount else { throw .tooManyOpenFiles }
+    }
+
+    /// Takes one descriptor off an open file, which is closed with the last of them.
+    mutating func releaseOpenFile(_ file: Int) {
+        openFiles[file].descriptorCount -= 1
+        guard openFiles[file].descriptorCount == 0 else { return }
+        unlock(file)
+        let index = openFiles[file].inode
+        openFiles.remove(file)
+        release(index)
+    }
+}

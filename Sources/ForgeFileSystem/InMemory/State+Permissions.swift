@@ -1,0 +1,87 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    /// What is wanted of a file, as the bits of one class in its mode.
+    struct Access: OptionSet {
+        let rawValue: UInt8
+        static let execute = Access(rawValue: 1)
+        static let write = Access(rawValue: 2)
+        static let read = Access(rawValue: 4)
+    }
+
+    /// Whether the current process may do this (`path_resolution(7)`): the first class that fits decides alone.
+    func permits(_ access: Access, to index: Int) -> Bool {
+        let permissions = inodes[index].permissions
+        if processes[current].isSuperuser {
+            let anyExecute: FilePermissions = [.ownerExecute, .groupExecute, .otherExecute]
+            return !access.contains(.execute) || inodes[index].isDirectory || !permissions.isDisjoint(with: anyExecute)
+        }
+        let bits = UInt32(truncatingIfNeeded: permissions.rawValue)
+        let shift: UInt32
+        if processes[current].user == inodes[index].owner {
+            shift = 6
+        } else if processes[current].isMember(of: inodes[index].group) {
+            shift = 3
+        } else {
+            shift = 0
+        }
+        return Access(rawValue: UInt8(bits >> shift & 7)).isSuperset(of: access)
+    }
+
+    func require(_ access: Access, to index: Int) throws(Errno) {
+        guard permits(access, to: index) else { throw .permissionDenied }
+    }
+
+    func isOwner(of index: Int) -> Bool {
+        processes[current].isSuperuser || processes[current].user == inodes[index].owner
+    }
+
+    func isReadOnly(_ index: Int) -> Bool { devices[inodes[index].device].isReadOnly }
+
+    func requireWritableDevice(_ index: Int) throws(Errno) {
+        guard !isReadOnly(index) else { throw .readOnlyFileSystem }
+    }
+
+    /// Whether a name may be added to a directory.
+    func mayCreate(in directory: Int) throws(Errno) {
+        guard !inodes[directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        try require([.write, .execute], to: directory)
+    }
+
+    /// Whether the name of `victim` may be taken out of a directory, or replaced by a directory or something else.
+    func mayRemove(_ victim: Int, from directory: Int, asDirectory: Bool) throws(Errno) {
+        try require([.write, .execute], to: directory)
+        if inodes[directory].permissions.contains(.saveText), !isOwner(of: victim), !isOwner(of: directory) {
+            throw .notPermitted
+        }
+        if asDirectory {
+            guard inodes[victim].isDirectory else { throw .notDirectory }
+        } else if inodes[victim].isDirectory {
+            throw options.profile == .darwin ? .notPermitted : .isDirectory
+        }
+    }
+
+    /// `protected_hardlinks`: whoever does not own a file may link it only if he could read and write it anyway.
+    func mayLink(_ index: Int) throws(Errno) {
+        guard options.profile == .linux, !isOwner(of: index) else { return }
+        let permissions = inodes[index].permissions
+        let isPrivileged = permissions.contains(.setUserID) || permissions.contains([.setGroupID, .groupExecute])
+        guard inodes[index].isRegular, !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
+    }
+
+    /// The permissions that are left when somebody without privilege changes the content of a file.
+    func permissionsAfterWrite(_ index: Int) -> FilePermissions {
+        var permissions = inodes[index].permissions
+        guard !processes[current].isSuperuser, inodes[index].isRegular else { return permissions }
+        permissions.remove(.setUserID)
+        if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
+        return permissions
+    }
+
+    /// Whether a change of content or owner takes the set-group-id bit away: where it means execution, or the group is
+    /// not one's own.
+    func dropsSetGroupID(_ index: Int) -> Bool {
+        inodes[index].permissions.contains(.groupExecute)
+            || !processes[current].isSuperuser && !processes[current].isMember(of: inodes[index].group)
+    }
+}

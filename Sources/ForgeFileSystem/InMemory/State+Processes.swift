@@ -1,0 +1,57 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    /// Starts a process in the root directory and returns its place in the table.
+    mutating func add(_ process: InMemoryFileSystem.Process) -> Int {
+        hold(Self.root)
+        guard let free = processes.firstIndex(where: { !$0.isAlive }) else {
+            processes.append(process)
+            return processes.count - 1
+        }
+        processes[free] = process
+        return free
+    }
+
+    /// Ends a process; its place is free.
+    mutating func remove(_ process: Int) {
+        closeAll(of: process)
+        release(processes[process].workingDirectory)
+        processes[process].isAlive = false
+    }
+
+    /// Ends a process and starts another one of the same user in its place.
+    mutating func restart(_ process: Int) {
+        closeAll(of: process)
+        let directory = processes[process].workingDirectory
+        processes[process].workingDirectory = Self.root
+        hold(Self.root)
+        release(directory)
+    }
+
+    mutating func changeDirectory(_ path: POSIXPath) throws(Errno) {
+        let index = try resolve(path, at: .workingDirectory, followsLinks: true)
+        guard inodes[index].isDirectory else { throw .notDirectory }
+        try require(.execute, to: index)
+        let old = processes[current].workingDirectory
+        processes[current].workingDirectory = index
+        hold(index)
+        release(old)
+    }
+
+    mutating func mount(at path: POSIXPath, _ device: InMemoryFileSystem.Device) throws(Errno) {
+        let index = try resolve(path, at: .workingDirectory, followsLinks: true)
+        guard inodes[index].isDirectory else { throw .notDirectory }
+        guard index != Self.root, !inodes[index].isMountPoint else { throw .resourceBusy }
+        guard inodes[index].names.count == 0 else { throw .directoryNotEmpty }
+        devices[inodes[index].device].usedInodes -= 1
+        devices.append(device)
+        devices[devices.count - 1].usedInodes = 1
+        inodes[index].device = devices.count - 1
+        inodes[index].isMountPoint = true
+    }
+
+    /// The place of the device that holds what `path` leads to.
+    mutating func device(at path: POSIXPath) throws(Errno) -> Int {
+        inodes[try resolve(path, at: .workingDirectory, followsLinks: true)].device
+    }
+}

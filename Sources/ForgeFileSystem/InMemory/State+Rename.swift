@@ -1,0 +1,103 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    /// The checks in the order of Linux (`do_renameat2`, `vfs_rename`).
+    mutating func rename(
+        _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor,
+        _ mode: RenameMode
+    ) throws(Errno) {
+        try check(path)
+        try check(newPath)
+        var old = try start(path, at: directory)
+        try walkToLast(&old)
+        var new = try start(newPath, at: newDirectory)
+        try walkToLast(&new)
+        guard inodes[old.directory].device == inodes[new.directory].device else { throw .improperLink }
+        let dotErrno: Errno = options.profile == .darwin ? .invalidArgument : .resourceBusy
+        guard old.last == .name else { throw dotErrno }
+        guard new.last == .name else { throw mode == .exclusive ? .fileExists : dotErrno }
+        try requireWritableDevice(old.directory)
+        guard let oldPosition = try findPosition(old) else { throw .noSuchFileOrDirectory }
+        let newPosition = try findPosition(new)
+        let source = Int(inodes[old.directory].names.entries[oldPosition].inode)
+        let target = newPosition.map { Int(inodes[new.directory].names.entries[$0].inode) }
+        let isRespelling = old.directory == new.directory && oldPosition == newPosition
+        if mode == .exclusive, target != nil, !isRespelling { throw .fileExists }
+        if mode == .exchanging {
+            guard let target else { throw .noSuchFileOrDirectory }
+            if !inodes[target].isDirectory, new.hasTrailingSlash { throw .notDirectory }
+        }
+        if !inodes[source].isDirectory, old.hasTrailingSlash || mode != .exchanging && new.hasTrailingSlash {
+            throw .notDirectory
+        }
+        if isAncestor(source, of: new.directory) { throw .invalidArgument }
+        if let target, isAncestor(target, of: old.directory) {
+            throw mode == .exchanging ? .invalidArgument : .directoryNotEmpty
+        }
+        if source == target {
+            guard isRespelling else { return }
+            try respell(at: oldPosition, new, mode)
+            return
+        }
+        try mayRename(source, from: old.directory, over: target, in: new.directory, mode)
+        if mode == .exchanging, let newPosition {
+            exchangeNames(at: oldPosition, in: old.directory, at: newPosition, in: new.directory)
+        } else {
+            moveName(at: oldPosition, from: old.directory, to: new, over: newPosition)
+        }
+    }
+
+    private func mayRename(
+        _ source: Int, from directory: Int, over target: Int?, in newDirectory: Int, _ mode: RenameMode
+    ) throws(Errno) {
+        let isDirectory = inodes[source].isDirectory
+        try mayRemove(source, from: directory, asDirectory: isDirectory)
+        if let target {
+            let targetIsDirectory = inodes[target].isDirectory
+            if mode != .exchanging, !isDirectory, targetIsDirectory {
+                try mayRemove(target, from: newDirectory, asDirectory: true)
+                throw .isDirectory
+            }
+            try mayRemove(
+                target, from: newDirectory, asDirectory: mode == .exchanging ? targetIsDirectory : isDirectory)
+        } else {
+            try mayCreate(in: newDirectory)
+        }
+        if directory != newDirectory {
+            // The moved directory's `..` is rewritten.
+            if isDirectory { try require(.write, to: source) }
+            if mode == .exchanging, let target, inodes[target].isDirectory { try require(.write, to: target) }
+        }
+        for index in [source, target] {
+            guard let index else { continue }
+            guard !inodes[index].isMountPoint else { throw .resourceBusy }
+        }
+        if mode != .exchanging, let target, inodes[target].isDirectory, inodes[target].names.count > 0 {
+            throw .directoryNotEmpty
+        }
+    }
+
+    /// Renames a file to another spelling of its own name, where both are one name: the new spelling is shown.
+    private mutating func respell(at position: Int, _ name: Walk, _ mode: RenameMode) throws(Errno) {
+        let shown = inodes[name.directory].names.name(at: position)
+        let isSame = name.withName { $0.elementsEqual(shown) }
+        guard !isSame else {
+            if mode == .exclusive { throw .fileExists }
+            return
+        }
+        let source = Int(inodes[name.directory].names.entries[position].inode)
+        try mayRemove(source, from: name.directory, asDirectory: inodes[source].isDirectory)
+        moveName(at: position, from: name.directory, to: name, over: nil)
+    }
+
+    /// Whether a directory is another one, or stands above it.
+    private func isAncestor(_ index: Int, of directory: Int) -> Bool {
+        guard inodes[index].isDirectory else { return false }
+        var current = directory
+        while current != index {
+            guard current != Self.root else { return false }
+            current = inodes[current].parent
+        }
+        return true
+    }
+}

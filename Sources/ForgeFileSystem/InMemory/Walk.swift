@@ -1,0 +1,185 @@
+import SystemPackage
+
+extension InMemoryFileSystem.State {
+    /// A path on its way: the directory reached, and what is left to walk.
+    struct Walk: Sendable {
+        enum Last: Sendable {
+            /// The path was nothing but slashes.
+            case root
+            case dot
+            case dotDot
+            case name
+        }
+
+        /// The directory reached; once the walk stands at the last component, the one that holds it.
+        var directory: Int
+        /// What the last component is.
+        var last = Last.root
+        /// Whether slashes follow the last component.
+        var hasTrailingSlash = false
+
+        fileprivate let start: Int
+        fileprivate let resolution: PathResolution
+        fileprivate var links = 0
+        fileprivate var path: POSIXPath
+        fileprivate var position = 0
+        fileprivate var name = 0..<0
+
+        fileprivate init(_ path: POSIXPath, from start: Int, _ resolution: PathResolution) {
+            self.path = path
+            self.directory = start
+            self.start = start
+            self.resolution = resolution
+        }
+
+        /// Calls `body` with the bytes of the last component.
+        func withName<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+            path.terminated.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[name])) }
+        }
+    }
+
+    /// Refuses what is no path, before anything is looked at.
+    func check(_ path: POSIXPath) throws(Errno) {
+        let limit = options.profile == .darwin ? 1024 : 4096
+        guard !path.containsNUL else { throw .invalidArgument }
+        guard !path.isEmpty else { throw .noSuchFileOrDirectory }
+        guard path.count < limit else { throw .fileNameTooLong }
+    }
+
+    /// Stands at the start of a path that was checked.
+    func start(
+        _ path: POSIXPath, at descriptor: Descriptor, _ resolution: PathResolution = []
+    ) throws(Errno) -> Walk {
+        if path.isAbsolute {
+            guard !resolution.contains(.beneath) else { throw .improperLink }
+            return Walk(path, from: Self.root, resolution)
+        }
+        if descriptor == .workingDirectory {
+            return Walk(path, from: processes[current].workingDirectory, resolution)
+        }
+        guard let file = processes[current].descriptors[descriptor] else { throw .badFileDescriptor }
+        let index = openFiles[file].inode
+        guard inodes[index].isDirectory else { throw .notDirectory }
+        return Walk(path, from: index, resolution)
+    }
+
+    /// Walks until only the last component is left, which nothing is asked about yet (`link_path_walk` of Linux).
+    mutating func walkToLast(_ walk: inout Walk) throws(Errno) {
+        while true {
+            let slash = UInt8(ascii: "/")
+            let bytes = walk.path.terminated
+            // The closing NUL ends every scan: a checked path and a link's target hold no other.
+            var position = walk.position
+            while bytes[position] == slash { position += 1 }
+            let nameStart = position
+            guard bytes[position] != 0 else {
+                walk.last = .root
+                return
+            }
+            while bytes[position] != slash, bytes[position] != 0 { position += 1 }
+            walk.name = nameStart..<position
+            walk.last = Self.kind(bytes, walk.name)
+            while bytes[position] == slash { position += 1 }
+            walk.hasTrailingSlash = bytes[position] == 0 && position > walk.name.upperBound
+            walk.position = position
+            try require(.execute, to: walk.directory)
+            if bytes[position] == 0 { return }
+            switch walk.last {
+            case .root, .dot:
+                continue
+            case .dotDot:
+                walk.directory = try parent(walk)
+            case .name:
+                guard let found = try find(walk) else { throw .noSuchFileOrDirectory }
+                if inodes[found].isSymbolicLink {
+                    try follow(found, &walk)
+                } else {
+                    guard inodes[found].isDirectory else { throw .notDirectory }
+                    walk.directory = found
+                }
+            }
+        }
+    }
+
+    /// Replaces the component that the walk stands at by the target of the link that it is.
+    mutating func follow(_ link: Int, _ walk: inout Walk) throws(Errno) {
+        walk.links += 1
+        guard walk.links <= (options.profile == .darwin ? 32 : 40), !walk.resolution.contains(.noSymbolicLinks),
+            let target = inodes[link].target
+        else { throw .tooManySymbolicLinkLevels }
+        if target.isAbsolute {
+            guard !walk.resolution.contains(.beneath) else { throw .improperLink }
+            walk.directory = Self.root
+        }
+        noteAccess(link)
+        let rest = walk.path.terminated[walk.name.upperBound...]
+        walk.path = rest.count == 1 ? target : POSIXPath(terminated: Array(target.bytes) + rest)
+        walk.position = 0
+    }
+
+    /// The inode that the last component leads to, nil if there is no such name.
+    ///
+    /// Links are followed if `followsLinks` says so, and always before a trailing slash.
+    mutating func lookUp(_ walk: inout Walk, followsLinks: Bool) throws(Errno) -> Int? {
+        try walkToLast(&walk)
+        while true {
+            switch walk.last {
+            case .root, .dot: return walk.directory
+            case .dotDot: return try parent(walk)
+            case .name: break
+            }
+            guard let found = try find(walk) else { return nil }
+            if inodes[found].isSymbolicLink, followsLinks || walk.hasTrailingSlash {
+                try follow(found, &walk)
+                try walkToLast(&walk)
+                continue
+            }
+            guard !walk.hasTrailingSlash || inodes[found].isDirectory else { throw .notDirectory }
+            return found
+        }
+    }
+
+    /// The inode at a path.
+    mutating func resolve(
+        _ path: POSIXPath, at descriptor: Descriptor, followsLinks: Bool
+    ) throws(Errno) -> Int {
+        try check(path)
+        var walk = try start(path, at: descriptor)
+        guard let found = try lookUp(&walk, followsLinks: followsLinks) else { throw .noSuchFileOrDirectory }
+        return found
+    }
+
+    /// The directory above the one that the walk has reached.
+    func parent(_ walk: Walk) throws(Errno) -> Int {
+        let isStart = walk.directory == walk.start && walk.resolution.contains(.beneath)
+        guard !isStart else { throw .improperLink }
+        return walk.directory == Self.root ? Self.root : inodes[walk.directory].parent
+    }
+
+    /// The inode that the last name of the walk leads to.
+    func find(_ walk: Walk) throws(Errno) -> Int? {
+        guard let position = try findPosition(walk) else { return nil }
+        return Int(inodes[walk.directory].names.entries[position].inode)
+    }
+
+    /// Where the last name of the walk stands in its directory.
+    func findPosition(_ walk: Walk) throws(Errno) -> Int? {
+        guard walk.name.count <= 255 else { throw .fileNameTooLong }
+        if folding.isIdentity, options.profile == .linux {
+            return walk.withName { inodes[walk.directory].names.find($0, hash: NameTable.hash($0)) }
+        }
+        let key: [UInt8]? = walk.withName { bytes in
+            if options.profile == .darwin, String(validating: bytes, as: UTF8.self) == nil { return nil }
+            return folding.isIdentity ? [UInt8](bytes) : folding.key(bytes)
+        }
+        guard let key else { throw .illegalByteSequence }
+        return key.withUnsafeBytes { inodes[walk.directory].names.find($0, hash: NameTable.hash($0)) }
+    }
+
+    private static func kind(_ bytes: [UInt8], _ name: Range<Int>) -> Walk.Last {
+        let dot = UInt8(ascii: ".")
+        guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
+        if name.count == 1 { return .dot }
+        return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
+    }
+}
