@@ -68,7 +68,9 @@ let package = Package(
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
-        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeKVStoreTests",
             dependencies: ["ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging],
