@@ -179,7 +179,8 @@ import Testing
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
         }
         let descriptor = try fileSystem.open("/store/log", .readWrite)
-        _ = try [UInt8(0xFF)].withUnsafeBytes { bytes in try fileSystem.write(descriptor, from: bytes, at: 64 + 30 + 22) }
+        _ = try [UInt8(0xFF)].withUnsafeBytes { bytes in try fileSystem.write(descriptor, from: bytes, at: 64 + 30 + 22)
+        }
         try fileSystem.close(descriptor)
         let damaged = try fileSystem.readFile("/store/log")
         fileSystem.fail { operation, path in
@@ -200,7 +201,9 @@ import Testing
         try store.set(a, value: 2)
     }
 
-    @Test("whichever call fails, what was acknowledged is there and what was refused is not", arguments: [Errno.ioError, .noSpace])
+    @Test(
+        "whichever call fails, what was acknowledged is there and what was refused is not",
+        arguments: [Errno.ioError, .noSpace])
     func everyFailingCall(_ errno: Errno) throws {
         var call = 0
         while true {

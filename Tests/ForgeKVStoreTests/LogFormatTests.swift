@@ -44,7 +44,8 @@ import Testing
         LogRecord.append(
             .set(KeyName("a"), [0x11, 0x01, 0x01]), sequence: 1, unflushedCount: 0, checksum: checksum, to: &bytes)
         LogRecord.append(
-            .set(KeyName("é"), [0x11, 0x01, 0x63, 0x74, 0x77, 0x6F]), sequence: 2, unflushedCount: 1, checksum: checksum,
+            .set(KeyName("é"), [0x11, 0x01, 0x63, 0x74, 0x77, 0x6F]), sequence: 2, unflushedCount: 1,
+            checksum: checksum,
             to: &bytes)
         LogRecord.append(.remove(KeyName("a")), sequence: 3, unflushedCount: 2, checksum: checksum, to: &bytes)
         LogRecord.append(.removeAll, sequence: 4, unflushedCount: 3, checksum: checksum, to: &bytes)
@@ -89,7 +90,8 @@ import Testing
     func unknownPayloads() {
         let payloads: [[UInt8]] = [
             [], [1, 0, 0], [0, 0, 0, 0], [9, 0, 0, 0], [1, 1, 0, 0], [1, 0, 5, 0, 0x61], [2, 0, 1, 0, 0x61, 0x62],
-            [3, 0, 0, 0, 1], [4, 0, 0, 0, 1], [1, 0, 1, 0, 0xFF], [1, 0, 0xFF, 0xFF] + [UInt8](repeating: 0x61, count: 65535),
+            [3, 0, 0, 0, 1], [4, 0, 0, 0, 1], [1, 0, 1, 0, 0xFF],
+            [1, 0, 0xFF, 0xFF] + [UInt8](repeating: 0x61, count: 65535),
         ]
         for payload in payloads {
             #expect(payload.withUnsafeBytes { LogRecord.change($0) } == nil)

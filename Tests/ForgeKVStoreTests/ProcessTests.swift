@@ -22,7 +22,7 @@ import Darwin
         for attempt in 0..<2 {
             let base = acknowledged
             let delay = UInt32((round * 7 + attempt * 31) % 60) * 700
-            await #expect(processExitsWith: .signal(SIGKILL)) { 
+            await #expect(processExitsWith: .signal(SIGKILL)) {
                 [path = path as String, base = base as Int, delay = delay as UInt32] in
                 let store = try FileKVStore(
                     at: URL(filePath: path + "/store"), options: .init(compactionFloorInBytes: 20_000))

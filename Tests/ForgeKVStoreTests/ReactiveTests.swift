@@ -3,7 +3,6 @@ import Foundation
 import Synchronization
 import Testing
 
-
 @Suite struct ReactiveTests {
     private let reactive = ReactiveKVStore(InMemoryKVStore())
     private let key = KVKey<Int>("a")

@@ -6,7 +6,8 @@ import Testing
 @Suite struct RecoveryTests {
     /// The operations of the small log that the tests damage, and the state after each.
     private static let states: [[String: Int]] = [
-        [:], ["a": 1], ["a": 1, "b": 2], ["a": 3, "b": 2], ["a": 3], ["a": 3, "c": 70_000], ["a": 3, "c": 70_000, "d": 5],
+        [:], ["a": 1], ["a": 1, "b": 2], ["a": 3, "b": 2], ["a": 3], ["a": 3, "c": 70_000],
+        ["a": 3, "c": 70_000, "d": 5],
     ]
 
     private static func operate(on store: FileKVStore, _ index: Int) throws {
@@ -132,7 +133,8 @@ import Testing
         var random = SplitMix(state: UInt64(seed))
         let sample = try Sample()
         for round in 0..<100 {
-            var bytes = round % 3 == 0 ? (0..<Int.random(in: 0...300, using: &random)).map { _ in UInt8(0) } : sample.closed
+            var bytes =
+                round % 3 == 0 ? (0..<Int.random(in: 0...300, using: &random)).map { _ in UInt8(0) } : sample.closed
             for _ in 0...Int.random(in: 0...20, using: &random) where !bytes.isEmpty {
                 let index = Int.random(in: 0..<bytes.count, using: &random)
                 switch Int.random(in: 0..<4, using: &random) {

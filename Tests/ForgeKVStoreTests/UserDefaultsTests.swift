@@ -79,7 +79,9 @@ import Testing
 
     @Test(
         "a suite that would be a file elsewhere is refused",
-        arguments: ["", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", String(repeating: "x", count: 201)])
+        arguments: [
+            "", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", String(repeating: "x", count: 201),
+        ])
     func hostileSuites(_ name: String) throws {
         let store = UserDefaultsKVStore(suiteName: name)
         let key = KVKey<Int>("a")

@@ -25,7 +25,7 @@ struct LogOpening {
         do throws(FileSystemError) {
             log = try fileSystem.open(
                 .logName, at: place.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return try create()
         } catch {
             throw failure(error)
