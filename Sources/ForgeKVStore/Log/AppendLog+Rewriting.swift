@@ -34,7 +34,7 @@ extension AppendLog {
                         checksum: checksum, to: &chunk)
                     end += Int64(chunk.count - before)
                     guard chunk.count >= 1 << 20 else { continue }
-                    try fileSystem.writeAll(chunk, to: descriptor)
+                    try fileSystem.writeBytes(chunk, to: descriptor)
                     chunk.removeAll(keepingCapacity: true)
                 }
                 if sequence > 0 {
@@ -45,7 +45,7 @@ extension AppendLog {
                         .flushed, sequence: sequence, unflushedCount: 0, checksum: checksum, to: &chunk)
                     end += Int64(chunk.count - before)
                 }
-                try fileSystem.writeAll(chunk, to: descriptor)
+                try fileSystem.writeBytes(chunk, to: descriptor)
             }
         } catch {
             // Why the log was not rewritten is what the caller needs to hear.

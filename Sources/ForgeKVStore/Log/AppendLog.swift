@@ -51,7 +51,7 @@ struct AppendLog {
             change, sequence: sequence + 1, unflushedCount: UInt32(sequence - flushedSequence), checksum: checksum,
             to: &scratch)
         do throws(FileSystemError) {
-            try fileSystem.writeAll(scratch, to: descriptor, at: end)
+            try fileSystem.writeBytes(scratch, to: descriptor, at: end)
         } catch {
             cutBack()
             throw error
@@ -95,20 +95,6 @@ struct AppendLog {
             // The append's own failure is thrown; nothing may be written after a record that may be half there.
             isPoisoned = true
         }
-    }
-}
-
-extension POSIXFileSystem {
-    /// Writes all of an array.
-    func writeAll(_ bytes: [UInt8], to descriptor: Descriptor, at offset: Int64? = nil) throws(FileSystemError) {
-        let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
-            do throws(FileSystemError) {
-                return .success(try writeFully(descriptor, from: buffer, at: offset))
-            } catch {
-                return .failure(error)
-            }
-        }
-        try outcome.get()
     }
 }
 
