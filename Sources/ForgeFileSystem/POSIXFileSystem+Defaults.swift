@@ -56,6 +56,18 @@ extension POSIXFileSystem {
         try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
     }
 
+    /// Whether there is something at `path`; unlike `fileExists(atPath:)`, it throws if it could not look.
+    public func exists(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
+    ) throws(FileSystemError) -> Bool {
+        do {
+            _ = try status(path, at: directory, followsSymbolicLinks: followsSymbolicLinks)
+            return true
+        } catch where error.errno == .noSuchFileOrDirectory {
+            return false
+        }
+    }
+
     /// Opens a directory, calls `body` with its descriptor and closes it again.
     public func withDirectory<Result>(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],

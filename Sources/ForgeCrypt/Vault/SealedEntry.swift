@@ -97,7 +97,8 @@ struct SealedEntry: Sendable {
     ) throws(VaultDamage) -> [UInt8] {
         do {
             let sealed = try AES.GCM.SealedBox(
-                nonce: AES.GCM.Nonce(data: box.prefix(nonceLength)), ciphertext: box.dropFirst(nonceLength).dropLast(16),
+                nonce: AES.GCM.Nonce(data: box.prefix(nonceLength)),
+                ciphertext: box.dropFirst(nonceLength).dropLast(16),
                 tag: box.suffix(16))
             var opened = try AES.GCM.open(sealed, using: subkeys.entry, authenticating: associatedData)
             defer { opened.resetBytes(in: opened.startIndex..<opened.endIndex) }

@@ -1,6 +1,6 @@
 public import Crypto
-public import Foundation
 public import ForgeFileSystem
+public import Foundation
 import Synchronization
 import SystemPackage
 
@@ -117,7 +117,7 @@ public final class VaultCrypt: CryptStoring {
                         guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
                         let empty = VaultImage(key: key, generation: snapshot.image.generation + 1)
                         try write(empty, &state, at: directory)
-                    } catch where error.code.isUnreadableVault {
+                    } catch  where error.code.isUnreadableVault {
                         state.snapshot = nil
                         do throws(FileSystemError) {
                             _ = try file.setAside(at: directory)
@@ -178,8 +178,8 @@ extension VaultCrypt {
             try state.withLock { (state) throws(CryptError) in
                 try file.whileLocked(operation) { (directory) throws(CryptError) in
                     let snapshot = try refresh(&state)
-                    if let snapshot, !state.wasSwept {
-                        sweep(directory, snapshot.image.vaultID)
+                    if !state.wasSwept {
+                        sweep(directory)
                         state.wasSwept = true
                     }
                     var image = snapshot?.image ?? VaultImage(key: key)
@@ -200,7 +200,7 @@ extension VaultCrypt {
         let bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: VaultImage.maximumSizeInBytes)
-        } catch where error.errno == .fileTooLarge {
+        } catch  where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
         } catch {
             throw CryptError(error, .get, path: file.path)
@@ -230,8 +230,8 @@ extension VaultCrypt {
     }
 
     /// Best effort: what is left over holds only ciphertext, and the next object tries again.
-    private func sweep(_ directory: Descriptor, _ vaultID: [UInt8]) {
-        do { try file.sweep(directory, vaultID: vaultID) } catch _ {}
+    private func sweep(_ directory: Descriptor) {
+        do { try file.sweep(directory) } catch _ {}
     }
 
     private func fileStatus(_ operation: CryptError.Operation) throws(CryptError) -> FileStatus? {

@@ -36,7 +36,7 @@ struct VaultFile: Sendable {
     func status() throws(FileSystemError) -> FileStatus? {
         do {
             return try fileSystem.status(path, followsSymbolicLinks: false)
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
     }
@@ -129,7 +129,7 @@ struct VaultFile: Sendable {
         let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
         do {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
-        } catch where error.errno.isMissingFeature {
+        } catch  where error.errno.isMissingFeature {
             // 80 random bits are name enough where there is no exclusive rename.
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
@@ -144,79 +144,19 @@ struct VaultFile: Sendable {
         return aside
     }
 
-    /// Removes the temporary files of this vault that a crash left over; call only while locked.
+    /// Removes the temporary files of vaults that a crash left over; call only while locked.
     ///
-    /// Others keep their files in the directory too, so only one that begins as this vault does is removed.
-    func sweep(_ directory: Descriptor, vaultID: [UInt8]) throws(FileSystemError) {
+    /// Whoever writes a vault in this directory holds the same lock, so none of these files is in use. Other stores may
+    /// keep theirs here too; what does not begin as a vault does is left alone.
+    func sweep(_ directory: Descriptor) throws(FileSystemError) {
         for entry in try fileSystem.entries(of: directory) where entry.name.isLeftover && entry.type == .regular {
             do throws(FileSystemError) {
                 let leftover = try HeldFile(entry.name, at: directory, on: fileSystem)
-                let start = try leftover.start(32)
-                guard start.count == 32, start.starts(with: VaultHeader.magic), start.suffix(16).elementsEqual(vaultID)
-                else { continue }
+                guard try leftover.start(VaultHeader.magic.count) == VaultHeader.magic else { continue }
                 try fileSystem.unlink(entry.name, at: directory)
-            } catch where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
+            } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
                 continue  // Another store's, which has just renamed it, or another user's.
             }
         }
-    }
-}
-
-/// An open file that is closed with its last reference.
-///
-/// While it is open, no other file can get its inode's number, so the number tells whether a path still leads to it.
-final class HeldFile: Sendable {
-    let descriptor: Descriptor
-
-    /// As it was when the file was opened.
-    let status: FileStatus
-
-    private let fileSystem: any POSIXFileSystem
-
-    init(
-        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, on fileSystem: any POSIXFileSystem,
-        isDirectory: Bool = false
-    ) throws(FileSystemError) {
-        let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening a FIFO that somebody put there would wait for ever.
-            try fileSystem.open(
-                path, at: directory, .readOnly, options: isDirectory ? [.directory] : [.noFollow, .nonBlocking])
-        }
-        do {
-            status = try fileSystem.naming(path) { () throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(descriptor))
-            }
-        } catch {
-            do { try fileSystem.close(descriptor) } catch _ {}
-            throw error
-        }
-        self.descriptor = descriptor
-        self.fileSystem = fileSystem
-    }
-
-    /// Up to `count` bytes from the beginning of the file.
-    func start(_ count: Int) throws(FileSystemError) -> [UInt8] {
-        var failure: FileSystemError?
-        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
-            do throws(FileSystemError) {
-                let memory = UnsafeMutableRawBufferPointer(buffer)
-                initializedCount = try fileSystem.readFully(descriptor, into: memory, at: 0)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
-        return bytes
-    }
-
-    /// Whether a path with this status still leads to the file as it was when it was opened.
-    func isStill(_ now: FileStatus) -> Bool {
-        now.inode == status.inode && now.device == status.device && now.sizeInBytes == status.sizeInBytes
-            && now.modified == status.modified && now.changed == status.changed
-    }
-
-    deinit {
-        // It was only read; nothing is lost if this fails.
-        do { try fileSystem.close(descriptor) } catch _ {}
     }
 }

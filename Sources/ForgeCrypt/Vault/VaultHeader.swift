@@ -38,6 +38,7 @@ struct VaultHeader: Sendable {
     /// - Parameters:
     ///   - file: The file, or as much of it as is there.
     ///   - fileLength: How long the whole file is.
+    /// - Throws: `.truncated`, `.tampered` or `.newerFormat`.
     init(_ file: ArraySlice<UInt8>, fileLength: Int) throws(VaultDamage) {
         guard file.count >= Self.length else {
             let isStartOfVault = Self.magic.starts(with: file.prefix(Self.magic.count))
@@ -51,7 +52,8 @@ struct VaultHeader: Sendable {
         let length = Int(try reader.integer() as UInt16)
         guard version == Self.version, length == Self.length else {
             // Every version keeps magic, version, header length, and a checksum in the header's last 32 bytes.
-            let isIntact = version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length), length: length)
+            let isIntact =
+                version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length), length: length)
             throw isIntact ? VaultDamage(.newerFormat) : VaultDamage(.tampered, "header damaged")
         }
         guard Self.hasChecksum(file.prefix(length), length: length) else {

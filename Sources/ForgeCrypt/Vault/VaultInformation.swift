@@ -1,5 +1,5 @@
-public import Foundation
 public import ForgeFileSystem
+public import Foundation
 
 /// What a vault file tells without its key.
 public struct VaultInformation: Hashable, Sendable {

@@ -1,12 +1,12 @@
 public import Crypto
-public import Foundation
 public import ForgeFileSystem
+public import Foundation
 import SystemPackage
 
 /// A vault's key in a file of its own, for command-line tools and servers: it protects the vault from whoever gets the
 /// vault file alone, such as a backup of it, not from whoever can read this user's files.
 public enum VaultKeyFile {
-    private static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
+    static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
     private static let checksumLength = 8
     private static let length = magic.count + VaultKey.sizeInBytes + checksumLength
 
@@ -22,7 +22,7 @@ public enum VaultKeyFile {
         var bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: 4096)
-        } catch where error.errno == .fileTooLarge {
+        } catch  where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .loadKey, path: file.path, detail: "no key file", underlying: error)
         } catch {
             throw CryptError(error, .loadKey, path: file.path)
@@ -47,7 +47,7 @@ public enum VaultKeyFile {
         do {
             try create(key, file)
             return key
-        } catch where error.errno == .fileExists {
+        } catch  where error.errno == .fileExists {
             guard let key = try load(at: url, fileSystem: fileSystem) else {
                 throw CryptError(error, .createKey, path: file.path)
             }

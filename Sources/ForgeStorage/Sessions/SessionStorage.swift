@@ -1,7 +1,8 @@
 /// Where an app keeps the user who is logged in.
 ///
 /// A type of the app's own needs just the three calls. How they can fail is inferred from them: storage in memory that
-/// throws nothing has `Never` as its ``Failure``, so that neither it nor a ``SessionManager`` over it needs a `try`.
+/// throws nothing has `Never` as its ``Failure``, so that neither it nor a ``SessionManager`` over it needs a `try`. A type
+/// of whose calls only some throw has to name both types: `typealias User = Customer`, `typealias Failure = any Error`.
 ///
 /// ```swift
 /// final class MyStorage: SessionStorage {

@@ -14,7 +14,7 @@ import Synchronization
 /// device that the item's accessibility allows (`errSecInteractionNotAllowed` otherwise); that an item exists can be
 /// asked, and an item deleted, from the first unlocking on. The device starts unlocked, with a passcode.
 public final class FakeKeychain: Sendable {
-    private struct Address: Hashable {
+    private struct Address {
         var service: String
         var account: String
         var group: String
@@ -149,10 +149,11 @@ extension FakeKeychain: SecItemCalls {
             guard let account = item.account, let group = item.accessGroup ?? accessGroups.first else {
                 return .parameter
             }
-            let address = Address(service: item.service, account: account, group: group)
-            guard !state.items.contains(where: { $0.address == address }) else { return .duplicateItem }
+            var exact = item
+            exact.accessGroup = group
+            guard matches(exact, state).isEmpty else { return .duplicateItem }
             if let refusal = state.refusal(of: value.accessibility) { return refusal }
-            state.items.append((address, value))
+            state.items.append((Address(service: item.service, account: account, group: group), value))
             return .success
         }
     }

@@ -1,6 +1,7 @@
 import Dispatch
 import ForgeStorage
 import Foundation
+import Synchronization
 
 /// A storage with one defect, to see that the check of the promise it breaks fails.
 final class BrokenStorage: Storage {
@@ -19,17 +20,24 @@ final class BrokenStorage: Storage {
         case refusesToRemoveNothing = "removing what is not stored is no error"
         case takesAnyKey = "a key that could lead out of the storage is refused by every call"
         case storesBelowValues = "nothing can be stored below a key that holds a value"
+        case savesSlicesFromTheStart = "a slice of other data is saved as what it shows"
+        case asyncSavesNothing = "the async calls save and fetch the same values as those that wait"
+        case mixesValues = "saves of one key at once leave one of the values, whole"
+        case buriesKeys = "a value can be saved after it was removed"
+        case isShallow = "keys may be many directories deep"
+        case replacesDirectories = "nothing can be stored for a key that others stand below"
         case outOfOrder = "calls with a handler take effect in the order in which they were made"
     }
 
     private let defect: Defect
     private let inner: any Storage
+    private let buried = Mutex<Set<String>>([])
     private let queue = DispatchQueue(label: "BrokenStorage")
 
     init(_ defect: Defect) {
         self.defect = defect
         switch defect {
-        case .takesAnyKey, .storesBelowValues: inner = DictionaryStorage()
+        case .takesAnyKey, .storesBelowValues, .replacesDirectories: inner = DictionaryStorage()
         default: inner = InMemoryStorage()
         }
     }
@@ -64,6 +72,16 @@ final class BrokenStorage: Storage {
             do { _ = try inner.fetchValue(for: key) } catch { try inner.save(value: value, for: key) }
         case .cutsLongValues:
             try inner.save(value: value.prefix(4096), for: key)
+        case .savesSlicesFromTheStart:
+            try inner.save(value: value.startIndex == 0 ? value : Data(), for: key)
+        case .mixesValues:
+            let isShared = key == "shared"
+            try inner.save(value: isShared ? value.dropLast() + [0xff] : value, for: key)
+        case .buriesKeys:
+            if !buried.withLock({ $0.contains(key) }) { try inner.save(value: value, for: key) }
+        case .isShallow:
+            guard key.split(separator: "/").count < 5 else { throw StorageError.cantWrite(RemovalNotSupported()) }
+            try inner.save(value: value, for: key)
         default:
             try inner.save(value: value, for: adjusted(key))
         }
@@ -75,7 +93,10 @@ final class BrokenStorage: Storage {
             }
         }
         queue.async { [self] in
-            handler(Result { defect == .handlerGetsNothing ? Data() : try saved(value, for: key) })
+            handler(
+                Result {
+                    defect == .handlerGetsNothing || defect == .asyncSavesNothing ? Data() : try saved(value, for: key)
+                })
         }
     }
 
@@ -89,6 +110,9 @@ final class BrokenStorage: Storage {
         case .removesNothing: return
         case .removesAll:
             for key in [key, "dir/a", "dir/b"] { try inner.removeValue(for: key) }
+        case .buriesKeys:
+            buried.withLock { _ = $0.insert(key) }
+            try inner.removeValue(for: key)
         case .refusesToRemoveNothing:
             _ = try inner.fetchValue(for: key)
             try inner.removeValue(for: key)

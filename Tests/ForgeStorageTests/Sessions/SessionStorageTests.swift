@@ -1,5 +1,6 @@
 import ForgeStorage
 import ForgeStorageTesting
+import Foundation
 import Testing
 
 @Suite("Storages of a session")
@@ -12,6 +13,15 @@ struct SessionStorageTests {
     @Test("a type of the app's own with just the three calls", arguments: ConformanceChecks.sessionStorage)
     func own(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>) async throws {
         try await check.run(on: OwnStorage())
+    }
+
+    @Test("each check fails on a storage that breaks its promise", arguments: BrokenSessionStorage.Defect.allCases)
+    func defects(_ defect: BrokenSessionStorage.Defect) async {
+        var failed: [String] = []
+        for check in ConformanceChecks.sessionStorage {
+            do { try await check.run(on: BrokenSessionStorage(defect)) } catch { failed.append(check.description) }
+        }
+        #expect(failed.contains(defect.rawValue))
     }
 
     @Test("storage in memory needs no try, nor does a manager over it")
@@ -62,4 +72,52 @@ private struct FailingStorage: SessionStorage {
     func saveUser(_ user: String) throws(Refused) { throw Refused() }
     func loadUser() throws(Refused) -> String? { throw Refused() }
     func clearUser() throws(Refused) { throw Refused() }
+}
+
+/// A storage with one defect, to see that the check of the promise it breaks fails.
+final class BrokenSessionStorage: SessionStorage {
+    /// The description of the check that has to fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case hasAUser = "a new storage holds nobody"
+        case loadsOnce = "a user who was saved is loaded, as often as asked"
+        case keepsTheFirst = "saving replaces the user who was there"
+        case clearsNothing = "clearing leaves nobody"
+        case refusesToClearNothing = "clearing a storage that holds nobody is no error"
+        case closes = "a user can be saved after clearing"
+        case fillsIn = "a part that is nil stays nil, and an empty one empty"
+        case normalises = "any text comes back, byte for byte"
+    }
+
+    typealias User = ConformanceUser
+    typealias Failure = any Error
+
+    private struct NothingToClear: Error {}
+
+    private let defect: Defect
+    private var user: ConformanceUser?
+    private var isClosed = false
+
+    init(_ defect: Defect) {
+        self.defect = defect
+        if defect == .hasAUser { user = ConformanceUser(id: "0", name: "Nobody") }
+    }
+
+    func saveUser(_ user: ConformanceUser) {
+        if isClosed { return }
+        if defect == .keepsTheFirst, self.user != nil { return }
+        self.user = user
+        if defect == .fillsIn { self.user?.email = user.email ?? "" }
+        if defect == .normalises { self.user?.name = user.name.precomposedStringWithCanonicalMapping }
+    }
+
+    func loadUser() -> ConformanceUser? {
+        defer { if defect == .loadsOnce { user = nil } }
+        return user
+    }
+
+    func clearUser() throws {
+        if defect == .refusesToClearNothing, user == nil { throw NothingToClear() }
+        if defect != .clearsNothing { user = nil }
+        if defect == .closes { isClosed = true }
+    }
 }
