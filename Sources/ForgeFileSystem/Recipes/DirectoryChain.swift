@@ -26,7 +26,7 @@ extension POSIXFileSystem {
             do {
                 let isNew = try createIfParentExists(
                     current, at: directory, permissions: permissions, resolution: resolution)
-                if durability != .full { break }
+                guard durability == .full else { break }
                 if isNew {
                     try synchronizeParent(of: current, at: directory, resolution: resolution)
                 } else {
@@ -42,11 +42,9 @@ extension POSIXFileSystem {
             }
         }
         for path in missing.reversed() {
-            let isNew = try createIfParentExists(
-                path, at: directory, permissions: permissions, resolution: resolution)
-            if isNew, durability == .full {
-                try synchronizeParent(of: path, at: directory, resolution: resolution)
-            }
+            _ = try createIfParentExists(path, at: directory, permissions: permissions, resolution: resolution)
+            guard durability == .full else { continue }
+            try synchronizeParent(of: path, at: directory, resolution: resolution)
         }
     }
 

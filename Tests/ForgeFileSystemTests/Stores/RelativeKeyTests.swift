@@ -4,14 +4,18 @@ import Testing
 
 @Suite("Keys that are relative paths")
 struct RelativeKeyTests {
-    @Test("every rule has its reason", arguments: [
-        ("", InvalidKey.Reason.empty), (String(repeating: "a", count: 1025), .tooLong), ("a\0", .containsNUL),
-        ("a\u{1b}[2J", .containsControlCharacter), ("a\u{9f}", .containsControlCharacter), ("a\\b", .containsBackslash),
-        ("/a", .absolute), (Array(repeating: "a", count: 33).joined(separator: "/"), .tooDeep), ("a//b", .emptyComponent),
-        ("a/", .emptyComponent), (String(repeating: "a", count: 256), .componentTooLong), ("a/..", .dotComponent),
-        (".", .dotComponent), ("#tmp-a", .reserved), ("a/#LOCK", .reserved), ("#loc\u{212a}", .reserved),
-        ("#tra\u{17f}h-", .reserved), ("#l\u{200c}ock", .reserved),
-    ])
+    @Test(
+        "every rule has its reason",
+        arguments: [
+            ("", InvalidKey.Reason.empty), (String(repeating: "a", count: 1025), .tooLong), ("a\0", .containsNUL),
+            ("a\u{1b}[2J", .containsControlCharacter), ("a\u{9f}", .containsControlCharacter),
+            ("a\\b", .containsBackslash),
+            ("/a", .absolute), (Array(repeating: "a", count: 33).joined(separator: "/"), .tooDeep),
+            ("a//b", .emptyComponent),
+            ("a/", .emptyComponent), (String(repeating: "a", count: 256), .componentTooLong), ("a/..", .dotComponent),
+            (".", .dotComponent), ("#tmp-a", .reserved), ("a/#LOCK", .reserved), ("#loc\u{212a}", .reserved),
+            ("#tra\u{17f}h-", .reserved), ("#l\u{200c}ock", .reserved),
+        ])
     func reasons(_ key: String, _ reason: InvalidKey.Reason) {
         #expect {
             try RelativeKey(key)

@@ -73,6 +73,11 @@ struct StoreDirectoryTests {
         #expect(log.take().filter { $0 == "synchronize" }.count == 3)
         try save("2", "d/x", in: store)
         #expect(log.take().filter { $0 == "synchronize" }.count == 2)
+        try save("1", "d/e/f/x", in: store)
+        // The parents of e and f; the content; the name.
+        #expect(log.take().filter { $0 == "synchronize" }.count == 4)
+        try store.makeDirectory(try RelativeKey("d/e/g"))
+        #expect(log.take().filter { $0 == "synchronize" }.count == 1)
         try store.removeTree(try RelativeKey("d"))
         try memory.createDirectory("/a/b/store/d")
         _ = log.take()
