@@ -30,6 +30,7 @@ public final class VaultCrypt: CryptStoring {
 
     private struct State: Sendable {
         var snapshot: Snapshot?
+        var isDirectoryPrepared = false
         var wasSwept = false
     }
 
@@ -112,7 +113,7 @@ public final class VaultCrypt: CryptStoring {
         try describing(.deleteAll, nil) { () throws(CryptError) in
             guard try fileStatus(.deleteAll) != nil else { return }
             try state.withLock { (state) throws(CryptError) in
-                try file.whileLocked(.deleteAll) { (directory) throws(CryptError) in
+                try withLock(.deleteAll, &state) { (state, directory) throws(CryptError) in
                     do throws(CryptError) {
                         guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
                         // Starting over at 0 does no harm: the id is a new one.
@@ -177,7 +178,7 @@ extension VaultCrypt {
     ) throws(CryptError) {
         try describing(operation, name) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
-                try file.whileLocked(operation) { (directory) throws(CryptError) in
+                try withLock(operation, &state) { (state, directory) throws(CryptError) in
                     let snapshot = try refresh(&state)
                     if !state.wasSwept {
                         sweep(directory)
@@ -188,6 +189,18 @@ extension VaultCrypt {
                     try write(image, &state, at: directory)
                 }
             }
+        }
+    }
+
+    /// Calls `body` as the only writer.
+    private func withLock(
+        _ operation: CryptError.Operation, _ state: inout State,
+        _ body: (inout State, Descriptor) throws(CryptError) -> Void
+    ) throws(CryptError) {
+        var isPrepared = state.isDirectoryPrepared
+        defer { state.isDirectoryPrepared = isPrepared }
+        try file.whileLocked(operation, isPrepared: &isPrepared) { (directory) throws(CryptError) in
+            try body(&state, directory)
         }
     }
 
