@@ -158,14 +158,16 @@ final class Exploration<Mark: Sendable> {
 
 /// The states of one moment, all or some.
 private struct StateIterator: IteratorProtocol {
-    private var extremes: [CrashState]
+    private var live: CrashState?
     private var exhaustive: ExhaustiveStates?
     private(set) var sampled: SampledStates?
 
     init(_ space: StateSpace, _ isFull: Bool, budget: Double, count: Double, seed: UInt64) {
-        // What is kept by a kill of the process comes first, so that it is looked at whatever the budget is.
-        extremes = [space.live].compactMap(\.self)
-        guard isFull else { return }
+        guard isFull else {
+            // A kill of the process is looked at whatever the limit is.
+            live = space.live
+            return
+        }
         if count <= budget, space.nameChoiceCount != nil {
             exhaustive = ExhaustiveStates(space)
         } else {
@@ -174,7 +176,10 @@ private struct StateIterator: IteratorProtocol {
     }
 
     mutating func next() -> CrashState? {
-        if let state = extremes.popLast() { return state }
+        if let state = live {
+            live = nil
+            return state
+        }
         return exhaustive?.next() ?? sampled?.next()
     }
 }
