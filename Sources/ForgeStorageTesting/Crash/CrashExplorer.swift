@@ -100,17 +100,25 @@ public struct CrashExplorer<Mark: Sendable> {
         }
     }
 
-    /// All different images that crashes of the program may leave, by their hash; for checks of the model itself.
-    package nonisolated(nonsending) func states() async throws -> [UInt64: DiskImage] {
+    /// All different images that a crash may leave, by their hash, for checks of the model itself.
+    ///
+    /// - Parameter effectCount: How many changes had been made, at most all; nil for any number.
+    package nonisolated(nonsending) func statesByHash(after effectCount: Int? = nil) async throws -> [UInt64: DiskImage] {
         let recording = try await record()
         var model = CrashModel(recording.image, profile)
         var found: [UInt64: DiskImage] = [:]
         for count in 0...recording.effects.count {
             if count > 0 { model.apply(recording.effects[count - 1]) }
+            if let effectCount, count != min(effectCount, recording.effects.count) { continue }
             var states = ExhaustiveStates(StateSpace(model, seed: seed))
             while let state = states.next() { found[state.hash] = state.image }
         }
         return found
+    }
+
+    /// The same without the hashes.
+    package nonisolated(nonsending) func states(after effectCount: Int? = nil) async throws -> [DiskImage] {
+        try await Array(statesByHash(after: effectCount).values)
     }
 
     // MARK: Parts

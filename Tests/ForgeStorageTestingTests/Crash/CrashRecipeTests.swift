@@ -20,7 +20,7 @@ struct CrashRecipeTests {
         #expect(!report.holds, "\(report)")
         #expect((report.weakestSufficientProfile?.name ?? Recipe.never) == recipe.holdsUnder, "\(report)")
         let id = try #require(report.violations.first?.id)
-        await #expect(throws: Broken.self) { try await recipe.explorer().replay(id) }
+        await #expect(throws: (any Error).self) { try await recipe.explorer().replay(id) }
     }
 
     @Test("there are thirty broken recipes and five right ones")

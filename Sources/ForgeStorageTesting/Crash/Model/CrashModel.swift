@@ -113,7 +113,13 @@ extension CrashModel {
                 changes[place].isUndecidedForEver = true
                 continue
             }
-            if !changes[place].isUndecidedForEver { changes[place].unsynchronised.remove(inode) }
+            guard !changes[place].isUndecidedForEver else { continue }
+            // Where a rename is never split, the half that is durable brings the other one with it.
+            if profile.splitsRenames {
+                changes[place].unsynchronised.remove(inode)
+            } else {
+                changes[place].unsynchronised = []
+            }
         }
         guard succeeds else { return }
         if profile.keepsFreshNames { keepFreshName(of: inode) }
