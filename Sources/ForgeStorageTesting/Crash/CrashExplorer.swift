@@ -100,10 +100,10 @@ public struct CrashExplorer<Mark: Sendable> {
         }
     }
 
-    /// All different images that a crash may leave, by their hash, for checks of the model itself.
-    ///
-    /// - Parameter effectCount: How many changes had been made, at most all; nil for any number.
-    package nonisolated(nonsending) func statesByHash(after effectCount: Int? = nil) async throws -> [UInt64: DiskImage] {
+    /// All different images that a crash may leave after that many changes, at most all, or after any number of them, by
+    /// their hash: for checks of the model itself.
+    package nonisolated(nonsending) func statesByHash(after effectCount: Int? = nil) async throws -> [UInt64: DiskImage]
+    {
         let recording = try await record()
         var model = CrashModel(recording.image, profile)
         var found: [UInt64: DiskImage] = [:]

@@ -18,7 +18,9 @@ extension CrashState {
     /// What is not as it was before the crash.
     func losses(in space: StateSpace) -> [String] {
         var lines: [String] = []
-        for (change, isMade) in zip(space.undecided, tree.names) where !isMade { lines.append("not done: \(change.text)") }
+        for (change, isMade) in zip(space.undecided, tree.names) where !isMade {
+            lines.append("not done: \(change.text)")
+        }
         for (file, choice) in zip(tree.undecided, choices) {
             let last = file.choices.last
             let size = file.choices.sizes[choice.size]
@@ -26,7 +28,8 @@ extension CrashState {
                 lines.append("inode \(file.choices.number): \(size) of \(file.choices.sizes[last.size]) bytes")
             }
             if choice.attributes != last.attributes { lines.append("inode \(file.choices.number): old attributes") }
-            for (place, block) in file.choices.blocks.enumerated() where place < file.choices.visibleBlocks[choice.size] {
+            for (place, block) in file.choices.blocks.enumerated() where place < file.choices.visibleBlocks[choice.size]
+            {
                 guard choice.blocks[place] != last.blocks[place] else { continue }
                 let tear = block.versions[choice.blocks[place]].tear
                 let kind = tear < BlockHistory.size ? "torn after \(tear) bytes" : "an older version"

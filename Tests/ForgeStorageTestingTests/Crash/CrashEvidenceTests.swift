@@ -16,7 +16,8 @@ struct CrashEvidence: Sendable, CustomStringConvertible {
     let run: @Sendable (InMemoryFileSystem) throws -> Void
 
     init(
-        _ description: String, _ watched: [String], _ outcomes: String..., run: @escaping @Sendable (InMemoryFileSystem) throws -> Void
+        _ description: String, _ watched: [String], _ outcomes: String...,
+        run: @escaping @Sendable (InMemoryFileSystem) throws -> Void
     ) {
         self.description = description
         self.watched = watched
@@ -118,7 +119,8 @@ struct CrashEvidence: Sendable, CustomStringConvertible {
             try fileSystem.move("/d/f", "/dd/new")
             try fileSystem.sync("/d")
         },
-        CrashEvidence("extend and write in the hole, fsync another file", ["/d/f"], "zeros", "zeros", "old") { fileSystem in
+        CrashEvidence("extend and write in the hole, fsync another file", ["/d/f"], "zeros", "zeros", "old") {
+            fileSystem in
             try fileSystem.cut("/d/f", to: 12_000)
             try fileSystem.patch("/d/f", new, at: 6000)
             try syncOther(fileSystem)

@@ -52,7 +52,7 @@ extension InMemoryFileSystem {
     func content(_ path: String) throws -> [UInt8]? {
         do {
             return try readFile(POSIXPath(path))
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
     }

@@ -222,7 +222,8 @@ extension Recipe {
             try fileSystem.sync("/d/log")
             run.acknowledge("second")
         },
-        .wrong("count records in a header that is durable before them", holdsUnder: never, .counted) { fileSystem, run in
+        .wrong("count records in a header that is durable before them", holdsUnder: never, .counted) {
+            fileSystem, run in
             try fileSystem.patch("/d/log", [2], at: 0)
             try fileSystem.sync("/d/log")
             try fileSystem.patch("/d/log", letters("y", 600), at: 601)

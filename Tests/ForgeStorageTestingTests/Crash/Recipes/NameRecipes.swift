@@ -124,13 +124,14 @@ extension Recipe {
             try fileSystem.move("/d/f", "/d/trash")
             run.acknowledge("gone")
         },
-        .wrong("move a job between directories with a rename", holdsUnder: "orderedNames", .transfer) { fileSystem, run in
+        .wrong("move a job between directories with a rename", holdsUnder: "orderedNames", .transfer) {
+            fileSystem, run in
             try fileSystem.move("/queue/job", "/done/job")
             try fileSystem.sync("/done")
             try fileSystem.sync("/queue")
             run.acknowledge("done")
         },
-        .wrong("move a job between directories with fsync of the new one only", .transfer) {
+        .wrong("move a job between directories with fsync of the new one only", holdsUnder: "orderedNames", .transfer) {
             fileSystem, run in
             try fileSystem.move("/queue/job", "/done/job")
             try fileSystem.sync("/done")
@@ -154,7 +155,8 @@ extension Recipe {
             try fileSystem.sync("/d")
             run.acknowledge("gone")
         },
-        .wrong("remove a renamed tree before the rename is durable", holdsUnder: "orderedNames", .tree) { fileSystem, run in
+        .wrong("remove a renamed tree before the rename is durable", holdsUnder: "orderedNames", .tree) {
+            fileSystem, run in
             try fileSystem.move("/d/album", "/d/trash")
             try fileSystem.removeTree("/d/trash")
             try fileSystem.sync("/d")

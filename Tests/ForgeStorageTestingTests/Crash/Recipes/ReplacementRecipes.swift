@@ -199,7 +199,8 @@ extension Recipe {
             try fileSystem.move("/d/spare", "/d/f", .exchanging)
             run.acknowledge("new")
         },
-        .wrong("write again into a file that was already renamed into place", holdsUnder: never, .replacement) { fileSystem, run in
+        .wrong("write again into a file that was already renamed into place", holdsUnder: never, .replacement) {
+            fileSystem, run in
             try fileSystem.put("/d/tmp", Array(new[..<900]))
             try fileSystem.sync("/d/tmp")
             try fileSystem.move("/d/tmp", "/d/f")
