@@ -45,6 +45,9 @@ package struct DiskImage: Sendable {
     package let options: InMemoryFileSystem.Options
     let folding: NameFolding
     private(set) var inodes: [InMemoryFileSystem.Inode]
+    private(set) var contents: [FileContent]
+    private(set) var names: [NameTable]
+    let targets: [POSIXPath?]
     var lastNumber: UInt64
     var tick: Int64
     /// Where the random bits go on that name temporary files.
@@ -59,7 +62,11 @@ package struct DiskImage: Sendable {
         self.lastNumber = max(lastNumber, nodes.reduce(0) { max($0, $1.number) })
         self.tick = tick
         self.randomState = randomState
-        inodes = Self.inodes(nodes, folding)
+        inodes = nodes.map(InMemoryFileSystem.Inode.init)
+        contents = nodes.map(\.content)
+        names = nodes.map { _ in NameTable() }
+        targets = nodes.map(\.target)
+        linkNames(nodes)
     }
 
     /// The tree of these nodes on a file system like that of `other`.
@@ -73,14 +80,13 @@ package struct DiskImage: Sendable {
 
     /// The nodes, the root first.
     package var nodes: [Node] {
-        inodes.map { inode in
-            var node = Node(of: inode)
-            node.content = inode.content
-            node.entries = inode.names.entries.indices.compactMap { position in
-                let entry = inode.names.entries[position]
+        inodes.indices.map { place in
+            var node = Node(of: inodes[place], target: targets[place])
+            node.content = contents[place]
+            node.entries = names[place].entries.indices.compactMap { position in
+                let entry = names[place].entries[position]
                 guard !entry.isRemoved else { return nil }
-                return Entry(
-                    name: POSIXPath(inode.names.name(at: position)), inode: inodes[Int(entry.inode)].number)
+                return Entry(name: names[place].path(at: position), inode: inodes[Int(entry.inode)].number)
             }
             return node
         }
@@ -88,7 +94,7 @@ package struct DiskImage: Sendable {
 
     /// Gives one of the nodes, named by its place among them, another content.
     package mutating func setContent(_ content: FileContent, at index: Int) {
-        inodes[index].content = content
+        contents[index] = content
     }
 
     /// Gives one of the nodes, named by its place among them, other attributes.
@@ -107,22 +113,10 @@ package struct DiskImage: Sendable {
         randomState = (randomState ^ UInt64(truncatingIfNeeded: steps)) &* 0x9E37_79B9_7F4A_7C15
     }
 
-    /// The table of inodes; the first node is the root.
-    private static func inodes(_ nodes: [Node], _ folding: NameFolding) -> [InMemoryFileSystem.Inode] {
+    private mutating func linkNames(_ nodes: [Node]) {
+        guard !nodes.isEmpty else { return }
         var places: [UInt64: Int] = [:]
         for (place, node) in nodes.enumerated() { places[node.number] = place }
-        var inodes = nodes.map { node in
-            let attributes = node.attributes
-            var inode = InMemoryFileSystem.Inode(
-                number: node.number, type: node.type, permissions: attributes.permissions, owner: attributes.owner,
-                group: attributes.group, device: 0, accessed: attributes.accessed, modified: attributes.modified,
-                changed: attributes.changed)
-            inode.content = node.content
-            inode.target = node.target
-            inode.deviceNumber = node.deviceNumber
-            return inode
-        }
-        guard !inodes.isEmpty else { return [] }
         inodes[0].nameCount = 1
         for (parent, node) in nodes.enumerated() {
             for entry in node.entries {
@@ -130,7 +124,7 @@ package struct DiskImage: Sendable {
                 entry.name.withUnsafeBytes { bytes in
                     let key = folding.isIdentity ? nil : folding.key(bytes)
                     let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
-                    inodes[parent].names.insert(bytes, key: key, hash: hash, inode: child)
+                    names[parent].insert(bytes, key: key, hash: hash, inode: child)
                 }
                 inodes[child].nameCount += 1
                 guard inodes[child].isDirectory else { continue }
@@ -138,7 +132,22 @@ package struct DiskImage: Sendable {
                 inodes[parent].subdirectoryCount += 1
             }
         }
-        return inodes
+    }
+}
+
+extension InMemoryFileSystem.Inode {
+    /// An inode that no name leads to yet.
+    fileprivate init(_ node: DiskImage.Node) {
+        self.init()
+        kind = Kind(node.type) ?? .regular
+        number = node.number
+        permissions = node.attributes.permissions
+        owner = node.attributes.owner
+        group = node.attributes.group
+        accessed = node.attributes.accessed
+        modified = node.attributes.modified
+        changed = node.attributes.changed
+        deviceNumber = node.deviceNumber
     }
 }
 
@@ -152,10 +161,10 @@ extension DiskImage.Attributes {
 
 extension DiskImage.Node {
     /// An inode without its content and its names.
-    init(of inode: InMemoryFileSystem.Inode) {
+    init(of inode: InMemoryFileSystem.Inode, target: POSIXPath?) {
         self.init(
-            number: inode.number, type: inode.type, attributes: DiskImage.Attributes(of: inode),
-            target: inode.target, deviceNumber: inode.deviceNumber)
+            number: inode.number, type: inode.kind.fileType, attributes: DiskImage.Attributes(of: inode),
+            target: target, deviceNumber: inode.deviceNumber)
     }
 }
 
@@ -166,13 +175,12 @@ extension InMemoryFileSystem.State {
         var pending = [Self.root]
         var seen: Set<Int> = [Self.root]
         while let index = pending.popLast() {
-            let inode = inodes[index]
-            var node = DiskImage.Node(of: inode)
-            node.content = inode.content
-            for position in inode.names.entries.indices where !inode.names.entries[position].isRemoved {
-                let child = Int(inode.names.entries[position].inode)
-                node.entries.append(
-                    DiskImage.Entry(name: POSIXPath(inode.names.name(at: position)), inode: inodes[child].number))
+            var node = DiskImage.Node(of: inodes[index], target: targets[index])
+            node.content = contents[index]
+            let table = names[index]
+            for position in table.entries.indices where !table.entries[position].isRemoved {
+                let child = Int(table.entries[position].inode)
+                node.entries.append(DiskImage.Entry(name: table.path(at: position), inode: inodes[child].number))
                 if seen.insert(child).inserted { pending.append(child) }
             }
             nodes.append(node)

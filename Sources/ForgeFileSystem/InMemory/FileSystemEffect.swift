@@ -57,6 +57,6 @@ extension InMemoryFileSystem.State {
 
     func place(at position: Int, in directory: Int) -> FileSystemEffect.Place {
         FileSystemEffect.Place(
-            directory: inodes[directory].number, name: POSIXPath(inodes[directory].names.name(at: position)))
+            directory: inodes[directory].number, name: names[directory].path(at: position))
     }
 }

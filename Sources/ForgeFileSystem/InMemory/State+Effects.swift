@@ -5,9 +5,9 @@ extension InMemoryFileSystem.State {
     // MARK: Content
 
     mutating func writeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.write(bytes, at: offset)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].write(bytes, at: offset)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
         if recording != nil {
             record(.write(inode: inodes[index].number, offset: offset, bytes: [UInt8](bytes), time: now()))
@@ -15,17 +15,17 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func setSize(_ size: Int64, of index: Int) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.setSize(size)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].setSize(size)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
         if recording != nil { record(.setSize(inode: inodes[index].number, size: size, time: now())) }
     }
 
     mutating func reserve(_ range: Range<Int64>, of index: Int) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.reserve(range)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].reserve(range)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
         if recording != nil {
             record(.reserve(inode: inodes[index].number, end: range.upperBound, time: now()))
@@ -74,7 +74,7 @@ extension InMemoryFileSystem.State {
 
     /// Creates an inode that no name leads to yet, as a child of `directory` will be.
     mutating func createInode(
-        _ type: FileType, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
+        _ kind: Inode.Kind, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
         deviceNumber: UInt64 = 0
     ) throws(Errno) -> Int {
         let device = inodes[directory].device
@@ -87,20 +87,23 @@ extension InMemoryFileSystem.State {
         }
         if inodes[directory].permissions.contains(.setGroupID), options.profile == .linux {
             let asksForGroup = permissions.contains([.setGroupID, .groupExecute])
-            if type == .directory {
+            if kind == .directory {
                 permissions.insert(.setGroupID)
             } else if asksForGroup, !processes[current].isSuperuser, !processes[current].isMember(of: group) {
                 permissions.remove(.setGroupID)
             }
         }
-        var inode = Inode(
-            number: 0, type: type, permissions: permissions, owner: processes[current].user, group: group,
-            device: device, accessed: time, modified: time, changed: time)
-        inode.target = target
-        inode.deviceNumber = deviceNumber
-        inode.parent = directory
-        let index = insert(inode)
-        if recording != nil { record(.create(DiskImage.Node(of: inodes[index]))) }
+        let owner = processes[current].user
+        let index = addInode(on: device)
+        inodes[index].kind = kind
+        inodes[index].permissions = permissions
+        inodes[index].owner = owner
+        inodes[index].group = group
+        inodes[index].parent = directory
+        inodes[index].setTimes(time)
+        if let target { targets[index] = target }
+        if deviceNumber != 0 { inodes[index].deviceNumber = deviceNumber }
+        if recording != nil { record(.create(DiskImage.Node(of: inodes[index], target: target))) }
         return index
     }
 
@@ -120,7 +123,7 @@ extension InMemoryFileSystem.State {
         if recording != nil {
             record(.removeName(place(at: position, in: directory), inode: inodes[index].number))
         }
-        inodes[directory].names.remove(at: position)
+        names[directory].remove(at: position)
         touchContent(directory)
         dropName(of: index, from: directory)
     }
@@ -135,11 +138,11 @@ extension InMemoryFileSystem.State {
         }
         if let target {
             let replaced = inode(at: target, in: newDirectory)
-            inodes[newDirectory].names.setInode(index, at: target)
-            inodes[directory].names.remove(at: position)
+            names[newDirectory].setInode(index, at: target)
+            names[directory].remove(at: position)
             dropName(of: replaced, from: newDirectory)
         } else {
-            inodes[directory].names.remove(at: position)
+            names[directory].remove(at: position)
             insertName(name, in: newDirectory, leadingTo: index)
         }
         moveParent(of: index, from: directory, to: newDirectory)
@@ -158,8 +161,8 @@ extension InMemoryFileSystem.State {
                     place(at: position, in: directory), inode: inodes[index].number,
                     with: place(at: other, in: otherDirectory), otherInode: inodes[otherIndex].number))
         }
-        inodes[directory].names.setInode(otherIndex, at: position)
-        inodes[otherDirectory].names.setInode(index, at: other)
+        names[directory].setInode(otherIndex, at: position)
+        names[otherDirectory].setInode(index, at: other)
         moveParent(of: index, from: directory, to: otherDirectory)
         moveParent(of: otherIndex, from: otherDirectory, to: directory)
         touchContent(directory)
@@ -187,14 +190,14 @@ extension InMemoryFileSystem.State {
     }
 
     private func inode(at position: Int, in directory: Int) -> Int {
-        Int(inodes[directory].names.entries[position].inode)
+        Int(names[directory].entries[position].inode)
     }
 
     private mutating func insertName(_ name: Walk, in directory: Int, leadingTo index: Int) {
         name.withName { bytes in
             let key = folding.isIdentity ? nil : folding.key(bytes)
             let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
-            inodes[directory].names.insert(bytes, key: key, hash: hash, inode: index)
+            names[directory].insert(bytes, key: key, hash: hash, inode: index)
         }
     }
 }
