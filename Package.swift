@@ -34,5 +34,8 @@ let package = Package(
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
+        .testTarget(
+            name: "ForgeStorageTestingTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
     ]
 )
