@@ -9,14 +9,22 @@ let settings: [SwiftSetting] = [
 ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
+        .library(name: "ForgeStorage", targets: ["ForgeStorage"]),
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
+        .library(name: "ForgeKVStore", targets: ["ForgeKVStore"]),
+        .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
+        .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
+        .executable(name: "forge", targets: ["forge"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -28,14 +36,70 @@ let package = Package(
     targets: [
         .target(name: "CForgeFileSystem"),
         .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
-        .target(name: "ForgeStorageTesting", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(name: "ForgeCoding", swiftSettings: settings),
-        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .target(name: "CForgeKVStore"),
+        .target(
+            name: "ForgeKVStore", dependencies: ["CForgeKVStore", "ForgeFileSystem", "ForgeCoding", system, logging],
+            swiftSettings: settings),
+        .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(
+            name: "ForgeCrypt", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeStorage",
+            dependencies: [
+                "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", system, crypto,
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeStorageTesting",
+            dependencies: [
+                "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
+                system,
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, arguments],
+            swiftSettings: settings),
+        .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
+        .executableTarget(
+            name: "forge-lab", dependencies: ["ForgeStorage", "ForgeStorageTesting", system, arguments],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeStorageTestingTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            name: "ForgeStorageTestingTests",
+            dependencies: [
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
+                system,
+            ],
             swiftSettings: settings),
+        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeKVStoreTests",
+            dependencies: ["ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeFileStoreTests",
+            dependencies: ["ForgeFileStore", "ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCryptTests",
+            dependencies: ["ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, crypto],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],
+            swiftSettings: settings),
+        .testTarget(name: "ForgeCommandsTests", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
+        .testTarget(name: "ProcessTests", dependencies: ["forge", "forge-lab"], swiftSettings: settings),
+        // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
+        // appends to, which language mode 6 refuses.
+        .testTarget(
+            name: "DocumentTests",
+            dependencies: [
+                "ForgeStorage", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+            ],
+            swiftSettings: [.swiftLanguageMode(.v5)]),
     ]
 )

@@ -37,6 +37,36 @@ extension POSIXFileSystem {
         }
     }
 
+    /// Up to `count` bytes from `offset` on; fewer only where the file ends before.
+    public func readBytes(
+        of descriptor: Descriptor, at offset: Int64, count: Int
+    ) throws(FileSystemError) -> [UInt8] {
+        var failure: FileSystemError?
+        let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, initializedCount in
+            do throws(FileSystemError) {
+                initializedCount = try readFully(descriptor, into: UnsafeMutableRawBufferPointer(buffer), at: offset)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+        return bytes
+    }
+
+    /// Writes all of an array, at `offset` or, if that is nil, at the file's own offset; see `writeFully`.
+    public func writeBytes(
+        _ bytes: [UInt8], to descriptor: Descriptor, at offset: Int64? = nil
+    ) throws(FileSystemError) {
+        let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
+            do throws(FileSystemError) {
+                return .success(try writeFully(descriptor, from: buffer, at: offset))
+            } catch {
+                return .failure(error)
+            }
+        }
+        try outcome.get()
+    }
+
     /// The whole content of an open file, whatever its offset.
     ///
     /// - Parameters:

@@ -56,6 +56,18 @@ extension POSIXFileSystem {
         try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
     }
 
+    /// Whether there is something at `path`; unlike `fileExists(atPath:)`, it throws if it could not look.
+    public func exists(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
+    ) throws(FileSystemError) -> Bool {
+        do {
+            _ = try status(path, at: directory, followsSymbolicLinks: followsSymbolicLinks)
+            return true
+        } catch where error.errno == .noSuchFileOrDirectory {
+            return false
+        }
+    }
+
     /// Opens a directory, calls `body` with its descriptor and closes it again.
     public func withDirectory<Result>(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
@@ -63,7 +75,13 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Result {
         let descriptor = try open(
             path, at: directory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
-        return try closing(descriptor) { () throws(FileSystemError) in try body(descriptor) }
+        defer { discard(descriptor) }
+        return try body(descriptor)
+    }
+
+    /// Closes a descriptor that nothing was written to: what was done is done, whatever the system says of closing it.
+    package func discard(_ descriptor: Descriptor) {
+        do { try close(descriptor) } catch _ {}
     }
 
     /// Calls `body` and closes `descriptor`, whose failure to close is thrown unless `body` has thrown already.

@@ -28,23 +28,31 @@ public struct BinaryDecoder: Sendable {
     /// - Throws: as ``decode(_:from:)-([UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
         let reader = ByteReader(bytes)
-        var offset = 0
         do throws(WireFailure) {
-            var value = try reader.known(type, &offset, levels: maximumDepth)
-            if value == nil { value = try reader.knownOptional(type, &offset) }
-            if let value {
-                guard offset == reader.count else { throw .trailing(offset: offset) }
-                return value
-            }
+            return try decodeKnown(type, reader)
         } catch {
+            if case .unknownType = error { return try decodeSelf(type, reader) }
             throw DecodingError.from(error, type, [])
         }
-        return try decodeSelf(type, reader)
+    }
+
+    @inline(__always)
+    private func decodeKnown<T>(_ type: T.Type, _ reader: ByteReader) throws(WireFailure) -> T {
+        var offset = 0
+        let value: T
+        do throws(WireFailure) {
+            value = try reader.known(type, &offset, levels: maximumDepth)
+        } catch {
+            guard case .unknownType = error else { throw error }
+            value = try reader.knownOptional(type, &offset)
+        }
+        guard offset == reader.count else { throw .trailing(offset: offset) }
+        return value
     }
 
     private func decodeSelf<T: Decodable>(_ type: T.Type, _ reader: ByteReader) throws -> T {
         let source = DecodingSource(
-            reader: reader, maximumDepth: maximumDepth, userInfo: userInfo.isEmpty ? [:] : userInfo.mapValues { $0 })
+            reader: reader, maximumDepth: maximumDepth, userInfo: userInfo)
         defer { source.close() }
         let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, depth: 0)
         let value = try T(from: node)

@@ -1,45 +1,21 @@
 extension DecodingNode {
-    /// The offset of the value under a key; nil if there is none.
     @inline(__always)
-    private func find(_ key: some CodingKey) throws -> Int? {
-        var name = key.stringValue
-        var result: Result<Int?, WireFailure> = .success(nil)
-        name.withUTF8 { name in
-            do throws(WireFailure) {
-                result = .success(try map?.find(name, source.reader))
-            } catch {
-                result = .failure(error)
-            }
-        }
+    private func find(_ key: some CodingKey) throws -> MapCursor.Match? {
         do throws(WireFailure) {
-            return try result.get()
+            return try match(key)
         } catch {
             throw failure(error, type(of: key))
         }
     }
 
     @inline(__always)
-    private func require(_ key: some CodingKey) throws -> Int {
-        guard let offset = try find(key) else { throw missing(key) }
-        return offset
+    private func require(_ key: some CodingKey) throws -> MapCursor.Match {
+        guard let match = try find(key) else { throw missing(key) }
+        return match
     }
 
     private func missing(_ key: some CodingKey) -> DecodingError {
         .keyNotFound(key, .init(codingPath: codingPath, debugDescription: "the map has no key \"\(key.stringValue)\""))
-    }
-
-    @inline(__always)
-    private func advance(_ key: some CodingKey, to end: Int) throws(WireFailure) {
-        var name = key.stringValue
-        var failure: WireFailure?
-        name.withUTF8 { name in
-            do throws(WireFailure) {
-                try map?.advance(name, to: end, source.reader)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
     }
 
     /// Reads the value under a key with `body`.
@@ -48,12 +24,11 @@ extension DecodingNode {
         _ type: any Any.Type, _ key: some CodingKey,
         _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
     ) throws -> Value {
-        var offset = try require(key)
-        let start = offset
+        let match = try require(key)
+        var offset = match.value
         do throws(WireFailure) {
             let value = try body(source.reader, &offset)
-            // A look at whether the value is null moves nothing.
-            if offset != start { try advance(key, to: offset) }
+            try advance(match, to: offset)
             return value
         } catch {
             throw failure(error, type, step: .key(key))
@@ -63,10 +38,11 @@ extension DecodingNode {
     /// Decodes the value under a key.
     @inline(__always)
     func decode<Value: Decodable>(_ type: Value.Type, _ key: some CodingKey) throws -> Value {
-        var offset = try require(key)
+        let match = try require(key)
+        var offset = match.value
         let value = try decode(type, &offset, step: .key(key))
         do throws(WireFailure) {
-            try advance(key, to: offset)
+            try advance(match, to: offset)
         } catch {
             throw failure(error, type, step: .key(key))
         }
@@ -79,25 +55,34 @@ extension DecodingNode {
         _ type: Value.Type, _ offset: inout Int, step: @autoclosure () -> PathStep
     ) throws -> Value {
         do throws(WireFailure) {
-            if let value = try source.reader.known(type, &offset, levels: levels) { return value }
+            return try source.reader.known(type, &offset, levels: levels)
         } catch {
+            if case .unknownType = error { return try decodeSelf(type, &offset, step: step()) }
             throw failure(error, type, step: step())
         }
-        return try decodeSelf(type, &offset, step: step())
+    }
+
+    /// Whether the value under a key is null; a null is passed over.
+    @inline(__always)
+    private func isNull(_ match: MapCursor.Match, _ key: some CodingKey) throws -> Bool {
+        do throws(WireFailure) {
+            guard try source.reader.isNull(match.value) else { return false }
+            try advance(match, to: match.value + 1)
+            return true
+        } catch {
+            throw failure(error, type(of: key), step: .key(key))
+        }
+    }
+
+    func decodeNil(_ key: some CodingKey) throws -> Bool {
+        try isNull(require(key), key)
     }
 
     /// Whether there is a key with a value other than null.
     @inline(__always)
     func hasValue(_ key: some CodingKey) throws -> Bool {
-        guard var offset = try find(key) else { return false }
-        do throws(WireFailure) {
-            guard try source.reader.isNull(offset) else { return true }
-            offset += 1
-            try advance(key, to: offset)
-        } catch {
-            throw failure(error, type(of: key), step: .key(key))
-        }
-        return false
+        guard let match = try find(key) else { return false }
+        return try !isNull(match, key)
     }
 
     /// Whether there is a key, with whatever value; `contains` cannot throw, so that a malformed map says so when it is read.
@@ -111,13 +96,13 @@ extension DecodingNode {
 
     func names() -> [String] {
         do throws(WireFailure) {
-            return try map?.names(source.reader) ?? []
+            return try keyNames()
         } catch {
             return []
         }
     }
 
     func nested(_ key: some CodingKey) throws -> DecodingNode {
-        nested(try require(key), step: .key(key))
+        nested(try require(key).value, step: .key(key))
     }
 }

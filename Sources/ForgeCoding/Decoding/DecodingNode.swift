@@ -12,7 +12,10 @@ final class DecodingNode: Decoder {
     private(set) var start: Int
     var knownEnd: Int?
 
-    var map: MapCursor?
+    /// The place in the map that the value is, if a keyed container was asked for.
+    var isMap = false
+    var map = MapCursor()
+    var index: KeyIndex?
 
     /// A node that has served a value within this one, to be used again.
     private var spare: DecodingNode?
@@ -25,7 +28,7 @@ final class DecodingNode: Decoder {
         self.depth = depth
     }
 
-    var userInfo: [CodingUserInfoKey: Any] { source.userInfo }
+    var userInfo: [CodingUserInfoKey: Any] { source.userInfo.mapValues { $0 } }
 
     /// How many levels of nesting a value inside this container may have.
     var levels: Int { source.maximumDepth - depth - 1 }
@@ -36,12 +39,10 @@ final class DecodingNode: Decoder {
     }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
-        if map == nil {
-            do throws(WireFailure) {
-                map = try MapCursor(source.reader, start, levels: levels)
-            } catch {
-                throw failure(error, [String: Any].self)
-            }
+        do throws(WireFailure) {
+            try openMap()
+        } catch {
+            throw failure(error, [String: Any].self)
         }
         return KeyedDecodingContainer(KeyedDecoding(node: self))
     }
@@ -90,14 +91,16 @@ final class DecodingNode: Decoder {
         child.step = step
         child.start = offset
         child.knownEnd = nil
-        child.map = nil
+        child.isMap = false
+        child.map.isIndexed = false
+        if child.index != nil { child.index = nil }
         return child
     }
 
     /// Where the value ends: known where its last entry was read, otherwise found by passing over it.
     func end() throws(WireFailure) -> Int {
         if let knownEnd { return knownEnd }
-        if let end = try map?.end(source.reader) { return end }
+        if isMap { return try endOfMap() }
         var offset = start
         try source.reader.skip(&offset, levels: source.maximumDepth - depth)
         return offset

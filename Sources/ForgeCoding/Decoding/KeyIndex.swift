@@ -1,7 +1,7 @@
 import Foundation
 
 /// Where the entries of a map are: made when a type asks for keys in another order than they were written in.
-struct KeyIndex {
+final class KeyIndex {
     struct Entry {
         let key: Range<Int>
         let value: Int
@@ -21,7 +21,7 @@ struct KeyIndex {
     /// Up to this many keys are compared one by one.
     private static let limit = 16
 
-    private(set) var entries: [Entry] = []
+    let entries: [Entry]
     private var positions: [Name: Int] = [:]
 
     /// Where the map ends.
@@ -36,6 +36,7 @@ struct KeyIndex {
     /// - Throws: ``WireFailure/duplicateKey(offset:)`` and everything that makes the map malformed.
     init(_ reader: ByteReader, content: Int, count: Int?, levels: Int) throws(WireFailure) {
         var offset = content
+        var entries: [Entry] = []
         if let count { entries.reserveCapacity(min(count, 1024)) }
         while try Self.hasEntry(reader, offset, entries.count, count) {
             let start = offset
@@ -44,6 +45,7 @@ struct KeyIndex {
             entries.append(Entry(key: key, value: offset))
             try reader.skip(&offset, levels: levels)
         }
+        self.entries = entries
         end = count == nil ? offset + 1 : offset
         try rejectDuplicates(reader)
     }
@@ -55,7 +57,7 @@ struct KeyIndex {
         return try reader.peek(offset) != Simple.break
     }
 
-    private mutating func rejectDuplicates(_ reader: ByteReader) throws(WireFailure) {
+    private func rejectDuplicates(_ reader: ByteReader) throws(WireFailure) {
         guard entries.count > Self.limit else {
             for (index, entry) in entries.enumerated() where find(reader.bytes(entry.key), reader, from: 0) != index {
                 throw .duplicateKey(offset: entry.key.lowerBound)

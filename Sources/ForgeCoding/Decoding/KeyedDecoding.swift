@@ -10,7 +10,7 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func contains(_ key: Key) -> Bool { node.contains(key) }
 
     func decodeNil(forKey key: Key) throws -> Bool {
-        try node.read(Any.self, key) { reader, offset throws(WireFailure) in try reader.isNull(offset) }
+        try node.decodeNil(key)
     }
 
     func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {

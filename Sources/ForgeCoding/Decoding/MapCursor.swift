@@ -1,151 +1,123 @@
 /// A place in a map: where the next key is expected.
+///
+/// Plain numbers only, so that a node reads and writes them without counting references.
 struct MapCursor {
-    private let content: Int
-    private let count: Int?
-    private let levels: Int
+    /// The offset of the first key, and how many entries there are; nil for up to the break.
+    var content = 0
+    var count: Int?
 
     /// The offset of the next key, and how many entries lie before it.
-    private var next: Int
-    private var passed = 0
-    private var keys = KeyTracker()
+    var next = 0
+    var passed = 0
+    var keyBits = KeyBits()
 
-    private var index: KeyIndex?
-    private var expected = 0
+    /// Whether keys are found through the index from now on, and the position in it that is expected next.
+    var isIndexed = false
+    var expected = 0
 
-    /// - Parameter levels: how many levels of nesting the values may have.
-    init(_ reader: ByteReader, _ start: Int, levels: Int) throws(WireFailure) {
+    /// Where a value was found.
+    struct Match {
+        /// The offset of the value.
+        let value: Int
+        /// The offset of its key; -1 if it was found through the index.
+        let key: Int
+        let fingerprint: UInt64
+    }
+
+    init() {}
+
+    /// A cursor for the map at an offset.
+    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
         var offset = start
         try reader.skipTags(&offset)
         guard reader[offset] & MajorType.mask == MajorType.map else { throw reader.mismatch(offset) }
-        guard levels >= 0 else { throw .tooDeep }
         count = try reader.entryCount(&offset, itemsPerEntry: 2)
-        self.levels = levels
         content = offset
         next = offset
+    }
+}
+
+extension DecodingNode {
+    /// Reads the head of the map, once.
+    func openMap() throws(WireFailure) {
+        guard !isMap else { return }
+        map = try MapCursor(source.reader, start)
+        guard levels >= 0 else { throw .tooDeep }
+        isMap = true
     }
 
     /// Whether the next entry in order can be read without an index.
     @inline(__always)
-    private func hasNext(_ reader: ByteReader) throws(WireFailure) -> Bool {
-        if let count { return passed < count }
-        return try reader.peek(next) != Simple.break
+    private func hasNext() throws(WireFailure) -> Bool {
+        if map.isIndexed { return false }
+        if let count = map.count { return map.passed < count }
+        return try source.reader.peek(map.next) != Simple.break
     }
 
-    /// The offset of the value under a key; nil if the map has no such key.
+    /// Where the value under a key is; nil if the map has no such key.
     ///
     /// - Complexity: O(1) for the next key in order; the first other key costs a pass over the map.
     @inline(__always)
-    mutating func find(_ name: UnsafeBufferPointer<UInt8>, _ reader: ByteReader) throws(WireFailure) -> Int? {
-        if index == nil, try hasNext(reader) {
-            var offset = next
-            let key = try reader.key(&offset)
-            if reader.matches(key, name) { return offset }
+    func match(_ key: some CodingKey) throws(WireFailure) -> MapCursor.Match? {
+        var name = key.stringValue
+        if try hasNext() {
+            let reader = source.reader
+            var offset = map.next
+            let range = try reader.key(&offset)
+            let fingerprint = name.withUTF8 { reader.matches(range, $0) ? KeyBits.fingerprint($0) : nil }
+            if let fingerprint { return .init(value: offset, key: map.next, fingerprint: fingerprint) }
         }
-        return try findIndexed(name, reader)
+        return try indexedMatch(&name)
     }
 
     @inline(never)
-    private mutating func findIndexed(
-        _ name: UnsafeBufferPointer<UInt8>, _ reader: ByteReader
-    ) throws(WireFailure) -> Int? {
-        let index = try makeIndex(reader)
-        guard let position = index.find(name, reader, from: expected) else { return nil }
-        expected = position
-        return index.entries[position].value
+    private func indexedMatch(_ name: inout String) throws(WireFailure) -> MapCursor.Match? {
+        let index = try keyIndex()
+        let expected = map.expected
+        guard let position = name.withUTF8({ index.find($0, source.reader, from: expected) }) else { return nil }
+        map.expected = position
+        return .init(value: index.entries[position].value, key: -1, fingerprint: 0)
     }
 
-    /// Moves behind the value that was found last.
+    /// Moves behind a value that was found and read.
     @inline(__always)
-    mutating func advance(_ name: UnsafeBufferPointer<UInt8>, to end: Int, _ reader: ByteReader) throws(WireFailure) {
-        if index != nil {
-            expected += 1
-        } else if keys.insert(name) {
-            // Perhaps a key that was there before: the index knows.
-            expected = passed + 1
-            _ = try makeIndex(reader)
-        } else {
-            next = end
-            passed += 1
+    func advance(_ match: MapCursor.Match, to end: Int) throws(WireFailure) {
+        guard match.key == map.next, !map.isIndexed else {
+            map.expected &+= 1
+            return
         }
+        var bits = map.keyBits
+        let isPerhapsKnown = bits.insert(match.fingerprint)
+        map.keyBits = bits
+        map.next = end
+        map.passed &+= 1
+        map.expected = map.passed
+        if isPerhapsKnown { _ = try keyIndex() }
     }
 
     /// All keys in order.
-    mutating func names(_ reader: ByteReader) throws(WireFailure) -> [String] {
+    func keyNames() throws(WireFailure) -> [String] {
         var names: [String] = []
-        for entry in try makeIndex(reader).entries {
-            names.append(try reader.text(entry.key, entry.key.lowerBound))
+        for entry in try keyIndex().entries {
+            names.append(try source.reader.text(entry.key, entry.key.lowerBound))
         }
         return names
     }
 
     /// Where the map ends.
-    mutating func end(_ reader: ByteReader) throws(WireFailure) -> Int {
-        if index == nil, try !hasNext(reader) { return count == nil ? next + 1 : next }
-        return try makeIndex(reader).end
+    func endOfMap() throws(WireFailure) -> Int {
+        if map.isIndexed { return try keyIndex().end }
+        if try hasNext() { return try keyIndex().end }
+        return map.count == nil ? map.next + 1 : map.next
     }
 
-    private mutating func makeIndex(_ reader: ByteReader) throws(WireFailure) -> KeyIndex {
+    private func keyIndex() throws(WireFailure) -> KeyIndex {
         // A closed reader has no bytes that the index of an earlier time could point to.
-        guard content <= reader.count else { throw .truncated(offset: content) }
+        guard map.content <= source.reader.count else { throw .truncated(offset: map.content) }
         if let index { return index }
-        let index = try KeyIndex(reader, content: content, count: count, levels: levels)
-        if expected == 0 { expected = passed }
-        self.index = index
-        return index
-    }
-}
-
-/// A place in an array.
-struct ArrayCursor {
-    let count: Int?
-    private let levels: Int
-    private(set) var next: Int
-    private(set) var passed = 0
-
-    init(_ reader: ByteReader, _ start: Int, levels: Int) throws(WireFailure) {
-        var offset = start
-        try reader.skipTags(&offset)
-        guard reader[offset] & MajorType.mask == MajorType.array else { throw reader.mismatch(offset) }
-        guard levels >= 0 else { throw .tooDeep }
-        count = try reader.entryCount(&offset, itemsPerEntry: 1)
-        self.levels = levels
-        next = offset
-    }
-
-    /// Whether there is no further element. An array that is cut off is not at its end: reading on throws.
-    @inline(__always)
-    func isAtEnd(_ reader: ByteReader) -> Bool {
-        if let count { return passed >= count }
-        return next < reader.count && reader[next] == Simple.break
-    }
-
-    @inline(__always)
-    mutating func advance(to end: Int) {
-        next = end
-        passed += 1
-    }
-
-    /// Where the array ends; nil before its last element has been read.
-    @inline(__always)
-    func end(_ reader: ByteReader) -> Int? {
-        guard isAtEnd(reader) else { return nil }
-        return count == nil ? next + 1 : next
-    }
-
-    /// The number of elements, counted if the array does not tell; nil if it is malformed.
-    func countingElements(_ reader: ByteReader) -> Int? {
-        if let count { return count }
-        var rest = self
-        while !rest.isAtEnd(reader) {
-            var offset = rest.next
-            do throws(WireFailure) {
-                try reader.skip(&offset, levels: levels)
-            } catch {
-                // `count` has no way to throw; reading the element will.
-                return nil
-            }
-            rest.advance(to: offset)
-        }
-        return rest.passed
+        let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: levels)
+        index = made
+        map.isIndexed = true
+        return made
     }
 }

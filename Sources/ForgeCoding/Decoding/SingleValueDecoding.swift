@@ -30,15 +30,14 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
     func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
         var offset = node.start
         do throws(WireFailure) {
-            if let value = try node.source.reader.known(type, &offset, levels: node.levels + 1) {
-                node.knownEnd = offset
-                return value
-            }
+            let value = try node.source.reader.known(type, &offset, levels: node.levels + 1)
+            node.knownEnd = offset
+            return value
         } catch {
+            // A value that reads itself stands in this one's place, so it does so through the same node.
+            if case .unknownType = error { return try Value(from: node) }
             throw node.failure(error, type)
         }
-        // The value stands in this one's place, so it reads through the same node.
-        return try Value(from: node)
     }
 }
 

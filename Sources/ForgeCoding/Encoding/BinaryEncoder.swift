@@ -26,7 +26,7 @@ public struct BinaryEncoder: Sendable {
 
     func makeSink() -> ByteSink {
         ByteSink(
-            capacity: 256, maximumDepth: maximumDepth, userInfo: userInfo.isEmpty ? [:] : userInfo.mapValues { $0 })
+            capacity: 256, maximumDepth: maximumDepth, userInfo: userInfo)
     }
 
     @inline(__always)

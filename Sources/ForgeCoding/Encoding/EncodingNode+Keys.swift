@@ -6,6 +6,9 @@ struct EncodedEntry {
 }
 
 extension EncodingNode {
+    /// So many keys are kept apart by two words of bits; the hashes of more are kept in a set.
+    private static let bitsLimit = 24
+
     /// Writes a key.
     ///
     /// - Returns: where the entry begins.
@@ -13,8 +16,9 @@ extension EncodingNode {
     func beginEntry(_ key: some CodingKey) -> Int {
         var name = key.stringValue
         return name.withUTF8 { text in
-            if keys.needsWidening(count: count) { keys.widen(hashesOfKeys()) }
-            if keys.insert(text) { setAside(text) }
+            var bits = keyBits
+            if bits.insert(KeyBits.fingerprint(text)) || count >= Self.bitsLimit { noteRepetition(text) }
+            keyBits = bits
             let entry = sink.count
             sink.appendText(text)
             return entry
@@ -30,6 +34,7 @@ extension EncodingNode {
 
     /// The nested container that already stands under a key, if there is one of that form.
     func nestedNode(_ key: some CodingKey, form: Form) -> EncodingNode? {
+        guard !holes.isEmpty else { return nil }
         var name = key.stringValue
         guard let entry = name.withUTF8({ find($0) }), let hole = entry.hole, holes[hole].child.form == form else {
             return nil
@@ -37,8 +42,27 @@ extension EncodingNode {
         return holes[hole].child
     }
 
-    private func setAside(_ name: UnsafeBufferPointer<UInt8>) {
-        replaced = find(name)
+    /// Looks whether a key that the bits take for known is there already.
+    private func noteRepetition(_ name: UnsafeBufferPointer<UInt8>) {
+        guard count >= Self.bitsLimit else {
+            replaced = find(name)
+            return
+        }
+        if keyHashes == nil { keyHashes = hashesOfKeys() }
+        if keyHashes?.insert(Self.hash(name)).inserted == false { replaced = find(name) }
+    }
+
+    /// A seeded hash, so that nobody can prepare keys that collide.
+    private static func hash(_ key: UnsafeBufferPointer<UInt8>) -> Int {
+        var hasher = Hasher()
+        hasher.combine(bytes: UnsafeRawBufferPointer(key))
+        return hasher.finalize()
+    }
+
+    private func hashesOfKeys() -> Set<Int> {
+        var hashes = Set<Int>(minimumCapacity: 2 * count)
+        forEachEntry { _, key in hashes.insert(Self.hash(key)) }
+        return hashes
     }
 
     /// Takes out the entry that the one just written replaces: the last value of a key counts.
@@ -59,12 +83,6 @@ extension EncodingNode {
             if key.elementsEqual(name) { found = entry }
         }
         return found
-    }
-
-    private func hashesOfKeys() -> Set<Int> {
-        var hashes = Set<Int>(minimumCapacity: 2 * count)
-        forEachEntry { _, key in hashes.insert(KeyTracker.hash(key)) }
-        return hashes
     }
 
     private func forEachEntry(_ body: (EncodedEntry, UnsafeBufferPointer<UInt8>) -> Void) {

@@ -31,7 +31,9 @@ final class EncodingNode: Encoder {
     private(set) var start: Int
     private(set) var count = 0
 
-    var keys = KeyTracker()
+    /// What is known of the keys so far.
+    var keyBits = KeyBits()
+    var keyHashes: Set<Int>?
 
     /// The entry that the one being written replaces.
     var replaced: EncodedEntry?
@@ -48,7 +50,7 @@ final class EncodingNode: Encoder {
         start = sink.count
     }
 
-    var userInfo: [CodingUserInfoKey: Any] { sink.userInfo }
+    var userInfo: [CodingUserInfoKey: Any] { sink.userInfo.mapValues { $0 } }
 
     var codingPath: [any CodingKey] {
         let above = parent?.codingPath ?? []
@@ -185,7 +187,7 @@ final class EncodingNode: Encoder {
         child.form = .nothing
         child.start = sink.count
         child.count = 0
-        child.keys = KeyTracker()
+        child.resetKeys()
         return child
     }
 
@@ -255,8 +257,14 @@ final class EncodingNode: Encoder {
         for hole in holes { hole.child.end() }
         holes.removeAll()
         count = 0
-        keys = KeyTracker()
-        replaced = nil
+        resetKeys()
+    }
+
+    @inline(__always)
+    private func resetKeys() {
+        keyBits = KeyBits()
+        if keyHashes != nil { keyHashes = nil }
+        if replaced != nil { replaced = nil }
     }
 
     /// Ends a node that is kept by somebody: what it writes from now on is dropped.

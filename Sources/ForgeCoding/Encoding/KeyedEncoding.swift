@@ -17,6 +17,15 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
     }
 
     func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
+        try encodeAny(value, key)
+    }
+
+    func encode(_ value: Int128, forKey key: Key) throws { try encodeAny(value, key) }
+
+    func encode(_ value: UInt128, forKey key: Key) throws { try encodeAny(value, key) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value, _ key: Key) throws {
         guard try node.acceptsWrite(.keyed) else { return }
         let entry = node.beginEntry(key)
         do {

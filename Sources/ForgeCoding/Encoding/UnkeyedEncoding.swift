@@ -18,6 +18,15 @@ struct UnkeyedEncoding: UnkeyedEncodingContainer {
     }
 
     func encode<Value: Encodable>(_ value: Value) throws {
+        try encodeAny(value)
+    }
+
+    func encode(_ value: Int128) throws { try encodeAny(value) }
+
+    func encode(_ value: UInt128) throws { try encodeAny(value) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value) throws {
         guard try node.acceptsWrite(.unkeyed) else { return }
         try node.encode(value, step: .index(node.count), entry: node.sink.count)
         node.countEntry()

@@ -78,11 +78,12 @@ extension JSONText {
         }
 
         private mutating func writeDate(_ date: Date) {
-            // Beyond the year 9999 the text form is not defined.
-            guard (-62_135_596_800..<253_402_300_800).contains(date.timeIntervalSince1970) else {
+            // The text form has years from 1 to 9999.
+            let years = Date.distantPast..<Date(timeIntervalSince1970: 253_402_300_800)
+            guard years.contains(date) else {
                 return writeNumber(date.timeIntervalSinceReferenceDate)
             }
-            writeString(date.formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)))
+            writeString(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
         }
 
         private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) {

@@ -151,8 +151,14 @@ extension ByteReader {
     /// The text of a range that a read returned.
     @inline(__always)
     func text(_ range: Range<Int>, _ start: Int) throws(WireFailure) -> String {
-        guard let text = String(validating: bytes(range), as: UTF8.self) else { throw .invalidText(offset: start) }
-        return text
+        try text(bytes(range), start)
+    }
+
+    /// The text of bytes, if they are UTF-8. (`String(validating:as:)` asks the runtime for types in every call.)
+    @inline(__always)
+    private func text(_ bytes: UnsafeBufferPointer<UInt8>, _ start: Int) throws(WireFailure) -> String {
+        guard UTF8Check.isValid(bytes) else { throw .invalidText(offset: start) }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     private func rareString(_ offset: inout Int) throws(WireFailure) -> String {
@@ -161,8 +167,7 @@ extension ByteReader {
         guard self[offset] & MajorType.mask == MajorType.text else { throw mismatch(offset) }
         var whole = ""
         try forEachChunk(&offset) { chunk throws(WireFailure) in
-            guard let text = String(validating: chunk, as: UTF8.self) else { throw .invalidText(offset: start) }
-            whole += text
+            whole += try text(chunk, start)
         }
         return whole
     }

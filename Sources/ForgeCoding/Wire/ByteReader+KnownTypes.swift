@@ -1,9 +1,12 @@
 import Foundation
 
 extension ByteReader {
-    /// A value of a type that the format has a form of its own for; nil, with nothing read, for any other type.
+    /// A value of a type that the format has a form of its own for.
+    ///
+    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. (An optional result would ask the runtime
+    ///   for the type `Optional<Value>` in every call.)
     @inline(__always)
-    func known<Value>(_ type: Value.Type, _ offset: inout Int, levels: Int) throws(WireFailure) -> Value? {
+    func known<Value>(_ type: Value.Type, _ offset: inout Int, levels: Int) throws(WireFailure) -> Value {
         if isSame(type, Int.self) {
             return reinterpret(try integer(&offset, as: Int.self), as: type)
         } else if isSame(type, String.self) {
@@ -23,11 +26,12 @@ extension ByteReader {
         } else if isSame(type, Decimal.self) {
             return reinterpret(try decimal(&offset), as: type)
         }
-        if let value = try knownNumber(type, &offset) { return value }
-        return try knownList(type, &offset, levels: levels)
+        return try knownNumber(type, &offset, levels: levels)
     }
 
-    private func knownNumber<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value? {
+    private func knownNumber<Value>(
+        _ type: Value.Type, _ offset: inout Int, levels: Int
+    ) throws(WireFailure) -> Value {
         if isSame(type, Float.self) {
             return reinterpret(try float(&offset), as: type)
         } else if isSame(type, Int64.self) {
@@ -53,12 +57,12 @@ extension ByteReader {
         } else if isSame(type, UInt128.self) {
             return reinterpret(try integer(&offset, as: UInt128.self), as: type)
         }
-        return nil
+        return try knownList(type, &offset, levels: levels)
     }
 
     private func knownList<Value>(
         _ type: Value.Type, _ offset: inout Int, levels: Int
-    ) throws(WireFailure) -> Value? {
+    ) throws(WireFailure) -> Value {
         if isSame(type, [UInt8].self) {
             return reinterpret(try octets(&offset, levels), as: type)
         } else if isSame(type, [Int].self) {
@@ -71,7 +75,7 @@ extension ByteReader {
         } else if isSame(type, [String].self) {
             return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try string(&at) }, as: type)
         }
-        return nil
+        throw .unknownType
     }
 
     /// Bytes from a byte string, or from an array of numbers such as other writers make of them.
@@ -83,8 +87,10 @@ extension ByteReader {
         return try byteString(&offset)
     }
 
-    /// An optional of a common type, so that a top-level one needs no container; nil for any other type.
-    func knownOptional<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value? {
+    /// An optional of a common type, so that a top-level one needs no container.
+    ///
+    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read.
+    func knownOptional<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value {
         if isSame(type, Int?.self) {
             return reinterpret(try wrapped(Int.self, &offset), as: type)
         } else if isSame(type, String?.self) {
@@ -102,7 +108,7 @@ extension ByteReader {
         } else if isSame(type, Float?.self) {
             return reinterpret(try wrapped(Float.self, &offset), as: type)
         }
-        return nil
+        throw .unknownType
     }
 
     @inline(__always)

@@ -107,6 +107,7 @@ struct ByteReader {
     func mismatch(_ offset: Int) -> WireFailure {
         guard offset < count else { return .truncated(offset: offset) }
         let first = self[offset]
+        if first == Simple.break || 28...30 ~= first & ~MajorType.mask { return .malformed(offset: offset) }
         if first == Simple.null || first == Simple.undefined { return .null }
         return .mismatch(found: MajorType.name(of: first))
     }

@@ -8,12 +8,12 @@ final class ByteSink {
 
     /// How deep arrays, maps and tags may lie within one another.
     let maximumDepth: Int
-    let userInfo: [CodingUserInfoKey: Any]
+    let userInfo: [CodingUserInfoKey: any Sendable]
 
     /// What a call that cannot throw found wrong; thrown when the encoding ends.
     var failure: (any Error)?
 
-    init(capacity: Int, maximumDepth: Int, userInfo: [CodingUserInfoKey: Any]) {
+    init(capacity: Int, maximumDepth: Int, userInfo: [CodingUserInfoKey: any Sendable]) {
         self.capacity = capacity
         self.maximumDepth = maximumDepth
         self.userInfo = userInfo

@@ -30,6 +30,9 @@ enum WireFailure: Error {
     /// Null where a value was asked for.
     case null
 
+    /// No failure of the bytes: the type has no form of its own in the format, so it reads itself.
+    case unknownType
+
     /// An item of another type than the one asked for.
     case mismatch(found: String)
 
@@ -45,6 +48,7 @@ enum WireFailure: Error {
         case .outOfRange(let offset): "the number at byte \(offset) does not fit into the type"
         case .invalidContent(let offset): "the content at byte \(offset) is not what its type requires"
         case .null: "found null"
+        case .unknownType: "the type reads itself"
         case .mismatch(let found): "found \(found)"
         }
     }

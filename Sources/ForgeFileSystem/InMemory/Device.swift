@@ -21,5 +21,11 @@ extension InMemoryFileSystem {
 
         /// How many files, directories and links there are, unlinked ones that are still open included.
         public var inodeCount: Int
+
+        /// A usage from its parts.
+        public init(sizeInBytes: Int64, inodeCount: Int) {
+            self.sizeInBytes = sizeInBytes
+            self.inodeCount = inodeCount
+        }
     }
 }

@@ -22,7 +22,7 @@ struct NameFolding: Sendable {
         return [UInt8](text.utf8)
     }
 
-    /// Full case folding (Unicode 3.13, toCasefold): through upper case, so that `ß` and `ss` meet, to lower case.
+    /// Full case folding (Unicode 3.13, toCasefold): by way of upper case, so that `ß`, its capital and `ss` meet.
     private static func folded(_ text: String) -> String {
         var folded = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
@@ -31,9 +31,9 @@ struct NameFolding: Sendable {
                 folded.append(scalar)
                 continue
             }
-            for upper in scalar.properties.uppercaseMapping.unicodeScalars {
-                folded.append(contentsOf: upper.properties.lowercaseMapping.unicodeScalars)
-            }
+            let upper = scalar.properties.lowercaseMapping.unicodeScalars.lazy
+                .flatMap { $0.properties.uppercaseMapping.unicodeScalars }
+            for scalar in upper { folded.append(contentsOf: scalar.properties.lowercaseMapping.unicodeScalars) }
         }
         return String(folded)
     }

@@ -85,8 +85,6 @@ extension InMemoryFileSystem.State {
         guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         if let writeError { throw fail(because: writeError) }
         dropPrivilegeBits(index)
-        // By its path a file that has this length already is not touched (`do_truncate` of Linux).
-        if case .path = reference, inodes[index].content.size == size { return }
         setSize(size, of: index)
     }
 

@@ -69,7 +69,9 @@ extension InMemoryFileSystem.State {
         try check(path)
         var walk = try start(path, at: directory)
         try walkToLast(&walk)
-        guard walk.last == .name else { throw .fileExists }
+        guard walk.last == .name else {
+            throw walk.last == .root && options.profile == .darwin ? .isDirectory : .fileExists
+        }
         guard try find(walk) == nil else { throw .fileExists }
         guard isDirectory || !walk.hasTrailingSlash else { throw .noSuchFileOrDirectory }
         try requireWritableDevice(walk.directory)
@@ -97,7 +99,7 @@ extension InMemoryFileSystem.State {
         var walk = try start(path, at: directory)
         try walkToLast(&walk)
         switch walk.last {
-        case .root: throw .resourceBusy
+        case .root: throw options.profile == .darwin ? .isDirectory : .resourceBusy
         case .dot: throw .invalidArgument
         case .dotDot: throw .directoryNotEmpty
         case .name: break

@@ -13,8 +13,9 @@ extension InMemoryFileSystem.State {
         var new = try start(newPath, at: newDirectory)
         try walkToLast(&new)
         guard inodes[old.directory].device == inodes[new.directory].device else { throw .improperLink }
-        guard old.last == .name else { throw .resourceBusy }
-        guard new.last == .name else { throw mode == .exclusive ? .fileExists : .resourceBusy }
+        let dotErrno: Errno = options.profile == .darwin ? .invalidArgument : .resourceBusy
+        guard old.last == .name else { throw dotErrno }
+        guard new.last == .name else { throw mode == .exclusive ? .fileExists : dotErrno }
         try requireWritableDevice(old.directory)
         guard let oldPosition = try findPosition(old) else { throw .noSuchFileOrDirectory }
         let newPosition = try findPosition(new)

@@ -25,6 +25,9 @@ extension POSIXFileSystem {
             do {
                 if try createIfParentExists(current, at: directory, permissions: permissions, resolution: resolution) {
                     try synchronizeParent(of: current, at: directory, resolution: resolution)
+                } else {
+                    // Whoever created it may not have come to synchronise it: it may be doing so, or may have been killed.
+                    try synchronizeParentIfAllowed(of: current, at: directory, resolution: resolution)
                 }
                 break
             } catch  where error.errno == .noSuchFileOrDirectory {
@@ -78,6 +81,19 @@ extension POSIXFileSystem {
         try withParent(path.splitLast().parent, at: directory, resolution: resolution) {
             (parent) throws(FileSystemError) in
             try naming(path) { () throws(FileSystemError) in try synchronize(parent, .full) }
+        }
+    }
+
+    /// The same, but a parent that this process may not read is left alone: it has not created anything there.
+    package func synchronizeParentIfAllowed(
+        of path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = []
+    ) throws(FileSystemError) {
+        do {
+            try synchronizeParent(of: path, at: directory, resolution: resolution)
+        } catch  where error.errno == .permissionDenied || error.errno == .notPermitted {
+            return
+        } catch  where error.errno == .readOnlyFileSystem || error.errno.isMissingFeature {
+            return  // Nothing can be pending there, or the file system cannot synchronise directories at all.
         }
     }
 

@@ -85,7 +85,15 @@ extension POSIXFileSystem {
             try rename(temporary, at: directory, to: name, at: directory, mode)
         } catch  where mode == .exclusive && error.errno.isMissingFeature {
             try link(temporary, at: directory, to: name, at: directory)
-            try unlink(temporary, at: directory)
+            do {
+                try unlink(temporary, at: directory)
+            } catch {
+                // The file stands, but by two names: it is not as it should be.
+                var visible = error
+                visible.path = name
+                visible.isEffectVisible = true
+                throw visible
+            }
         }
     }
 }

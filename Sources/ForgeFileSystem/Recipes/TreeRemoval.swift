@@ -33,21 +33,17 @@ extension POSIXFileSystem {
             while let level = levels.last {
                 if let child = level.pending.last {
                     levels[levels.count - 1].pending.removeLast()
-                    let below = try openForWalk(child, at: current)
-                    try close(current)
-                    current = below
-                    levels.append(try self.level(of: below, name: child))
+                    try move(&current, to: openForWalk(child, at: current))
+                    levels.append(try self.level(of: current, name: child))
                     continue
                 }
                 levels.removeLast()
                 guard let above = levels.last else { break }
-                let up = try openForWalk("..", at: current)
-                try close(current)
-                current = up
-                guard try status(of: .descriptor(up)).inode == above.inode else {
+                try move(&current, to: openForWalk("..", at: current))
+                guard try above.isDirectory(status(of: .descriptor(current))) else {
                     throw FileSystemError(.removeDirectory, .resourceBusy, path: level.name)
                 }
-                try removeDirectory(level.name, at: up)
+                try removeDirectory(level.name, at: current)
             }
         } catch {
             do { try close(current) } catch _ {}
@@ -56,13 +52,20 @@ extension POSIXFileSystem {
         try close(current)
     }
 
+    /// Closes the old descriptor only after the new one has taken its place, so that a failure closes each just once.
+    private func move(_ current: inout Descriptor, to next: Descriptor) throws(FileSystemError) {
+        let previous = current
+        current = next
+        try close(previous)
+    }
+
     private func openForWalk(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
         try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
     }
 
     /// Removes everything in an open directory that is no directory and tells which directories are left.
     private func level(of directory: Descriptor, name: POSIXPath) throws(FileSystemError) -> Level {
-        let inode = try status(of: .descriptor(directory)).inode
+        let status = try status(of: .descriptor(directory))
         var pending: [POSIXPath] = []
         for entry in try entries(of: directory) {
             guard entry.type != .directory else {
@@ -75,12 +78,15 @@ extension POSIXFileSystem {
                 continue  // Somebody else removed it first.
             }
         }
-        return Level(name: name, inode: inode, pending: pending)
+        return Level(name: name, inode: status.inode, device: status.device, pending: pending)
     }
 }
 
 private struct Level {
     var name: POSIXPath
     var inode: UInt64
+    var device: UInt64
     var pending: [POSIXPath]
+
+    func isDirectory(_ status: FileStatus) -> Bool { status.inode == inode && status.device == device }
 }

@@ -1,6 +1,7 @@
 /// A key that is a path below the root of a store, checked so that it cannot lead anywhere else.
 ///
-/// Components are separated by single slashes. Two keys that differ in any byte are different keys.
+/// Components are separated by single slashes. Two keys that differ in any byte are different keys; on a file system that
+/// folds case or normalises names they can be one file all the same.
 public struct RelativeKey: Hashable, Sendable {
     /// The key as it was given.
     public let string: String
@@ -26,13 +27,24 @@ public struct RelativeKey: Hashable, Sendable {
         self.path = POSIXPath(string)
     }
 
+    /// Checks a key of a single component.
+    package init(component string: String) throws(InvalidKey) {
+        try self.init(string)
+        guard !string.utf8.contains(UInt8(ascii: "/")) else {
+            throw InvalidKey(key: string, reason: .severalComponents)
+        }
+    }
+
     private static func violation(in string: String) -> InvalidKey.Reason? {
         if string.isEmpty { return .empty }
         if string.utf8.count > maximumLength { return .tooLong }
         for scalar in string.unicodeScalars {
-            if scalar == "\0" { return .containsNUL }
-            if scalar.properties.generalCategory == .control { return .containsControlCharacter }
-            if scalar == "\\" { return .containsBackslash }
+            switch scalar.value {
+            case 0: return .containsNUL
+            case 0x01...0x1f, 0x7f...0x9f: return .containsControlCharacter
+            case 0x5c: return .containsBackslash
+            default: continue
+            }
         }
         if string.utf8.first == UInt8(ascii: "/") { return .absolute }
         let components = string.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -41,9 +53,21 @@ public struct RelativeKey: Hashable, Sendable {
             if component.isEmpty { return .emptyComponent }
             if component.count > maximumComponentLength { return .componentTooLong }
             if component.elementsEqual(".".utf8) || component.elementsEqual("..".utf8) { return .dotComponent }
-            if POSIXPath(component).isReservedName { return .reserved }
+            if component.first == UInt8(ascii: "#"), isReserved(component) { return .reserved }
         }
         return nil
+    }
+
+    /// Whether some file system could take the component for a name that stores keep for themselves.
+    ///
+    /// Names are compared after folding case and without the code points that are ignored by HFS+, or `#LOCK` would be
+    /// the lock on a file system that folds case (the trick of CVE-2014-9390).
+    private static func isReserved(_ component: Substring.UTF8View) -> Bool {
+        let text = String(decoding: component, as: UTF8.self)
+        var visible = String.UnicodeScalarView()
+        visible.append(contentsOf: text.unicodeScalars.filter { !$0.properties.isDefaultIgnorableCodePoint })
+        // Upper case first: the long s becomes S, and the Kelvin sign becomes k in the second step.
+        return POSIXPath(String(visible).uppercased().lowercased()).isReservedName
     }
 }
 
@@ -61,6 +85,7 @@ public struct InvalidKey: Error, Hashable, Sendable {
         case emptyComponent = "has an empty component"
         case componentTooLong = "has a component longer than 255 bytes"
         case dotComponent = "has a component . or .."
+        case severalComponents = "has more than one component"
         case reserved = "has a component that stores keep for themselves (#tmp-, #trash-, #lock)"
     }
 

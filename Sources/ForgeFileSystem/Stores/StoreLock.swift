@@ -17,11 +17,13 @@ package final class StoreLock: Sendable {
             resolution: [.beneath, .noSymbolicLinks])
         do {
             try fileSystem.naming(name) { () throws(FileSystemError) in
-                try fileSystem.lock(descriptor, mode, waiting: waiting)
+                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                    try fileSystem.lock(descriptor, mode, waiting: waiting)
+                }
             }
         } catch {
             // The lock was not had; why is what the caller needs to hear.
-            do { try fileSystem.close(descriptor) } catch _ {}
+            fileSystem.discard(descriptor)
             throw error
         }
         self.fileSystem = fileSystem
@@ -30,11 +32,13 @@ package final class StoreLock: Sendable {
 
     /// Makes the exclusive lock a shared one; another object may have had it for itself in between (`flock(2)`).
     package func share() throws(FileSystemError) {
-        try fileSystem.lock(descriptor, .shared, waiting: true)
+        try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+            try fileSystem.lock(descriptor, .shared, waiting: true)
+        }
     }
 
     deinit {
         // Closing gives the lock back; nothing can be done about a failure here.
-        do { try fileSystem.close(descriptor) } catch _ {}
+        fileSystem.discard(descriptor)
     }
 }

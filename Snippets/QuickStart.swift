@@ -1,0 +1,36 @@
+// Everything below one directory, read back in another run.
+// snippet.hide
+import Foundation
+// snippet.show
+import ForgeStorage
+
+let root = URL(fileURLWithPath: "my-app-data")
+
+// Settings: typed keys, kept through a kill the moment `set` returns.
+let launches = KVKey<Int>("launches")
+let settings = try FileKVStore(at: root.appendingPathComponent("settings"))
+try settings.set(launches, value: (settings.get(launches) ?? 0) + 1)
+try settings.synchronize()  // … and through a power cut.
+
+// Files: replaced atomically and durably, no key leaves the root.
+let files = DiskFileStore(root: root.appendingPathComponent("files"))
+try await files.save(Data("hello".utf8), to: "notes/first.txt")
+
+// Secrets: encrypted and authenticated.
+let secrets = try VaultCrypt(
+    at: root.appendingPathComponent("secrets/vault"),
+    key: VaultKeyFile.loadOrCreate(at: root.appendingPathComponent("vault-key")))
+try secrets.set("token123", for: CryptKey<String>(key: "auth.access"))
+
+// A session, on any store.
+struct User: Codable { var id: String, name: String }
+let session = SessionManager(storage: CryptSessionStorage<User>(store: secrets))
+try session.saveUser(User(id: "123", name: "John Doe"))
+
+// Images and Codable values.
+let images = ImageCacheManager(cacheDirectory: root.appendingPathComponent("images"))
+try images.cacheImage(id: "avatar", data: Data([0x89, 0x50, 0x4E, 0x47]))
+let values = CodableStorage(storage: DiskStorage(path: root.appendingPathComponent("values")))
+try values.save(["Hello", "World"], for: "timeline")
+
+print("launch \(settings.get(launches) ?? 0) of", try session.loadUser()?.name ?? "nobody")

@@ -1,0 +1,36 @@
+// Code that depends on the protocol is tested in memory.
+// snippet.hide
+import Foundation
+// snippet.show
+import ForgeStorage
+
+/// Depends on the protocol, so it works on any store.
+final class Onboarding {
+    static let done = KVKey<Bool>("onboarding.done")
+    private let store: any KVStoring
+
+    init(store: any KVStoring) {
+        self.store = store
+    }
+
+    var isDone: Bool { store.get(Self.done) ?? false }
+    func finish() throws { try store.set(Self.done, value: true) }
+}
+
+// In the app:
+let app = Onboarding(store: try FileKVStore(at: URL(fileURLWithPath: "settings")))
+
+// In a test: nothing touches the disk, nothing needs cleaning up.
+let test = Onboarding(store: InMemoryKVStore())
+try test.finish()
+assert(test.isDone)
+
+// A full disk, without filling one:
+let fileSystem = InMemoryFileSystem()
+let cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: URL(fileURLWithPath: "/cache"))
+fileSystem.writeError = CocoaError(.fileWriteOutOfSpace)
+do {
+    try cache.cacheImage(id: "avatar", data: Data())
+} catch {
+    print("the app shows:", error)
+}

@@ -1,0 +1,50 @@
+#include "CForgeKVStore.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+
+int forge_crc32c_is_accelerated(void) { return __builtin_cpu_supports("sse4.2") != 0; }
+
+__attribute__((target("sse4.2")))
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
+    const unsigned char *next = bytes;
+    uint64_t wide = state;
+    for (; size >= 8; next += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, next, 8);
+        wide = __builtin_ia32_crc32di(wide, word);
+    }
+    state = (uint32_t)wide;
+    for (; size > 0; next++, size--) state = __builtin_ia32_crc32qi(state, *next);
+    return state;
+}
+
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+
+#include <arm_acle.h>
+
+int forge_crc32c_is_accelerated(void) { return 1; }
+
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
+    const unsigned char *next = bytes;
+    for (; size >= 8; next += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, next, 8);
+        state = __crc32cd(state, word);
+    }
+    for (; size > 0; next++, size--) state = __crc32cb(state, *next);
+    return state;
+}
+
+#else
+
+int forge_crc32c_is_accelerated(void) { return 0; }
+
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
+    (void)bytes;
+    (void)size;
+    return state;
+}
+
+#endif

@@ -1,0 +1,54 @@
+/// A place in an array.
+struct ArrayCursor {
+    let count: Int?
+    private let levels: Int
+    private(set) var next: Int
+    private(set) var passed = 0
+
+    init(_ reader: ByteReader, _ start: Int, levels: Int) throws(WireFailure) {
+        var offset = start
+        try reader.skipTags(&offset)
+        guard reader[offset] & MajorType.mask == MajorType.array else { throw reader.mismatch(offset) }
+        guard levels >= 0 else { throw .tooDeep }
+        count = try reader.entryCount(&offset, itemsPerEntry: 1)
+        self.levels = levels
+        next = offset
+    }
+
+    /// Whether there is no further element. An array that is cut off is not at its end: reading on throws.
+    @inline(__always)
+    func isAtEnd(_ reader: ByteReader) -> Bool {
+        if let count { return passed >= count }
+        return next < reader.count && reader[next] == Simple.break
+    }
+
+    @inline(__always)
+    mutating func advance(to end: Int) {
+        next = end
+        passed += 1
+    }
+
+    /// Where the array ends; nil before its last element has been read.
+    @inline(__always)
+    func end(_ reader: ByteReader) -> Int? {
+        guard isAtEnd(reader) else { return nil }
+        return count == nil ? next + 1 : next
+    }
+
+    /// The number of elements, counted if the array does not tell; nil if it is malformed.
+    func countingElements(_ reader: ByteReader) -> Int? {
+        if let count { return count }
+        var rest = self
+        while !rest.isAtEnd(reader) {
+            var offset = rest.next
+            do throws(WireFailure) {
+                try reader.skip(&offset, levels: levels)
+            } catch {
+                // `count` has no way to throw; reading the element will.
+                return nil
+            }
+            rest.advance(to: offset)
+        }
+        return rest.passed
+    }
+}

@@ -1,0 +1,49 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+
+/// Reads every store below a directory, verifies its checksums and reports damage; changes nothing.
+struct CheckCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Verify every store below a directory and report damage.",
+        discussion: """
+            Nothing is changed, and stores in use can be checked. Logs of key-value stores are read record by record, \
+            cached images are decoded, other files are read to the end. A vault is opened with the key file if you \
+            give one; without it only its header and length can be verified.
+
+            Exit status: 0 if nothing is damaged, 1 if something is, 64 for a usage error.
+            """)
+
+    @Argument(help: ArgumentHelp("Where the stores are.", valueName: "dir"))
+    var directory: String
+
+    @Option(help: ArgumentHelp("The file that holds the vaults' key.", valueName: "file"))
+    var keyFile: String?
+
+    @Flag(help: "Print JSON.")
+    var json = false
+
+    func run() throws {
+        let root = URL(fileURLWithPath: directory)
+        try requireExisting(root, "directory")
+        let progress = Progress("files checked")
+        let checker = StoreChecker(keyFile: keyFile.map { URL(fileURLWithPath: $0) }, progress: progress)
+        let findings = try checker.check(root)
+        progress.finish()
+        let damaged = findings.filter { $0.state == .damaged }
+        if json {
+            try printJSON(findings)
+        } else {
+            var table = TextTable([("Path", .left), ("What", .left), ("Bytes", .right), ("State", .left)])
+            for finding in findings {
+                let state = finding.state.rawValue
+                let details = finding.details.isEmpty ? "" : " (\(finding.details.joined(separator: "; ")))"
+                table.add([finding.path, finding.kind, String(finding.bytes), state + details])
+            }
+            for line in table.lines { print(line) }
+            print("\(findings.count) checked, \(damaged.count) damaged")
+        }
+        if !damaged.isEmpty { throw ExitCode.failure }
+    }
+}

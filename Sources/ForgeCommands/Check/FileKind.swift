@@ -1,0 +1,33 @@
+import ForgeStorage
+import SystemPackage
+
+/// What a file in a store's directory is.
+enum FileKind {
+    case lock, leftover, quarantine, log, vault, vaultKey, image, other
+
+    /// Tells by the names that stores keep for themselves, then by the first bytes.
+    init(of path: POSIXPath, _ entry: DirectoryEntry, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+        let name = String(entry.name)
+        if entry.name.isLeftover {
+            self = .leftover
+        } else if entry.name.isReservedName {
+            self = .lock
+        } else if name.hasPrefix("quarantine-") {
+            self = .quarantine
+        } else {
+            let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+            let start = try fileSystem.closing(file) { () throws(FileSystemError) in
+                try fileSystem.readBytes(of: file, at: 0, count: 64)
+            }
+            if FileKVStore.isLog(named: name, startingWith: start) {
+                self = .log
+            } else if VaultCrypt.isVault(startingWith: start) {
+                self = .vault
+            } else if VaultKeyFile.isKeyFile(startingWith: start) {
+                self = .vaultKey
+            } else {
+                self = name.hasSuffix(".cache") ? .image : .other
+            }
+        }
+    }
+}

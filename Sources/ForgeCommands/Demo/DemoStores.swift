@@ -1,0 +1,28 @@
+import ForgeStorage
+import Foundation
+
+/// All the stores of the demo, below one directory.
+struct DemoStores {
+    let directory: URL
+    let settings: FileKVStore
+    let files: DiskFileStore
+    let secrets: VaultCrypt
+    let session: SessionManager<KVSessionStorage<TaskFlow.User>>
+    let images: ImageCacheManager
+    let values: CodableStorage
+    let valueFiles: DiskStorage
+
+    /// Opens the stores, creating what is missing.
+    init(directory: URL) throws {
+        self.directory = directory
+        settings = try FileKVStore(at: directory.appendingPathComponent("settings"))
+        files = DiskFileStore(root: directory.appendingPathComponent("files"))
+        secrets = try VaultCrypt(
+            at: directory.appendingPathComponent("secrets/vault"),
+            key: VaultKeyFile.loadOrCreate(at: directory.appendingPathComponent("vault-key")))
+        session = SessionManager(storage: KVSessionStorage(store: settings))
+        images = ImageCacheManager(cacheDirectory: directory.appendingPathComponent("images"))
+        valueFiles = DiskStorage(path: directory.appendingPathComponent("values"))
+        values = CodableStorage(storage: valueFiles)
+    }
+}

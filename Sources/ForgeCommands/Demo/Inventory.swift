@@ -1,0 +1,68 @@
+import ForgeStorage
+import Foundation
+
+/// One stored thing, as tables and `--json` show it.
+struct StoredItem: Encodable, Equatable {
+    /// What it is called in its store.
+    var name: String
+    /// The kind of store.
+    var store: String
+    /// How much it takes, in bytes, coded or encrypted as it is.
+    var bytes: Int
+    /// The file that it is in, relative to the directory of the demo.
+    var path: String
+}
+
+extension DemoStores {
+    /// Everything that is stored, read from the disk.
+    func inventory() async throws -> [StoredItem] {
+        var items: [StoredItem] = []
+        for key in try settings.keys().sorted() {
+            let bytes = try settings.rawValue(named: key)?.count ?? 0
+            items.append(StoredItem(name: key, store: "FileKVStore", bytes: bytes, path: "settings"))
+        }
+        for key in try secrets.keys().sorted() {
+            items.append(
+                StoredItem(name: key, store: "VaultCrypt", bytes: try size(of: "secrets/vault"), path: "secrets/vault"))
+        }
+        for file in try await files.list(recursive: true) where !file.isDirectory {
+            items.append(
+                StoredItem(
+                    name: file.key, store: "DiskFileStore", bytes: Int(file.sizeInBytes), path: "files/\(file.key)"))
+        }
+        items += try plainFiles(in: "images", store: "ImageCacheManager")
+        items += try plainFiles(in: "values", store: "CodableStorage")
+        return items
+    }
+
+    private func plainFiles(in name: String, store: String) throws -> [StoredItem] {
+        let fileSystem = SystemFileSystem()
+        var items: [StoredItem] = []
+        var pending = [name]
+        while let path = pending.popLast() {
+            for url in try fileSystem.contentsOfDirectory(at: directory.appendingPathComponent(path)) {
+                let below = "\(path)/\(url.lastPathComponent)"
+                if url.hasDirectoryPath {
+                    pending.append(below)
+                } else if !url.lastPathComponent.hasPrefix("#") {
+                    let shown = String(below.dropFirst(name.count + 1))
+                    items.append(StoredItem(name: shown, store: store, bytes: try size(of: below), path: below))
+                }
+            }
+        }
+        return items.sorted { $0.path < $1.path }
+    }
+
+    private func size(of path: String) throws -> Int {
+        Int(try SystemFileSystem().status(POSIXPath(directory.appendingPathComponent(path))).sizeInBytes)
+    }
+}
+
+extension [StoredItem] {
+    /// The items as a table.
+    var table: TextTable {
+        var table = TextTable([("Name", .left), ("Store", .left), ("Bytes", .right), ("Path", .left)])
+        for item in self { table.add([item.name, item.store, String(item.bytes), item.path]) }
+        return table
+    }
+}

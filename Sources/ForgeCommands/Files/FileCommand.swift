@@ -1,0 +1,96 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+
+/// Looks into a `DiskFileStore` and changes it.
+struct FileCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "file", abstract: "Read and change a file store.",
+        subcommands: [Get.self, Set.self, List.self, Remove.self])
+
+    struct Get: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Write a stored file to standard output or a file.")
+
+        @OptionGroup var store: FileStoreArgument
+        @Argument(help: "The key: a path below the store.") var key: String
+        @Option(name: .shortAndLong, help: "Where to write it instead of standard output.") var output: String?
+
+        func run() async throws {
+            let data = try await store.open(mustExist: true).load(key)
+            guard let output else { return FileHandle.standardOutput.write(data) }
+            try SystemFileSystem().write(data, to: URL(fileURLWithPath: output))
+        }
+    }
+
+    struct Set: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Store a file, or standard input.")
+
+        @OptionGroup var store: FileStoreArgument
+        @Argument(help: "The key: a path below the store.") var key: String
+        @Argument(help: "The file to store; standard input if there is none.") var file: String?
+        @Flag(help: "Fail if the key is taken.") var new = false
+
+        func run() async throws {
+            let files = try store.open(mustExist: false)
+            if let file {
+                try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
+            } else {
+                try await files.save(FileHandle.standardInput.readToEnd() ?? Data(), to: key, overwrite: !new)
+            }
+        }
+    }
+
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "List stored files.")
+
+        @OptionGroup var store: FileStoreArgument
+        @Argument(help: "The directory to list; everything if there is none.") var key: String?
+        @Flag(help: "Print JSON.") var json = false
+
+        struct Row: Encodable {
+            var key: String
+            var bytes: Int
+            var modified: Date
+        }
+
+        func run() async throws {
+            let files = try await store.open(mustExist: true).list(in: key ?? "", recursive: true)
+            let rows = files.filter { !$0.isDirectory }
+                .map { Row(key: $0.key, bytes: Int($0.sizeInBytes), modified: $0.modified) }
+                .sorted { $0.key < $1.key }
+            guard !json else { return try printJSON(rows) }
+            var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
+            for row in rows { table.add([row.key, String(row.bytes), row.modified.formatted(.iso8601)]) }
+            for line in table.lines { print(line) }
+        }
+    }
+
+    struct Remove: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(commandName: "rm", abstract: "Remove a file or directory.")
+
+        @OptionGroup var store: FileStoreArgument
+        @Argument(help: "The key: a path below the store.") var key: String
+        @Flag(name: .shortAndLong, help: "Remove a directory and all it holds.") var recursive = false
+
+        func run() async throws {
+            let files = try store.open(mustExist: true)
+            if recursive {
+                try await files.deleteDirectory(key)
+            } else {
+                try await files.delete(key)
+            }
+        }
+    }
+}
+
+/// Where the store is.
+struct FileStoreArgument: ParsableArguments {
+    @Argument(help: "The root directory of the store.") var path: String
+
+    /// Opens the store; a store is made only by a command that has something to put into it.
+    func open(mustExist: Bool) throws -> DiskFileStore {
+        let url = URL(fileURLWithPath: path)
+        if mustExist { try requireExisting(url, "file store") }
+        return DiskFileStore(root: url)
+    }
+}

@@ -1,0 +1,8 @@
+/// What a command tells when it cannot do what was asked; printed as one line on standard error.
+struct CommandFailure: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}

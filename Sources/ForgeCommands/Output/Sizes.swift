@@ -1,0 +1,12 @@
+/// A number of bytes as people read it: `512 B`, `1.5 KiB`, `12 MiB`.
+func readableSize(_ bytes: Int) -> String {
+    var size = Double(bytes)
+    var unit = "B"
+    for larger in ["KiB", "MiB", "GiB", "TiB"] where size >= 1024 {
+        size /= 1024
+        unit = larger
+    }
+    guard unit != "B", size < 10 else { return "\(Int(size.rounded())) \(unit)" }
+    let tenths = Int((size * 10).rounded())
+    return "\(tenths / 10).\(tenths % 10) \(unit)"
+}

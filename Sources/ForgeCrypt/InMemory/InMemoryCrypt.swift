@@ -1,0 +1,79 @@
+import Synchronization
+
+/// A store of secrets in memory: every promise of ``CryptStoring`` but that of surviving the process.
+///
+/// Values are kept encoded by the same codec as everywhere else, so what cannot be stored elsewhere cannot be stored
+/// here, and reading with another type fails alike. They are not encrypted: whoever can read the process's memory can
+/// read them. A value's own memory is overwritten with zeros when it is replaced, deleted, or the store goes; copies
+/// that Swift, the encoder or the caller made are not.
+public final class InMemoryCrypt: CryptStoring {
+    private struct Secret: Sendable {
+        var value: SecretBytes
+        var accessibility: CryptAccessibility
+    }
+
+    private let secrets = Mutex<[SecretName: Secret]>([:])
+
+    /// An empty store, which shares nothing with any other.
+    public init() {}
+
+    public func get<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Value? {
+        guard let bytes = try rawValue(named: key.key) else { return nil }
+        return try SecretCodec.decode(bytes, for: key)
+    }
+
+    public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
+        _ = try SecretName(key.key, .set)
+        let bytes = try SecretCodec.encode(value, for: key)
+        try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
+    }
+
+    public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
+        try deleteValue(named: key.key)
+    }
+
+    public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let name = try SecretName(key.key, .contains)
+        return secrets.withLock { $0[name] != nil }
+    }
+
+    public func deleteAll() throws(CryptError) {
+        secrets.withLock { $0.removeAll() }
+    }
+
+    public func keys() throws(CryptError) -> [String] {
+        secrets.withLock { $0.keys.sorted() }.map(\.string)
+    }
+
+    public func rawValue(named name: String) throws(CryptError) -> [UInt8]? {
+        let name = try SecretName(name, .get)
+        return secrets.withLock { $0[name]?.value }?.bytes
+    }
+
+    public func setRawValue(
+        _ bytes: [UInt8], named name: String, accessibility: CryptAccessibility
+    ) throws(CryptError) {
+        let secretName = try SecretName(name, .set)
+        try SecretCodec.check(bytes, named: name)
+        let secret = Secret(value: SecretBytes(bytes), accessibility: accessibility)
+        secrets.withLock { $0[secretName] = secret }
+    }
+
+    public func deleteValue(named name: String) throws(CryptError) {
+        let name = try SecretName(name, .delete)
+        _ = secrets.withLock { $0.removeValue(forKey: name) }
+    }
+
+    /// The accessibility that a secret was last set with; nil if there is none.
+    package func accessibility(named name: String) throws(CryptError) -> CryptAccessibility? {
+        let name = try SecretName(name, .get)
+        return secrets.withLock { $0[name]?.accessibility }
+    }
+}
+
+extension InMemoryCrypt: CustomReflectable, CustomStringConvertible {
+    /// Shows nothing of what is stored.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+
+    public var description: String { "InMemoryCrypt" }
+}

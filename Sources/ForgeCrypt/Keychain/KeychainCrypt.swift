@@ -1,0 +1,132 @@
+import ForgeFileSystem
+
+/// Secrets in the Keychain of Apple's platforms, one generic password for each.
+///
+/// The secret's name is the item's account. Items stay on this device's keychain (`kSecAttrSynchronizable` is false); on
+/// macOS the data protection keychain is used, which needs an app that is signed with an application identifier.
+/// A secret outlives the app: iOS keeps keychain items when the app is deleted.
+///
+/// While the device's state forbids access (``CryptKey/accessibility``), calls throw `.unavailable(.locked)`; they never
+/// report such a secret as absent. Whatever else the Keychain refuses is `.system(status:)` with its number.
+public final class KeychainCrypt: CryptStoring {
+    /// What the items of this store have in common and others have not, such as the app's bundle identifier.
+    public let service: String
+
+    /// The access group that the items are shared in; nil for the app's own.
+    public let accessGroup: String?
+
+    private let calls: any SecItemCalls
+
+    /// A race against another process that deletes and adds the same item ends within a few rounds.
+    private static let maximumAttempts = 16
+
+    /// More items than any app has; a keychain that goes on reporting deletions is not believed for ever.
+    private static let maximumDeletions = 100_000
+
+    /// A store on some keychain, the system's or a fake one.
+    package init(service: String, accessGroup: String?, calls: any SecItemCalls) {
+        // An empty service would match the items of every service.
+        precondition(!service.isEmpty, "a Keychain service has a name")
+        self.service = service
+        self.accessGroup = accessGroup
+        self.calls = calls
+    }
+
+    public func get<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Value? {
+        guard let bytes = try rawValue(named: key.key) else { return nil }
+        return try SecretCodec.decode(bytes, for: key)
+    }
+
+    /// Stores a value in one step: readers see the old value or the new one.
+    public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
+        _ = try SecretName(key.key, .set)
+        var bytes = try SecretCodec.encode(value, for: key)
+        defer { erase(&bytes) }
+        try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
+    }
+
+    public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
+        try deleteValue(named: key.key)
+    }
+
+    /// Whether there is such an item; tells so even while its value may not be read.
+    public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let query = try query(key.key, .contains)
+        let status = calls.copyAccounts(query).status
+        if status == .itemNotFound { return false }
+        try check(status, .contains, key.key)
+        return true
+    }
+
+    /// Removes every item of this service, and of the access group if there is one; no others.
+    ///
+    /// Not atomic: if it throws, some may be gone.
+    public func deleteAll() throws(CryptError) {
+        let query = SecItemQuery(service: service, accessGroup: accessGroup)
+        // The data protection keychain deletes all at once, a keychain file one at a time.
+        for _ in 0..<Self.maximumDeletions {
+            let status = calls.delete(query)
+            if status == .itemNotFound { return }
+            try check(status, .deleteAll, nil)
+        }
+        throw CryptError(.unavailable(.inputOutput), .deleteAll, detail: "items do not go away")
+    }
+
+    public func keys() throws(CryptError) -> [String] {
+        let (status, accounts) = calls.copyAccounts(SecItemQuery(service: service, accessGroup: accessGroup))
+        if status == .itemNotFound { return [] }
+        try check(status, .keys, nil)
+        // Without an access group the same account can stand in several of the app's groups.
+        let names = Set(accounts.compactMap { SecretName(bytes: Array($0.utf8)) })
+        return names.sorted().map(\.string)
+    }
+
+    public func rawValue(named name: String) throws(CryptError) -> [UInt8]? {
+        let (status, data) = calls.copyData(try query(name, .get))
+        if status == .itemNotFound { return nil }
+        try check(status, .get, name)
+        return data
+    }
+
+    public func setRawValue(
+        _ bytes: [UInt8], named name: String, accessibility: CryptAccessibility
+    ) throws(CryptError) {
+        let query = try query(name, .set)
+        try SecretCodec.check(bytes, named: name)
+        let value = SecItemValue(data: bytes, accessibility: accessibility)
+        for _ in 0..<Self.maximumAttempts {
+            let added = calls.add(query, value)
+            if added == .success { return }
+            guard added == .duplicateItem else { return try check(added, .set, name) }
+            let updated = calls.update(query, to: value)
+            // Deleted by somebody between the two calls: add again.
+            if updated == .itemNotFound { continue }
+            return try check(updated, .set, name)
+        }
+        throw CryptError(.unavailable(.inUse(processID: nil)), .set, key: name)
+    }
+
+    public func deleteValue(named name: String) throws(CryptError) {
+        let status = calls.delete(try query(name, .delete))
+        if status != .itemNotFound { try check(status, .delete, name) }
+    }
+
+    private func query(_ name: String, _ operation: CryptError.Operation) throws(CryptError) -> SecItemQuery {
+        _ = try SecretName(name, operation)
+        return SecItemQuery(service: service, account: name, accessGroup: accessGroup)
+    }
+
+    private func check(
+        _ status: KeychainStatus, _ operation: CryptError.Operation, _ key: String?
+    ) throws(CryptError) {
+        guard status != .success else { return }
+        throw CryptError(status.code, operation, key: key)
+    }
+}
+
+extension KeychainCrypt: CustomReflectable, CustomStringConvertible {
+    /// Shows nothing of what is stored.
+    public var customMirror: Mirror { Mirror(self, children: ["service": service]) }
+
+    public var description: String { "KeychainCrypt(\(service))" }
+}

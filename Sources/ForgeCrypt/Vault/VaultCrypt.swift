@@ -1,0 +1,281 @@
+public import Crypto
+public import ForgeFileSystem
+public import Foundation
+import Synchronization
+import SystemPackage
+
+/// Secrets in one encrypted file, on every platform.
+///
+/// Names and values are sealed by AES-256-GCM under keys derived from the one given; the file as a whole is
+/// authenticated, so that entries cannot be dropped, reordered, exchanged or brought back from an earlier state. An
+/// older copy of the whole file is not told from a newer one: that takes a counter outside the file.
+///
+/// - Every change replaces the file atomically and is durable when the call returns; it costs two flushes and the
+///   encryption of the one value, and writes the whole file. There is no file before the first change.
+/// - Any number of `VaultCrypt` objects and processes may use one file: writers take turns by a lock beside it
+///   (`#lock-vaults`) and none loses another's change, and readers see every change that was acknowledged before.
+/// - What cannot be read is never overwritten: with a wrong key, or a file that is damaged, cut short or of a later
+///   version, every call throws, `set` and `delete` too. Only ``deleteAll()`` goes on, see there.
+/// - The file has mode 0600. If others may read or write it, or it is a symbolic link, every call throws
+///   `.insecureFile`, until that is put right. A directory that is missing is created with 0700; nothing is written to
+///   one in which others may replace files.
+/// - In memory the values stay sealed; `get` opens one and overwrites what it opened after decoding it.
+///
+/// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. All nonces are random: with 2³¹ changes of
+/// one vault the chance that any two were alike reaches 2⁻³² (NIST SP 800-38D, 8.3); ``deleteAll()`` starts new keys.
+public final class VaultCrypt: CryptStoring {
+    private let file: VaultFile
+    private let key: SymmetricKey
+    private let state = Mutex(State())
+
+    private struct State: Sendable {
+        var snapshot: Snapshot?
+        var wasSwept = false
+    }
+
+    /// What the file held when it was last read, and the file, held open so that a change is seen.
+    private struct Snapshot: Sendable {
+        var image: VaultImage
+        var held: HeldFile
+    }
+
+    /// A vault at a place; nothing is read or created yet.
+    ///
+    /// - Parameters:
+    ///   - url: The vault file; its directory should be the app's own.
+    ///   - key: At least 128 bits that are hard to guess, such as ``VaultKeyFile`` makes; not a passphrase.
+    ///   - fileSystem: Where the file is.
+    /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.unavailable` with the reason for a
+    ///   URL that names no file.
+    public init(
+        at url: URL, key: SymmetricKey, fileSystem: any POSIXFileSystem = SystemFileSystem()
+    ) throws(CryptError) {
+        file = try VaultFile(url, on: fileSystem)
+        guard key.bitCount >= 128 else {
+            throw CryptError(.invalidKeyMaterial, .open, path: file.path, detail: "shorter than 128 bits")
+        }
+        self.key = key
+    }
+
+    public func get<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Value? {
+        guard let bytes = try rawValue(named: key.key) else { return nil }
+        return try SecretCodec.decode(bytes, for: key)
+    }
+
+    public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
+        _ = try SecretName(key.key, .set)
+        var bytes = try SecretCodec.encode(value, for: key)
+        defer { erase(&bytes) }
+        try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
+    }
+
+    public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
+        try deleteValue(named: key.key)
+    }
+
+    public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let name = try SecretName(key.key, .contains)
+        return try read(.contains, key.key) { (image) throws(VaultDamage) in image.contains(name) } ?? false
+    }
+
+    public func keys() throws(CryptError) -> [String] {
+        try read(.keys, nil) { (image) throws(VaultDamage) in image.names.map(\.string) } ?? []
+    }
+
+    public func rawValue(named name: String) throws(CryptError) -> [UInt8]? {
+        let secretName = try SecretName(name, .get)
+        return try read(.get, name) { (image) throws(VaultDamage) in try image.value(of: secretName) } ?? nil
+    }
+
+    public func setRawValue(
+        _ bytes: [UInt8], named name: String, accessibility: CryptAccessibility
+    ) throws(CryptError) {
+        let secretName = try SecretName(name, .set)
+        try SecretCodec.check(bytes, named: name)
+        try change(.set, name) { (image) throws(VaultDamage) in try image.set(secretName, to: bytes, accessibility) }
+    }
+
+    public func deleteValue(named name: String) throws(CryptError) {
+        let secretName = try SecretName(name, .delete)
+        // Nothing is created, locked or written for what is not there.
+        let isThere = try read(.delete, name) { (image) throws(VaultDamage) in image.contains(secretName) } ?? false
+        guard isThere else { return }
+        try change(.delete, name) { (image) throws(VaultDamage) in try image.remove(secretName) }
+    }
+
+    /// Removes every secret; the vault starts anew under a new id, and so under new keys.
+    ///
+    /// A vault that cannot be read, because the key is another one or the file is damaged, cut short or of a later version,
+    /// is not destroyed: it is renamed to its name with `.aside-` and 16 characters behind it, and may be read with the
+    /// right key or repaired by whoever can. If the renaming fails, the call does.
+    public func deleteAll() throws(CryptError) {
+        try describing(.deleteAll, nil) { () throws(CryptError) in
+            guard try fileStatus(.deleteAll) != nil else { return }
+            try state.withLock { (state) throws(CryptError) in
+                try file.whileLocked(.deleteAll) { (directory) throws(CryptError) in
+                    do throws(CryptError) {
+                        guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
+                        let empty = VaultImage(key: key, generation: snapshot.image.generation + 1)
+                        try write(empty, &state, at: directory)
+                    } catch  where error.code.isUnreadableVault {
+                        state.snapshot = nil
+                        do throws(FileSystemError) {
+                            _ = try file.setAside(at: directory)
+                        } catch {
+                            throw CryptError(error, .deleteAll, path: file.path)
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the whole file anew and opens every value, without showing any.
+    ///
+    /// - Returns: How many secrets there are; 0 if there is no file.
+    /// - Throws: ``CryptError`` with the first damage found.
+    /// - Complexity: O(size of the vault)
+    @discardableResult
+    public func verify() throws(CryptError) -> Int {
+        state.withLock { $0.snapshot = nil }
+        let count = try read(.verify, nil) { (image) throws(VaultDamage) in
+            for name in image.names {
+                guard var value = try image.value(of: name) else { continue }
+                erase(&value)
+            }
+            return image.count
+        }
+        return count ?? 0
+    }
+
+    /// The accessibility that a secret was last set with; nil if there is none.
+    package func accessibility(named name: String) throws(CryptError) -> CryptAccessibility? {
+        let secretName = try SecretName(name, .get)
+        return try read(.get, name) { (image) throws(VaultDamage) in image.accessibility(of: secretName) } ?? nil
+    }
+}
+
+// MARK: Between file and memory
+
+extension VaultCrypt {
+    /// Calls `body` with the file's present content; nil if there is no file.
+    private func read<Result: Sendable>(
+        _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultDamage) -> Result
+    ) throws(CryptError) -> Result? {
+        try describing(operation, name) { () throws(CryptError) in
+            try state.withLock { (state) throws(CryptError) -> Result? in
+                guard let snapshot = try refresh(&state) else { return nil }
+                return try checking { () throws(VaultDamage) in try body(snapshot.image) }
+            }
+        }
+    }
+
+    /// Reads the file's present content, changes it and writes it, alone.
+    private func change(
+        _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultDamage) -> Void
+    ) throws(CryptError) {
+        try describing(operation, name) { () throws(CryptError) in
+            try state.withLock { (state) throws(CryptError) in
+                try file.whileLocked(operation) { (directory) throws(CryptError) in
+                    let snapshot = try refresh(&state)
+                    if !state.wasSwept {
+                        sweep(directory)
+                        state.wasSwept = true
+                    }
+                    var image = snapshot?.image ?? VaultImage(key: key)
+                    try checking { () throws(VaultDamage) in try body(&image) }
+                    try write(image, &state, at: directory)
+                }
+            }
+        }
+    }
+
+    /// The snapshot, taken anew if the file is not the one that it was taken of.
+    private func refresh(_ state: inout State) throws(CryptError) -> Snapshot? {
+        if let snapshot = state.snapshot, let status = try fileStatus(.get), snapshot.held.isStill(status) {
+            return snapshot
+        }
+        state.snapshot = nil
+        guard let held = try file.open(.get) else { return nil }
+        let bytes: [UInt8]
+        do {
+            bytes = try file.read(held, maximumSizeInBytes: VaultImage.maximumSizeInBytes)
+        } catch  where error.errno == .fileTooLarge {
+            throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
+        } catch {
+            throw CryptError(error, .get, path: file.path)
+        }
+        let image = try checking { () throws(VaultDamage) in try VaultImage(bytes, key: key) }
+        let snapshot = Snapshot(image: image, held: held)
+        state.snapshot = snapshot
+        return snapshot
+    }
+
+    private func write(_ image: VaultImage, _ state: inout State, at directory: Descriptor) throws(CryptError) {
+        // Whatever happens, what was in the file before is no longer to be relied on.
+        state.snapshot = nil
+        do {
+            try file.replace(with: image.file(), at: directory)
+        } catch {
+            throw CryptError(error, .set, path: file.path)
+        }
+        // Nobody else writes while the lock is held, so the file there now is the one just written.
+        do {
+            guard let held = try file.open(.set) else { return }
+            state.snapshot = Snapshot(image: image, held: held)
+        } catch {
+            // The change is durable; the next call opens the file again and reports what is in the way, if it still is.
+            return
+        }
+    }
+
+    /// Best effort: what is left over holds only ciphertext, and the next object tries again.
+    private func sweep(_ directory: Descriptor) {
+        do { try file.sweep(directory) } catch _ {}
+    }
+
+    private func fileStatus(_ operation: CryptError.Operation) throws(CryptError) -> FileStatus? {
+        do {
+            return try file.status()
+        } catch {
+            throw CryptError(error, operation, path: file.path)
+        }
+    }
+
+    /// Gives damage the path of the file.
+    private func checking<Result>(_ body: () throws(VaultDamage) -> Result) throws(CryptError) -> Result {
+        do {
+            return try body()
+        } catch {
+            throw CryptError(error.code, .get, path: file.path, detail: error.detail)
+        }
+    }
+
+    /// Gives an error the operation and the name that the caller knows.
+    private func describing<Result>(
+        _ operation: CryptError.Operation, _ name: String?, _ body: () throws(CryptError) -> Result
+    ) throws(CryptError) -> Result {
+        do {
+            return try body()
+        } catch {
+            throw error.about(operation, key: name)
+        }
+    }
+}
+
+extension CryptError.Code {
+    /// Whether there is a vault file whose bytes are of no use with this key and this version.
+    fileprivate var isUnreadableVault: Bool {
+        switch self {
+        case .wrongKey, .tampered, .truncated, .newerFormat: true
+        default: false
+        }
+    }
+}
+
+extension VaultCrypt: CustomReflectable, CustomStringConvertible {
+    /// Shows nothing of what is stored, and no key.
+    public var customMirror: Mirror { Mirror(self, children: ["path": file.path.description]) }
+
+    public var description: String { "VaultCrypt(\(file.path))" }
+}

@@ -1,0 +1,162 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// Where a vault file is, and every access to it.
+struct VaultFile: Sendable {
+    /// Writers of all vaults in a directory take turns by the lock of this file.
+    static let lockName: POSIXPath = "#lock-vaults"
+
+    let fileSystem: any POSIXFileSystem
+    let path: POSIXPath
+    let directory: POSIXPath
+    let name: POSIXPath
+
+    /// - Throws: ``CryptError`` with `EINVAL` for a URL that names no file.
+    init(_ url: URL, on fileSystem: any POSIXFileSystem) throws(CryptError) {
+        let path: POSIXPath
+        do {
+            path = try POSIXPath(url)
+        } catch {
+            throw CryptError(error, .open, path: error.path ?? "")
+        }
+        let (parent, name) = path.splitLast()
+        guard !name.isEmpty, name != ".", name != ".." else {
+            throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
+        }
+        self.fileSystem = fileSystem
+        self.path = path
+        directory = parent.isEmpty ? "." : parent
+        self.name = name
+    }
+
+    // MARK: Reading
+
+    /// What there is at the path, a link itself; nil if nothing.
+    func status() throws(FileSystemError) -> FileStatus? {
+        do {
+            return try fileSystem.status(path, followsSymbolicLinks: false)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Opens the file and checks that it is a private regular one; nil if there is none.
+    func open(_ operation: CryptError.Operation) throws(CryptError) -> HeldFile? {
+        do {
+            let held = try HeldFile(path, on: fileSystem)
+            try check(held.status, operation)
+            return held
+        } catch let error as CryptError {
+            throw error
+        } catch let error as FileSystemError {
+            switch error.errno {
+            case .noSuchFileOrDirectory: return nil
+            case .tooManySymbolicLinkLevels:
+                throw CryptError(.insecureFile, operation, path: path, detail: "a symbolic link", underlying: error)
+            default: throw CryptError(error, operation, path: path)
+            }
+        } catch {
+            throw CryptError(.unavailable(.inputOutput), operation, path: path, underlying: error)
+        }
+    }
+
+    private func check(_ status: FileStatus, _ operation: CryptError.Operation) throws(CryptError) {
+        guard status.type == .regular else {
+            throw CryptError(.insecureFile, operation, path: path, detail: "no regular file")
+        }
+        let others: FilePermissions = [.groupReadWriteExecute, .otherReadWriteExecute]
+        guard status.permissions.isDisjoint(with: others) else {
+            throw CryptError(.insecureFile, operation, path: path, detail: "its mode lets others in; set it to 0600")
+        }
+    }
+
+    /// The whole content of the open file.
+    func read(_ held: HeldFile, maximumSizeInBytes: Int) throws(FileSystemError) -> [UInt8] {
+        try fileSystem.naming(path) { () throws(FileSystemError) in
+            try fileSystem.readContents(of: held.descriptor, maximumSizeInBytes: maximumSizeInBytes)
+        }
+    }
+
+    // MARK: Writing
+
+    /// Calls `body` while no other writer, in this process or another, is between reading and writing.
+    ///
+    /// Waits for as long as the others take. The directory is created if it is missing.
+    func whileLocked<Result>(
+        _ operation: CryptError.Operation, _ body: (_ directory: Descriptor) throws(CryptError) -> Result
+    ) throws(CryptError) -> Result {
+        let held: HeldFile
+        let lock: StoreLock
+        do {
+            try fileSystem.makeDirectories(directory, permissions: .ownerReadWriteExecute)
+            held = try HeldFile(directory, on: fileSystem, isDirectory: true)
+            lock = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try StoreLock(
+                    .exclusive, waiting: true, named: Self.lockName, at: held.descriptor, on: fileSystem)
+            }
+        } catch {
+            throw CryptError(error, operation, path: path)
+        }
+        return try withExtendedLifetime(lock) { () throws(CryptError) in
+            let permissions = held.status.permissions
+            if !permissions.isDisjoint(with: [.groupWrite, .otherWrite]), !permissions.contains(.saveText) {
+                let detail = "everybody may replace files in its directory; set the mode to 0700"
+                throw CryptError(.insecureFile, operation, path: directory, detail: detail)
+            }
+            return try body(held.descriptor)
+        }
+    }
+
+    /// Stores the file as a whole, atomically and durably, mode 0600.
+    func replace(
+        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing
+    ) throws(FileSystemError) {
+        var failure: FileSystemError?
+        bytes.withUnsafeBytes { buffer in
+            do throws(FileSystemError) {
+                try fileSystem.replaceFile(
+                    name, at: directory, with: buffer, mode, permissions: .ownerReadWrite, durability: .full)
+            } catch {
+                failure = error
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Gives the file another name beside it, durably, and returns that name.
+    func setAside(at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
+        let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
+        do {
+            try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
+        } catch  where error.errno.isMissingFeature {
+            // 80 random bits are name enough where there is no exclusive rename.
+            try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
+        }
+        do {
+            try fileSystem.synchronize(directory, .full)
+        } catch {
+            var unknown = error
+            unknown.path = name
+            unknown.isEffectVisible = true
+            throw unknown
+        }
+        return aside
+    }
+
+    /// Removes the temporary files of vaults that a crash left over; call only while locked.
+    ///
+    /// Whoever writes a vault in this directory holds the same lock, so none of these files is in use. Other stores may
+    /// keep theirs here too; what does not begin as a vault does is left alone.
+    func sweep(_ directory: Descriptor) throws(FileSystemError) {
+        for entry in try fileSystem.entries(of: directory) where entry.name.isLeftover && entry.type == .regular {
+            do throws(FileSystemError) {
+                let leftover = try HeldFile(entry.name, at: directory, on: fileSystem)
+                guard try leftover.start(VaultHeader.magic.count) == VaultHeader.magic else { continue }
+                try fileSystem.unlink(entry.name, at: directory)
+            } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
+                continue  // Another store's, which has just renamed it, or another user's.
+            }
+        }
+    }
+}

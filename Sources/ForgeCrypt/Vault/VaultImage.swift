@@ -1,0 +1,114 @@
+import Crypto
+import Foundation
+
+/// The content of a vault, sealed, as a value: no file is touched here.
+struct VaultImage: Sendable {
+    /// The longest vault file, 256 MiB.
+    static let maximumSizeInBytes = 256 << 20
+
+    /// The most secrets in one vault.
+    static let maximumCount = 65_536
+
+    private(set) var vaultID: [UInt8]
+    private(set) var generation: UInt64
+    private var entries: [SecretName: SealedEntry] = [:]
+    private var subkeys: VaultSubkeys
+
+    /// The bytes that all entries take in the file.
+    private var bodyLength = 0
+
+    /// A vault that holds nothing, with a new id; it was never written.
+    init(key: SymmetricKey, generation: UInt64 = 0) {
+        var generator = SystemRandomNumberGenerator()
+        vaultID = (0..<VaultHeader.vaultIDLength).map { _ in .random(in: 0 ... .max, using: &generator) }
+        self.generation = generation
+        subkeys = VaultSubkeys(key, vaultID: vaultID)
+    }
+
+    /// Reads a vault file, checks the code over all of it, and opens the names.
+    ///
+    /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. Nothing is believed before it is authenticated,
+    ///   but for the header's lengths, which are checked against the file's.
+    init(_ file: [UInt8], key: SymmetricKey) throws(VaultDamage) {
+        let header = try VaultHeader(file[...], fileLength: file.count)
+        subkeys = VaultSubkeys(key, vaultID: header.vaultID)
+        guard header.isSealed(file[...], under: subkeys) else { throw VaultDamage(.wrongKey) }
+        let covered = file.dropLast(VaultSubkeys.macLength)
+        guard
+            HMAC<SHA256>.isValidAuthenticationCode(
+                file.suffix(VaultSubkeys.macLength), authenticating: covered, using: subkeys.file)
+        else { throw VaultDamage(.tampered, "the content does not match its code") }
+
+        vaultID = header.vaultID
+        generation = header.generation
+        var reader = LittleEndianReader(covered.dropFirst(VaultHeader.length))
+        var lastGeneration: UInt64 = 0
+        guard header.entryCount <= Self.maximumCount else { throw VaultDamage(.tampered, "impossible count") }
+        for _ in 0..<header.entryCount {
+            let entry = try SealedEntry(&reader, vaultID: vaultID, under: subkeys)
+            guard entry.generation > lastGeneration, entry.generation <= generation,
+                entries.updateValue(entry, forKey: entry.name) == nil
+            else { throw VaultDamage(.tampered, "impossible order of entries") }
+            lastGeneration = entry.generation
+        }
+        guard reader.rest.isEmpty else { throw VaultDamage(.tampered, "more entries than counted") }
+        bodyLength = header.bodyLength
+    }
+
+    var count: Int { entries.count }
+
+    var names: [SecretName] { entries.keys.sorted() }
+
+    func contains(_ name: SecretName) -> Bool { entries[name] != nil }
+
+    func accessibility(of name: SecretName) -> CryptAccessibility? { entries[name]?.accessibility }
+
+    /// Opens one value, nil if there is none; the caller erases it.
+    func value(of name: SecretName) throws(VaultDamage) -> [UInt8]? {
+        try entries[name]?.value(vaultID: vaultID, under: subkeys)
+    }
+
+    /// Seals a value under a name.
+    mutating func set(
+        _ name: SecretName, to value: [UInt8], _ accessibility: CryptAccessibility
+    ) throws(VaultDamage) {
+        let next = try nextGeneration()
+        let entry = try SealedEntry(name, accessibility, value, generation: next, vaultID: vaultID, under: subkeys)
+        let old = entries[name]?.bytes.count ?? 0
+        let grown = bodyLength - old + entry.bytes.count
+        guard grown + VaultHeader.length + VaultSubkeys.macLength <= Self.maximumSizeInBytes else {
+            throw VaultDamage(.tooLarge, "the vault would exceed 256 MiB")
+        }
+        guard old > 0 || entries.count < Self.maximumCount else {
+            throw VaultDamage(.tooLarge, "the vault would hold more than 65,536 secrets")
+        }
+        entries[name] = entry
+        bodyLength = grown
+        generation = next
+    }
+
+    /// Removes a secret.
+    mutating func remove(_ name: SecretName) throws(VaultDamage) {
+        let next = try nextGeneration()
+        guard let entry = entries.removeValue(forKey: name) else { return }
+        bodyLength -= entry.bytes.count
+        generation = next
+    }
+
+    private func nextGeneration() throws(VaultDamage) -> UInt64 {
+        guard generation < .max else { throw VaultDamage(.tooLarge, "the vault was changed too often") }
+        return generation + 1
+    }
+
+    /// The vault file.
+    func file() -> [UInt8] {
+        var header = VaultHeader(vaultID: vaultID, generation: generation)
+        header.bodyLength = bodyLength
+        header.entryCount = entries.count
+        var file = header.bytes(subkeys)
+        file.reserveCapacity(file.count + bodyLength + VaultSubkeys.macLength)
+        for entry in entries.values.sorted(by: { $0.generation < $1.generation }) { file += entry.bytes }
+        file += HMAC<SHA256>.authenticationCode(for: file, using: subkeys.file)
+        return file
+    }
+}

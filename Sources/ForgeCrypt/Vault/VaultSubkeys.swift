@@ -1,0 +1,31 @@
+import Crypto
+import Foundation
+
+/// The keys that a vault is sealed with: one for each purpose, derived from the caller's key and the vault's id.
+///
+/// HKDF (RFC 5869) with SHA-256, the vault's id as salt. The caller's own key never seals anything, and two vaults
+/// under one key share no key of their own.
+struct VaultSubkeys: Sendable {
+    /// How long the code is that ends a vault file.
+    static let macLength = 32
+
+    /// Seals names and values, by AES-256-GCM.
+    let entry: SymmetricKey
+
+    /// Authenticates the header, by HMAC-SHA-256, which tells a wrong key at once.
+    let header: SymmetricKey
+
+    /// Authenticates the whole file, by HMAC-SHA-256.
+    let file: SymmetricKey
+
+    init(_ key: SymmetricKey, vaultID: [UInt8]) {
+        func derive(_ purpose: String) -> SymmetricKey {
+            HKDF<SHA256>.deriveKey(
+                inputKeyMaterial: key, salt: vaultID, info: Array("ForgeStorage vault v1 \(purpose)".utf8),
+                outputByteCount: 32)
+        }
+        entry = derive("entry")
+        header = derive("header")
+        file = derive("file")
+    }
+}

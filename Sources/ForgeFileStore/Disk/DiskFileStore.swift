@@ -1,0 +1,136 @@
+public import ForgeFileSystem
+public import Foundation
+
+/// A store of plain files below one directory.
+///
+/// A file at the key `notes/a.txt` is the file `notes/a.txt` below the root, as other programs see it. Files are 0600,
+/// directories 0700, whatever the umask. No key, link or renamed directory leads out of the root.
+///
+/// Making a store touches nothing and cannot fail: the root is created, leftovers of a crash are swept and errors are
+/// thrown by the first call, and by every call until it succeeds. So a store can be a constant of an app that may be
+/// started while the device is locked. Call ``open()`` to learn early whether the root can be used.
+///
+/// Any number of stores, in any number of processes, can use one root at the same time.
+public final class DiskFileStore: FileStoring {
+    private let engine: FileStoreEngine
+
+    /// A store of the files below `root`, which is created when it is first needed.
+    ///
+    /// - Parameters:
+    ///   - root: The directory; it should belong to this store alone.
+    ///   - fileSystem: What holds the directory.
+    ///   - sources: What the URLs are looked up in that files are copied and moved from, if it is not `fileSystem`.
+    ///   - options: Durability and limits.
+    public init(
+        root: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), sources: (any POSIXFileSystem)? = nil,
+        options: FileStoreOptions = FileStoreOptions()
+    ) {
+        engine = FileStoreEngine(
+            .init(
+                root: Self.location { () throws(FileSystemError) in try POSIXPath(root) }, fileSystem: fileSystem,
+                sources: sources, options: options))
+    }
+
+    /// A store in a directory that the system keeps for this kind of data.
+    ///
+    /// - Parameters:
+    ///   - directory: The kind of data.
+    ///   - namespace: The name of the store's own directory in it: one component, such as the app's identifier.
+    ///   - fileProtection: When the files can be read on an Apple device.
+    ///   - options: Durability and limits.
+    public init(
+        directory: StandardDirectory, namespace: String,
+        fileProtection: FileProtection = .completeUntilFirstUserAuthentication,
+        options: FileStoreOptions = FileStoreOptions()
+    ) {
+        let root: Result<POSIXPath, FileStoreError>
+        do {
+            let name = try RelativeKey(component: namespace)
+            root = Self.location { () throws(FileSystemError) in try directory.path().appending(name.path) }
+        } catch {
+            root = .failure(
+                FileStoreError(.invalidKey(error.reason), .open, key: namespace, underlying: error))
+        }
+        engine = FileStoreEngine(
+            .init(root: root, fileSystem: SystemFileSystem(), fileProtection: fileProtection, options: options))
+    }
+
+    private static func location(
+        _ path: () throws(FileSystemError) -> POSIXPath
+    ) -> Result<POSIXPath, FileStoreError> {
+        do {
+            return .success(try path())
+        } catch {
+            return .failure(FileStoreError(opening: error, .open, key: ""))
+        }
+    }
+
+    /// Creates the root if it is missing and sweeps what a crash left over, if that has not happened yet.
+    public func open() async throws {
+        try await engine.offload { [engine] _ in _ = try engine.directory(for: .open, "") }
+    }
+
+    /// The root directory; throws if it cannot be named.
+    public var root: URL {
+        get throws { URL(try engine.configuration.root.get(), isDirectory: true) }
+    }
+}
+
+extension DiskFileStore {
+    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        try await engine.save(data, to: key, overwrite: overwrite)
+    }
+
+    public func load(_ key: String) async throws -> Data {
+        try await engine.load(key)
+    }
+
+    public func exists(_ key: String) -> Bool {
+        engine.exists(key)
+    }
+
+    public func info(_ key: String) async throws -> StoredFile {
+        try engine.info(key)
+    }
+
+    public func delete(_ key: String) async throws {
+        try await engine.delete(key)
+    }
+
+    public func list(in directory: String) async throws -> [StoredFile] {
+        try await engine.list(in: directory, recursive: false)
+    }
+
+    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        try await engine.list(in: directory, recursive: recursive)
+    }
+
+    public func deleteAll() async throws {
+        try await engine.deleteAll()
+    }
+
+    public func totalSize() async throws -> Int64 {
+        try await engine.totalSize()
+    }
+
+    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await engine.copy(from: source, to: key, overwrite: overwrite)
+    }
+
+    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await engine.move(from: source, to: key, overwrite: overwrite)
+    }
+
+    /// The file URL of `key` below the root; known without looking at the disk.
+    public func url(for key: String) async throws -> URL {
+        URL(try engine.path(for: key))
+    }
+
+    public func createDirectory(_ key: String) async throws {
+        try await engine.createDirectory(key)
+    }
+
+    public func deleteDirectory(_ key: String) async throws {
+        try await engine.deleteDirectory(key)
+    }
+}

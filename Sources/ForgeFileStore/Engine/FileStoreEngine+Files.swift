@@ -1,0 +1,110 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// Single files: save, load, look, delete.
+extension FileStoreEngine {
+    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        let checked = try RelativeKey(checking: key, for: .save)
+        try await offload { [self] _ in
+            try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
+                try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                    try directory.replace(
+                        checked, with: bytes, overwrite ? .replacing : .exclusive, durability: durability)
+                }
+            }
+        }
+    }
+
+    func load(_ key: String) async throws -> Data {
+        let checked = try RelativeKey(checking: key, for: .load)
+        try Task.checkCancellation()
+        guard isOpen || !configuration.waitsForDevice else {
+            return try await offload { [self] _ in try load(checked, upTo: .max) ?? Data() }
+        }
+        if let data = try load(checked, upTo: configuration.waitsForDevice ? Self.inlineLoadLimit : .max) {
+            return data
+        }
+        return try await offload { [self] _ in try load(checked, upTo: .max) ?? Data() }
+    }
+
+    /// The content of a file, or nil if the file is larger than `limit`.
+    private func load(_ key: RelativeKey, upTo limit: Int64) throws(FileStoreError) -> Data? {
+        try attempt(.load, key.string) { (directory) throws(FileSystemError) in
+            try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> Data? in
+                guard status.sizeInBytes <= configuration.options.maximumLoadSizeInBytes else {
+                    throw FileSystemError(.read, .fileTooLarge)
+                }
+                guard status.sizeInBytes <= limit else { return nil }
+                return try contents(of: descriptor, sizeInBytes: Int(status.sizeInBytes))
+            }
+        }
+    }
+
+    /// Reads straight into the memory that the caller gets.
+    private func contents(of descriptor: Descriptor, sizeInBytes: Int) throws(FileSystemError) -> Data {
+        // One byte more than expected, so that the end is seen without a second call.
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sizeInBytes + 1, alignment: 16)
+        let count: Int
+        do {
+            count = try fileSystem.readFully(descriptor, into: buffer, at: 0)
+        } catch {
+            buffer.deallocate()
+            throw error
+        }
+        guard let start = buffer.baseAddress, count < buffer.count else {
+            // Somebody else appends to the file; stores never do.
+            buffer.deallocate()
+            return Data(
+                try fileSystem.readContents(
+                    of: descriptor, maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
+        }
+        return Data(bytesNoCopy: start, count: count, deallocator: .custom { start, _ in start.deallocate() })
+    }
+
+    func info(_ key: String) throws(FileStoreError) -> StoredFile {
+        let checked = try RelativeKey(checking: key, for: .info)
+        return try attempt(.info, key) { (directory) throws(FileSystemError) in
+            StoredFile(key: key, try directory.status(of: checked))
+        }
+    }
+
+    func exists(_ key: String) -> Bool {
+        do {
+            _ = try info(key)
+            return true
+        } catch {
+            return false  // As documented: whoever needs the difference asks for the info.
+        }
+    }
+
+    func delete(_ key: String) async throws {
+        let checked = try RelativeKey(checking: key, for: .delete)
+        try await offload { [self] _ in
+            try attempt(.delete, key) { (directory) throws(FileSystemError) in
+                try directory.unlink(checked, durability: durability)
+            }
+        }
+    }
+
+    /// The path of a key, absolute if the root is.
+    func path(for key: String) throws(FileStoreError) -> POSIXPath {
+        let checked = try RelativeKey(checking: key, for: .url)
+        return try configuration.root.get().appending(checked.path)
+    }
+}
+
+extension StoredFile {
+    init(key: String, _ status: FileStatus) {
+        let kind: Kind =
+            switch status.type {
+            case .regular: .file
+            case .directory: .directory
+            default: .other
+            }
+        let seconds = Double(status.modified.seconds) + Double(status.modified.nanoseconds) / 1e9
+        self.init(
+            key: key, kind: kind, sizeInBytes: kind == .file ? status.sizeInBytes : 0,
+            modified: Date(timeIntervalSince1970: seconds))
+    }
+}

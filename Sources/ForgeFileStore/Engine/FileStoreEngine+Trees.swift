@@ -1,0 +1,72 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// Directories and the whole store.
+extension FileStoreEngine {
+    func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        let checked = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .list)
+        return try await offload { [self] cancellation in
+            try cancellation.check()
+            return try list(checked, recursive)
+        }
+    }
+
+    private func list(_ key: RelativeKey?, _ recursive: Bool) throws(FileStoreError) -> [StoredFile] {
+        try attempt(.list, key?.string ?? "") { (directory) throws(FileSystemError) in
+            var found: [StoredFile] = []
+            try directory.forEachEntry(of: key, isRecursive: recursive) {
+                (entry, parent, name) throws(FileSystemError) in
+                guard let key = entry.key else { return }
+                do throws(FileSystemError) {
+                    let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+                    found.append(StoredFile(key: key.string, status))
+                } catch  where error.errno == .noSuchFileOrDirectory {
+                    return  // Removed since its name was read.
+                }
+            }
+            return found
+        }
+    }
+
+    func totalSize() async throws -> Int64 {
+        try await list(in: "", recursive: true).totalSizeInBytes
+    }
+
+    func createDirectory(_ key: String) async throws {
+        let checked = try RelativeKey(checking: key, for: .createDirectory)
+        try await offload { [self] _ in
+            try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
+                try directory.makeDirectory(checked)
+            }
+        }
+    }
+
+    func deleteDirectory(_ key: String) async throws {
+        let checked = try RelativeKey(checking: key, for: .deleteDirectory)
+        try await offload { [self] _ in
+            try attempt(.deleteDirectory, key) { (directory) throws(FileSystemError) in
+                try directory.removeTree(checked, durability: durability)
+            }
+        }
+    }
+
+    func deleteAll() async throws {
+        try await offload { [self] _ in
+            try attempt(.deleteAll, "") { (directory) throws(FileSystemError) in
+                try directory.removeAll(durability: durability)
+            }
+        }
+    }
+}
+
+extension StoreEntry {
+    /// The key that leads here; nil for a name that no key can have, which somebody else must have put there.
+    fileprivate var key: RelativeKey? {
+        guard let text = String(validating: path) else { return nil }
+        do {
+            return try RelativeKey(text)
+        } catch {
+            return nil
+        }
+    }
+}

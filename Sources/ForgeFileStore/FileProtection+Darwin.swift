@@ -1,0 +1,23 @@
+#if canImport(Darwin)
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+extension FileProtection {
+    /// Sets the class on a directory.
+    func apply(to path: POSIXPath) throws(FileSystemError) {
+        let attribute: FileProtectionType =
+            switch self {
+            case .none: .none
+            case .complete: .complete
+            case .completeUnlessOpen: .completeUnlessOpen
+            case .completeUntilFirstUserAuthentication: .completeUntilFirstUserAuthentication
+            }
+        do {
+            try FileManager.default.setAttributes([.protectionKey: attribute], ofItemAtPath: String(path))
+        } catch {
+            throw FileSystemError(.setPermissions, .ioError, path: path, underlying: error)
+        }
+    }
+}
+#endif

@@ -1,0 +1,74 @@
+import ForgeFileSystem
+public import Foundation
+
+/// What a store gets that has the required calls only.
+extension FileStoring {
+    public func totalSize() async throws -> Int64 {
+        try await list(in: "", recursive: true).totalSizeInBytes
+    }
+
+    public func info(_ key: String) async throws -> StoredFile {
+        let checked = try RelativeKey(checking: key, for: .info)
+        let siblings = try await list(in: checked.parent)
+        guard let found = siblings.first(where: { $0.key.utf8.elementsEqual(key.utf8) }) else {
+            throw FileStoreError(.notFound, .info, key: key)
+        }
+        return found
+    }
+
+    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        var found = try await list(in: directory)
+        guard recursive else { return found }
+        var next = 0
+        while next < found.count {
+            let file = found[next]
+            next += 1
+            if file.isDirectory { found += try await list(in: file.key) }
+        }
+        return found
+    }
+
+    /// Reads the whole source into memory and saves it.
+    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        let content = try await ExternalSource.read(source, .copy, key: key)
+        try await save(content, to: key, overwrite: overwrite)
+    }
+
+    /// Reads the whole source into memory, saves it and removes the source.
+    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        let content = try await ExternalSource.read(source, .move, key: key)
+        try await save(content, to: key, overwrite: overwrite)
+        try await ExternalSource.remove(source, key: key)
+    }
+
+    public func url(for key: String) async throws -> URL {
+        _ = try RelativeKey(checking: key, for: .url)
+        throw FileStoreError(.unsupported, .url, key: key)
+    }
+
+    /// Does nothing but check the key: such a store has a directory as soon as there is a file in it.
+    public func createDirectory(_ key: String) async throws {
+        _ = try RelativeKey(checking: key, for: .createDirectory)
+    }
+
+    public func deleteDirectory(_ key: String) async throws {
+        _ = try RelativeKey(checking: key, for: .deleteDirectory)
+        for file in try await list(in: key, recursive: true) where !file.isDirectory {
+            try await delete(file.key)
+        }
+    }
+}
+
+extension RelativeKey {
+    /// Checks a key for an operation of a store.
+    init(checking key: String, for operation: FileStoreError.Operation) throws(FileStoreError) {
+        do {
+            try self.init(key)
+        } catch {
+            throw FileStoreError(.invalidKey(error.reason), operation, key: key, underlying: error)
+        }
+    }
+
+    /// The key of the directory that this key is in; empty for the store's own.
+    var parent: String { String(path.splitLast().parent) }
+}

@@ -1,0 +1,84 @@
+public import ForgeFileSystem
+public import Foundation
+
+/// A store of files in memory: the engine of ``DiskFileStore`` on an ``InMemoryFileSystem``.
+///
+/// It gives the same results and errors as a store on disk, touches no disk and needs no cleaning up. Only
+/// ``url(for:)`` is missing: no other code could read what is at such a URL.
+public final class InMemoryFileStore: FileStoring {
+    /// The file system that holds the files, below `/store`: to make it fail, to fill it up, or to look at it.
+    public let fileSystem: InMemoryFileSystem
+
+    private let engine: FileStoreEngine
+
+    /// An empty store.
+    ///
+    /// - Parameters:
+    ///   - fileSystem: What holds the files; two stores on one see the same files.
+    ///   - sources: What the URLs are looked up in that files are copied and moved from: the disk, unless set.
+    ///   - options: Limits; there is no power cut to survive in memory.
+    public init(
+        fileSystem: InMemoryFileSystem = InMemoryFileSystem(), sources: any POSIXFileSystem = SystemFileSystem(),
+        options: FileStoreOptions = FileStoreOptions()
+    ) {
+        self.fileSystem = fileSystem
+        engine = FileStoreEngine(
+            .init(
+                root: .success("/store"), fileSystem: fileSystem, sources: sources, options: options,
+                waitsForDevice: false))
+    }
+}
+
+extension InMemoryFileStore {
+    public func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        try await engine.save(data, to: key, overwrite: overwrite)
+    }
+
+    public func load(_ key: String) async throws -> Data {
+        try await engine.load(key)
+    }
+
+    public func exists(_ key: String) -> Bool {
+        engine.exists(key)
+    }
+
+    public func info(_ key: String) async throws -> StoredFile {
+        try engine.info(key)
+    }
+
+    public func delete(_ key: String) async throws {
+        try await engine.delete(key)
+    }
+
+    public func list(in directory: String) async throws -> [StoredFile] {
+        try await engine.list(in: directory, recursive: false)
+    }
+
+    public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        try await engine.list(in: directory, recursive: recursive)
+    }
+
+    public func deleteAll() async throws {
+        try await engine.deleteAll()
+    }
+
+    public func totalSize() async throws -> Int64 {
+        try await engine.totalSize()
+    }
+
+    public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await engine.copy(from: source, to: key, overwrite: overwrite)
+    }
+
+    public func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        try await engine.move(from: source, to: key, overwrite: overwrite)
+    }
+
+    public func createDirectory(_ key: String) async throws {
+        try await engine.createDirectory(key)
+    }
+
+    public func deleteDirectory(_ key: String) async throws {
+        try await engine.deleteDirectory(key)
+    }
+}

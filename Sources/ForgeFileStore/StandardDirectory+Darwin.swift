@@ -1,0 +1,15 @@
+#if canImport(Darwin)
+import ForgeFileSystem
+import Foundation
+
+extension StandardDirectory {
+    /// Where the directory is for this process.
+    func path() throws(FileSystemError) -> POSIXPath {
+        switch self {
+        case .documents: try POSIXPath(URL.documentsDirectory)
+        case .applicationSupport: try POSIXPath(URL.applicationSupportDirectory)
+        case .caches: try POSIXPath(URL.cachesDirectory)
+        }
+    }
+}
+#endif

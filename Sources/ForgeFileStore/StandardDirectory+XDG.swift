@@ -1,0 +1,65 @@
+#if !canImport(Darwin)
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+extension StandardDirectory {
+    /// Where the directory is for this process.
+    func path() throws(FileSystemError) -> POSIXPath {
+        try path(
+            environment: ProcessInfo.processInfo.environment,
+            home: try POSIXPath(FileManager.default.homeDirectoryForCurrentUser), on: SystemFileSystem())
+    }
+
+    /// Where the directory is by the XDG Base Directory Specification and the xdg-user-dirs tool.
+    ///
+    /// Paths in the environment that are empty or not absolute are ignored, as the specification wants.
+    func path(
+        environment: [String: String], home: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> POSIXPath {
+        let home = environment.absolutePath("HOME") ?? home
+        switch self {
+        case .applicationSupport:
+            return environment.absolutePath("XDG_DATA_HOME") ?? home.appending(".local/share")
+        case .caches:
+            return environment.absolutePath("XDG_CACHE_HOME") ?? home.appending(".cache")
+        case .documents:
+            if let path = environment.absolutePath("XDG_DOCUMENTS_DIR") { return path }
+            let configuration = environment.absolutePath("XDG_CONFIG_HOME") ?? home.appending(".config")
+            return try Self.documents(in: configuration.appending("user-dirs.dirs"), home: home, on: fileSystem)
+                ?? home.appending("Documents")
+        }
+    }
+
+    /// What `user-dirs.dirs` says: a line `XDG_DOCUMENTS_DIR="$HOME/…"` or `"/…"`; the last one counts.
+    private static func documents(
+        in file: POSIXPath, home: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> POSIXPath? {
+        let content: [UInt8]
+        do {
+            content = try fileSystem.readFile(file, maximumSizeInBytes: 1 << 16)
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            return nil
+        }
+        var found: POSIXPath?
+        for line in String(decoding: content, as: UTF8.self).split(whereSeparator: \.isNewline) {
+            let line = line.drop(while: \.isWhitespace)
+            guard line.hasPrefix("XDG_DOCUMENTS_DIR=\"") else { continue }
+            let value = line.dropFirst("XDG_DOCUMENTS_DIR=\"".count).prefix { $0 != "\"" }
+            if value.hasPrefix("$HOME/") {
+                found = home.appending(POSIXPath(String(value.dropFirst("$HOME/".count))))
+            } else if value.hasPrefix("/") {
+                found = POSIXPath(String(value))
+            }
+        }
+        return found
+    }
+}
+
+extension [String: String] {
+    fileprivate func absolutePath(_ name: String) -> POSIXPath? {
+        guard let value = self[name], value.utf8.first == UInt8(ascii: "/") else { return nil }
+        return POSIXPath(value)
+    }
+}
+#endif

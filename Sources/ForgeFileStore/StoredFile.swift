@@ -1,0 +1,56 @@
+public import Foundation
+
+/// A file or directory in a store, as a listing shows it.
+public struct StoredFile: Hashable, Sendable {
+    /// What stands at a key.
+    public enum Kind: String, Hashable, Sendable {
+        /// A file.
+        case file
+
+        /// A directory.
+        case directory
+
+        /// Something that no store puts there: a link, a FIFO, a device. It can be deleted and replaced, never read.
+        case other
+    }
+
+    /// The key, a path relative to the store.
+    public var key: String
+
+    /// What stands there.
+    public var kind: Kind
+
+    /// The length of the content; 0 for what is no file.
+    public var sizeInBytes: Int64
+
+    /// When the content last changed; of a directory, when a name in it came or went.
+    public var modified: Date
+
+    /// A file or directory from its parts.
+    public init(key: String, kind: Kind = .file, sizeInBytes: Int64, modified: Date) {
+        self.key = key
+        self.kind = kind
+        self.sizeInBytes = sizeInBytes
+        self.modified = modified
+    }
+
+    /// The last component of the key.
+    public var name: String {
+        let bytes = key.utf8
+        guard let slash = bytes.lastIndex(of: UInt8(ascii: "/")) else { return key }
+        return String(key[bytes.index(after: slash)...])
+    }
+
+    /// Whether this is a directory.
+    public var isDirectory: Bool { kind == .directory }
+}
+
+extension Sequence<StoredFile> {
+    /// The sizes of all files together, or the largest number there is.
+    var totalSizeInBytes: Int64 {
+        reduce(0) { sum, file in
+            let (next, overflow) = sum.addingReportingOverflow(file.sizeInBytes)
+            return overflow ? .max : next
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import Dispatch
+import ForgeFileSystem
+import Synchronization
+import SystemPackage
+
+/// The stores that are open in this process: who opens one that is open already gets the same engine.
+///
+/// This is the package's one piece of global state, and it has to be: a lock of a file belongs to an open file, so two
+/// engines on one log could not both have it.
+enum EngineRegistry {
+    private static let engines = Mutex<[Identity: Registered]>([:])
+
+    /// A directory, and the file system that the numbers are of.
+    private struct Identity: Hashable {
+        var fileSystem: ObjectIdentifier
+        var device: UInt64
+        var inode: UInt64
+    }
+
+    private struct Registered {
+        weak var engine: KVEngine?
+        var lifetime: EngineLifetime
+    }
+
+    /// Opens the store in a directory, which is created durably if it is missing.
+    static func open(
+        _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
+    ) throws(KVStoreError) -> KVEngine {
+        let directory: Descriptor
+        let status: FileStatus
+        do throws(FileSystemError) {
+            try fileSystem.makeDirectories(path, permissions: .privateDirectory)
+            directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
+            do throws(FileSystemError) {
+                status = try fileSystem.status(of: .descriptor(directory))
+            } catch {
+                do { try fileSystem.close(directory) } catch _ {}
+                throw error
+            }
+        } catch {
+            throw KVStoreError(error, .open, store: String(path))
+        }
+        guard let number = identity(of: fileSystem) else {
+            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: EngineLifetime())
+            return try KVEngine(place, options: options)
+        }
+        let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
+        return try engines.withLock { (engines) throws(KVStoreError) in
+            if let registered = engines[identity] {
+                if let engine = registered.engine {
+                    do { try fileSystem.close(directory) } catch _ {}
+                    return engine
+                }
+                // It is flushing in another thread and holds the lock until it is done.
+                registered.lifetime.wait()
+            }
+            engines = engines.filter { $0.value.engine != nil || !$0.value.lifetime.isOver }
+            let lifetime = EngineLifetime()
+            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: lifetime)
+            let engine = try KVEngine(place, options: options)
+            engines[identity] = Registered(engine: engine, lifetime: lifetime)
+            return engine
+        }
+    }
+
+    /// What tells one file system from another; nil for a value of a type that may stand for several.
+    private static func identity(of fileSystem: any POSIXFileSystem) -> ObjectIdentifier? {
+        if fileSystem is SystemFileSystem { return ObjectIdentifier(SystemFileSystem.self) }
+        guard type(of: fileSystem) is AnyObject.Type else { return nil }
+        return ObjectIdentifier(fileSystem as AnyObject)
+    }
+}
+
+/// When an engine has let go of its store.
+final class EngineLifetime: Sendable {
+    private let ended = DispatchSemaphore(value: 0)
+
+    /// Called once, when lock and directory are given back.
+    func end() { ended.signal() }
+
+    var isOver: Bool {
+        guard ended.wait(timeout: .now()) == .success else { return false }
+        ended.signal()
+        return true
+    }
+
+    func wait() {
+        ended.wait()
+        ended.signal()
+    }
+}

@@ -1,0 +1,46 @@
+public import Logging
+
+extension FileKVStore {
+    /// How a store behaves; every option has a default.
+    public struct Options: Sendable {
+        /// The longest encoded value; a longer one is refused with `.valueTooLarge`. 256 MiB by default, at most 4 GiB.
+        public var maximumValueSizeInBytes: Int
+
+        /// The log is rewritten when more of it is out of date than is not, and this much more: 1 MiB by default.
+        public var compactionFloorInBytes: Int
+
+        /// Where issues are logged; keys and paths are, values never.
+        public var logger: Logger
+
+        /// Called with every issue, on the thread of the call that met it, no lock of the store being held.
+        public var onIssue: (@Sendable (KVStoreIssue) -> Void)?
+
+        /// Options, each with its default.
+        public init(
+            maximumValueSizeInBytes: Int = 256 << 20, compactionFloorInBytes: Int = 1 << 20,
+            logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
+        ) {
+            self.maximumValueSizeInBytes = maximumValueSizeInBytes
+            self.compactionFloorInBytes = compactionFloorInBytes
+            self.logger = logger
+            self.onIssue = onIssue
+        }
+
+        /// The limit on values, as far as the format can hold it.
+        var valueLimit: Int {
+            min(max(maximumValueSizeInBytes, 0), Self.formatLimit)
+        }
+
+        /// What a record's length leaves for the value.
+        static let formatLimit = Int(UInt32.max) - LogRecord.payloadPrefixSize - KeyName.maximumLength
+
+        func report(_ issue: KVStoreIssue) {
+            switch issue {
+            case .tornTail: logger.notice("\(issue)")
+            case .compactionFailed, .undecodable: logger.warning("\(issue)")
+            case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
+            }
+            onIssue?(issue)
+        }
+    }
+}

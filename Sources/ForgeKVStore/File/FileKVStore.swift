@@ -1,0 +1,152 @@
+public import ForgeFileSystem
+public import Foundation
+
+/// A key-value store on disk: an append-only log in a directory of its own.
+///
+/// Durability: what `set`, `remove` and `removeAll` have done survives a kill of the process the moment they return, and
+/// a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power cut before
+/// that, the store is as it was after some earlier write.
+///
+/// A write that throws has changed nothing: the old value stays readable, in memory and on disk. After a failed flush
+/// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
+///
+/// Damage costs the damaged records only. What cannot be read is set aside in a file beside the log before anything is
+/// written in its place (``damageReports()``), and told through ``Options/onIssue`` and the log.
+///
+/// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
+/// `.unavailable(.inUse(processID:))`. All values are held in memory: reads do no input or output.
+public final class FileKVStore: KVStoring {
+    private let engine: KVEngine
+    private let options: Options
+
+    /// Opens the store in the directory at `url`, which is created durably, parents included, with mode 0700.
+    ///
+    /// - Parameters:
+    ///   - url: A file URL; the store is the directory and everything in it.
+    ///   - fileSystem: Where the directory is.
+    ///   - options: Limits and reporting. Limits of a store that is open already stay as they are.
+    /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that the file system does not let us read
+    ///   or lock; `.unknownFormat` for a store of a later version. What is on disk stays as it is.
+    /// - Complexity: O(*n*) in the length of the log.
+    public convenience init(
+        at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
+    ) throws {
+        let path: POSIXPath
+        do throws(FileSystemError) {
+            path = try POSIXPath(url)
+        } catch {
+            throw KVStoreError(error, .open, store: url.absoluteString)
+        }
+        try self.init(at: path, fileSystem: fileSystem, options: options)
+    }
+
+    /// Opens the store in the directory at `path`; see above.
+    public init(
+        at path: POSIXPath, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
+    ) throws {
+        engine = try EngineRegistry.open(path, options: options, on: fileSystem)
+        self.options = options
+        engine.openingIssues.forEach(options.report)
+    }
+
+    /// Makes everything that was written durable: it survives a power cut when the call returns.
+    ///
+    /// Calls that come while another flushes share its flush.
+    ///
+    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then takes no more writes.
+    public func synchronize() throws {
+        try engine.synchronize()
+    }
+
+    /// Rewrites the log without what is out of date, durably; the store does so itself from time to time.
+    ///
+    /// - Throws: ``KVStoreError``. The old log is still in use, unless the store takes no more writes after that.
+    public func compact() throws {
+        try engine.compact()
+    }
+
+    /// What was ever set aside because it could not be read, and is still there.
+    public func damageReports() throws -> [KVDamageReport] {
+        do throws(FileSystemError) {
+            return try engine.place.quarantine.reports()
+        } catch {
+            throw KVStoreError(error, .open, store: engine.place.name)
+        }
+    }
+}
+
+// MARK: KVStoring
+
+extension FileKVStore {
+    public func get<T>(_ key: KVKey<T>) -> T? {
+        do {
+            return try engine.table.value(of: key)
+        } catch {
+            if error.isNews { options.report(.undecodable(undecodable(key.name, .get, error))) }
+            return nil
+        }
+    }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? {
+        try key.identity.check(.read, in: engine.place.name)
+        do {
+            return try engine.table.value(of: key)
+        } catch {
+            throw undecodable(key.name, .read, error)
+        }
+    }
+
+    private func undecodable(
+        _ name: String, _ operation: KVStoreError.Operation, _ error: ValueTable.Undecodable
+    ) -> KVStoreError {
+        KVStoreError(.undecodable, operation, key: name, store: engine.place.name, underlying: error.cause)
+    }
+
+    public func set<T>(_ key: KVKey<T>, value: T) throws {
+        let bytes = try ValueTable.encode(
+            value, key, maximumSize: options.valueLimit, store: engine.place.name)
+        report(try engine.set(bytes, key.identity, box: .ofExact(value)))
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws {
+        try key.identity.check(.remove, in: engine.place.name)
+        report(try engine.remove(key.identity))
+    }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool {
+        engine.table.contains(key.identity)
+    }
+
+    public func removeAll() throws {
+        report(try engine.removeAll())
+    }
+
+    public func keys() throws -> [String] {
+        engine.table.names
+    }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        let name = KeyName(name)
+        try name.check(.read, in: engine.place.name)
+        return engine.table.bytes(of: name)
+    }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        let name = KeyName(name)
+        try name.check(.set, in: engine.place.name)
+        guard bytes.count <= options.valueLimit else {
+            throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
+        }
+        report(try engine.set(bytes, name, box: nil))
+    }
+
+    public func removeValue(named name: String) throws {
+        let name = KeyName(name)
+        try name.check(.remove, in: engine.place.name)
+        report(try engine.remove(name))
+    }
+
+    private func report(_ issue: KVStoreIssue?) {
+        if let issue { options.report(issue) }
+    }
+}

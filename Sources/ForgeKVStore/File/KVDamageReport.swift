@@ -1,0 +1,36 @@
+/// Bytes of a store that could not be read and were set aside, in a file of their own beside the log.
+///
+/// The file holds them exactly as they were found. It is the owner's to look into, to keep or to delete.
+public struct KVDamageReport: Hashable, Sendable {
+    /// What the bytes were.
+    public enum Kind: String, Hashable, Sendable, CaseIterable {
+        /// Records in the middle of the log that were damaged after they had reached the device.
+        case records
+
+        /// The end of the log, of which nothing says that it had reached the device, with intact records in it that
+        /// came after a bad one.
+        case tail
+
+        /// The header of the log; the records behind it were read all the same.
+        case header
+
+        /// A log of which nothing could be read.
+        case log
+    }
+
+    /// What the bytes were.
+    public var kind: Kind
+
+    /// The path of the file that holds them now.
+    public var file: String
+
+    /// Where in the log they stood.
+    public var offset: Int64
+
+    /// How many they are.
+    public var sizeInBytes: Int64
+}
+
+extension KVDamageReport: CustomStringConvertible {
+    public var description: String { "\(kind.rawValue) at byte \(offset), \(sizeInBytes) bytes, set aside in \(file)" }
+}

@@ -1,0 +1,86 @@
+/// The first 64 bytes of a log.
+struct LogHeader: Hashable, Sendable {
+    /// The number of this log, random; every record's checksum covers it, so a record of another log is none of this.
+    var fileID: LogFileID
+
+    /// How many times the log was rewritten.
+    var generation: UInt64
+
+    static let size = 64
+    static let magic: [UInt8] = Array("FORGEKV\n".utf8)
+    static let currentVersion: UInt32 = 1
+
+    /// The header as it stands in the file.
+    func encoded() -> [UInt8] {
+        var bytes = Self.magic
+        bytes.append(integer: Self.currentVersion)
+        bytes.append(integer: UInt32(Self.size))
+        bytes.append(contentsOf: fileID.bytes)
+        bytes.append(integer: generation)
+        // A second time, so that damage to one copy does not cost the records.
+        bytes.append(contentsOf: fileID.bytes)
+        bytes.append(integer: UInt32(0))
+        bytes.append(integer: Self.checksum(of: bytes))
+        return bytes
+    }
+
+    private static func checksum(of bytes: some Sequence<UInt8>) -> UInt32 {
+        var checksum = CRC32C()
+        Array(bytes).withUnsafeBytes { checksum.update($0) }
+        return checksum.value
+    }
+
+    /// What the first bytes of a file turned out to be.
+    enum Reading: Hashable, Sendable {
+        case valid(LogHeader)
+
+        /// A header of another version, itself undamaged.
+        case unknownVersion(UInt32)
+
+        /// No header. If it was one, the log's number may be one of these.
+        case damaged(candidates: [LogFileID])
+    }
+
+    /// Reads a header; `bytes` may be fewer than a header has.
+    static func read(_ bytes: [UInt8]) -> Reading {
+        guard bytes.count >= size else { return .damaged(candidates: []) }
+        return bytes.withUnsafeBytes { buffer in
+            let first = LogFileID(UnsafeRawBufferPointer(rebasing: buffer[16..<32]))
+            let second = LogFileID(UnsafeRawBufferPointer(rebasing: buffer[40..<56]))
+            guard buffer.starts(with: magic),
+                checksum(of: buffer[..<60]) == buffer.integer(at: 60, as: UInt32.self)
+            else { return .damaged(candidates: first == second ? [first] : [first, second]) }
+            let version = buffer.integer(at: 8, as: UInt32.self)
+            guard version == currentVersion, first == second else { return .unknownVersion(version) }
+            return .valid(LogHeader(fileID: first, generation: buffer.integer(at: 32, as: UInt64.self)))
+        }
+    }
+}
+
+/// The number of a log: 128 random bits.
+struct LogFileID: Hashable, Sendable {
+    let bytes: [UInt8]
+
+    init(_ buffer: UnsafeRawBufferPointer) {
+        bytes = Array(buffer.prefix(16))
+    }
+
+    init(random: () -> UInt64) {
+        var bytes: [UInt8] = []
+        bytes.append(integer: random())
+        bytes.append(integer: random())
+        self.bytes = bytes
+    }
+
+    /// The state of a checksum that has seen the number, from which every record's starts.
+    var checksum: CRC32C {
+        var checksum = CRC32C()
+        bytes.withUnsafeBytes { checksum.update($0) }
+        return checksum
+    }
+
+    /// The first four bytes as eight hexadecimal digits, for names of files.
+    var shortName: String {
+        bytes.prefix(4).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}

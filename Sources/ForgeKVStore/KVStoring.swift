@@ -1,0 +1,82 @@
+/// A store of values by name: what code that keeps settings depends on.
+///
+/// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory, for tests;
+/// ``ReactiveKVStore`` adds streams to any of them. An app's own type conforms with the first five calls alone; every
+/// other requirement has a default.
+///
+/// Every call may come from any thread. A value that was set is what every later `get` returns, in any thread. Values
+/// are copied by encoding: what is read is equal to what was set, as far as encoding and decoding keep it, and never
+/// the same object.
+public protocol KVStoring: Sendable {
+    /// The value of a key; nil if there is none, or none of this type, or the store cannot be read.
+    ///
+    /// Where that difference matters, call ``read(_:)``.
+    func get<T>(_ key: KVKey<T>) -> T?
+
+    /// Stores a value, replacing the one that was there.
+    ///
+    /// Nil of an optional type is a value like any other: the key is there, and its value is nil.
+    ///
+    /// - Throws: ``KVStoreError``. The old value is still there, unless the code is
+    ///   `.durabilityUnknown`.
+    func set<T>(_ key: KVKey<T>, value: T) throws
+
+    /// Removes a key and its value; without effect if there is none.
+    func remove<T>(_ key: KVKey<T>) throws
+
+    /// Whether there is a value, of whatever type.
+    func contains<T>(_ key: KVKey<T>) -> Bool
+
+    /// Removes every key: all of them, or none if it throws.
+    func removeAll() throws
+
+    // MARK: With a default
+
+    /// The value of a key; nil only if there is none.
+    ///
+    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot be
+    ///   read. The default forwards to ``get(_:)`` and so cannot tell these from an absent key.
+    func read<T>(_ key: KVKey<T>) throws -> T?
+
+    /// The names of all keys, in no particular order.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func keys() throws -> [String]
+
+    /// The value of a name as it is encoded, whatever its type; nil if there is none.
+    ///
+    /// For tools and for stores that wrap a store. `ForgeCoding` decodes the bytes.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func rawValue(named name: String) throws -> [UInt8]?
+
+    /// Stores a value that is encoded already, as ``rawValue(named:)`` gave it.
+    ///
+    /// The bytes are not looked at: what cannot be decoded is told when it is read.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func setRawValue(_ bytes: [UInt8], named name: String) throws
+
+    /// Removes a name and its value, whatever its type; without effect if there is none.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func removeValue(named name: String) throws
+}
+
+extension KVStoring {
+    public func read<T>(_ key: KVKey<T>) throws -> T? { get(key) }
+
+    public func keys() throws -> [String] { throw KVStoreError(.unsupported, .keys) }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        throw KVStoreError(.unsupported, .read, key: name)
+    }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        throw KVStoreError(.unsupported, .set, key: name)
+    }
+
+    public func removeValue(named name: String) throws {
+        throw KVStoreError(.unsupported, .remove, key: name)
+    }
+}

@@ -1,0 +1,109 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// An open log to which records are appended, one write each, at an end that is known.
+///
+/// A record is kept through a kill of the process when `append` returns, and through a power cut after `flush`.
+struct AppendLog {
+    let fileSystem: any POSIXFileSystem
+    let descriptor: Descriptor
+    let header: LogHeader
+
+    /// Where the next record goes.
+    private(set) var end: Int64
+
+    /// Whether something was appended that no flush has covered.
+    private(set) var isDirty: Bool
+
+    /// Whether a flush failed, so that nothing is acknowledged any more.
+    private(set) var isPoisoned = false
+
+    private var sequence: UInt64
+    private var epoch: UInt32
+    private let checksum: CRC32C
+    private var scratch: [UInt8] = []
+
+    /// A log that ends at `end`.
+    init(
+        _ descriptor: Descriptor, header: LogHeader, end: Int64, sequence: UInt64, epoch: UInt32, isDirty: Bool,
+        on fileSystem: any POSIXFileSystem
+    ) {
+        self.fileSystem = fileSystem
+        self.descriptor = descriptor
+        self.header = header
+        self.end = end
+        self.sequence = sequence
+        self.epoch = epoch
+        self.isDirty = isDirty
+        checksum = header.fileID.checksum
+    }
+
+    /// Appends a record.
+    ///
+    /// If it throws, the log is as it was, cut back to its old end; if that failed too, it is poisoned.
+    mutating func append(_ change: LogRecord.Change) throws(FileSystemError) {
+        guard sequence < LogRecord.maximumSequence else { throw FileSystemError(.write, .overflow) }
+        scratch.removeAll(keepingCapacity: scratch.capacity <= 1 << 16)
+        LogRecord.append(change, sequence: sequence + 1, epoch: epoch, checksum: checksum, to: &scratch)
+        do throws(FileSystemError) {
+            try fileSystem.writeAll(scratch, to: descriptor, at: end)
+        } catch {
+            cutBack()
+            throw error
+        }
+        end += Int64(scratch.count)
+        sequence += 1
+        isDirty = true
+    }
+
+    /// Pushes all records to the device; if it throws, the log is poisoned.
+    mutating func flush() throws(FileSystemError) {
+        guard isDirty else { return }
+        do throws(FileSystemError) {
+            try fileSystem.synchronize(descriptor, .data)
+        } catch {
+            isPoisoned = true
+            throw error
+        }
+        isDirty = false
+        // Two records of one epoch cannot prove each other durable; that is all that is lost at the end of the count.
+        if epoch < .max { epoch += 1 }
+    }
+
+    /// Removes what stands behind the end and makes sure that it never comes back.
+    mutating func dropTail() throws(FileSystemError) {
+        try fileSystem.truncate(.descriptor(descriptor), to: end)
+        isDirty = true
+        try flush()
+    }
+
+    private mutating func cutBack() {
+        do throws(FileSystemError) {
+            try dropTail()
+        } catch {
+            // The append's own failure is thrown; nothing may be written after a record that may be half there.
+            isPoisoned = true
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Writes all of an array.
+    func writeAll(_ bytes: [UInt8], to descriptor: Descriptor, at offset: Int64? = nil) throws(FileSystemError) {
+        let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
+            do throws(FileSystemError) {
+                return .success(try writeFully(descriptor, from: buffer, at: offset))
+            } catch {
+                return .failure(error)
+            }
+        }
+        try outcome.get()
+    }
+}
+
+extension AppendLog {
+    /// Gives the log up: which file the next opening finds is not known.
+    mutating func poison() {
+        isPoisoned = true
+    }
+}

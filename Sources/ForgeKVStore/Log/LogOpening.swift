@@ -1,0 +1,159 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// Opens the log of a store: reads it, sets aside what is damaged, and leaves a log that can be appended to.
+struct LogOpening {
+    private let place: StorePlace
+    private let table: ValueTable
+    private let maximumPayloadSize: Int
+
+    /// What was found that the owner should hear of.
+    private(set) var issues: [KVStoreIssue] = []
+
+    init(_ place: StorePlace, table: ValueTable, options: FileKVStore.Options) {
+        self.place = place
+        self.table = table
+        // What was written under a higher limit is read all the same, within reason.
+        maximumPayloadSize =
+            max(options.valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
+    }
+
+    private var fileSystem: any POSIXFileSystem { place.fileSystem }
+
+    mutating func run() throws(KVStoreError) -> KVEngine.Writer {
+        let log: Descriptor
+        do throws(FileSystemError) {
+            log = try fileSystem.open(
+                .logName, at: place.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
+        } catch where error.errno == .noSuchFileOrDirectory {
+            return try create()
+        } catch {
+            throw failure(error)
+        }
+        do throws(KVStoreError) {
+            return try read(log)
+        } catch {
+            // Why it could not be opened is what the caller needs to hear.
+            do { try fileSystem.close(log) } catch _ {}
+            throw error
+        }
+    }
+
+    private func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: place.name) }
+
+    private func create() throws(KVStoreError) -> KVEngine.Writer {
+        let header = LogHeader(fileID: LogFileID(random: fileSystem.randomBits), generation: 1)
+        do throws(FileSystemError) {
+            let log = try AppendLog.rewriting(table.contents, header: header, at: place.directory, on: fileSystem)
+            return KVEngine.Writer(log: log)
+        } catch {
+            throw failure(error)
+        }
+    }
+
+    private mutating func read(_ log: Descriptor) throws(KVStoreError) -> KVEngine.Writer {
+        let size: Int64
+        let reading: LogHeader.Reading
+        do throws(FileSystemError) {
+            let status = try fileSystem.status(of: .descriptor(log))
+            guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
+            // Through another name somebody else could change it.
+            guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
+            size = status.sizeInBytes
+            var window = LogWindow(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
+            reading = LogHeader.read(try window.withBytes(at: 0, count: Int(window.size)) { Array($0) } ?? [])
+        } catch {
+            throw failure(error)
+        }
+        switch reading {
+        case .valid(let header): return try recover(log, header, try scan(log, size, header.fileID), size: size)
+        case .unknownVersion(let version):
+            throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
+        case .damaged(let candidates): return try recoverWithoutHeader(log, candidates, size: size)
+        }
+    }
+
+    private func scan(
+        _ log: Descriptor, _ size: Int64, _ fileID: LogFileID
+    ) throws(KVStoreError) -> LogScan.Outcome {
+        var scan = LogScan(
+            log, size: size, fileID: fileID, maximumPayloadSize: maximumPayloadSize, on: fileSystem)
+        do throws(FileSystemError) {
+            return try scan.run(table.apply)
+        } catch {
+            throw failure(error)
+        }
+    }
+}
+
+// MARK: Repair
+
+extension LogOpening {
+    /// Makes a log that was read fit for appending, or, if that fails, leaves it untouched and unwritable.
+    private mutating func recover(
+        _ log: Descriptor, _ header: LogHeader, _ found: LogScan.Outcome, size: Int64, isHeaderDamaged: Bool = false
+    ) throws(KVStoreError) -> KVEngine.Writer {
+        var writer = KVEngine.Writer(
+            log: AppendLog(
+                log, header: header, end: found.end, sequence: found.sequence, epoch: found.epoch, isDirty: true,
+                on: fileSystem))
+        do throws(FileSystemError) {
+            if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
+            for range in found.damage {
+                if range.isEmpty {
+                    issues.append(.missingRecords(offset: range.lowerBound))
+                } else {
+                    try setAside(range, of: log, .records, header)
+                }
+            }
+            if found.isTorn {
+                if found.discardedRecordCount > 0 { try setAside(found.end..<size, of: log, .tail, header) }
+                // Or what is left of the tail could be taken for a record later.
+                try writer.log.dropTail()
+                issues.append(.tornTail(sizeInBytes: size - found.end))
+            }
+            guard isHeaderDamaged || !found.damage.isEmpty else { return writer }
+            let header = LogHeader(
+                fileID: LogFileID(random: fileSystem.randomBits), generation: header.generation &+ 1)
+            let repaired = try AppendLog.rewriting(
+                table.contents, header: header, at: place.directory, on: fileSystem)
+            do { try fileSystem.close(log) } catch _ {}
+            writer.log = repaired
+        } catch {
+            let error = KVStoreError(error, .setAside, store: place.name)
+            issues.append(.readOnly(error))
+            writer.obstacle = error
+        }
+        return writer
+    }
+
+    private mutating func setAside(
+        _ range: Range<Int64>, of log: Descriptor, _ kind: KVDamageReport.Kind, _ header: LogHeader
+    ) throws(FileSystemError) {
+        let report = try place.quarantine.setAside(range, of: log, kind, logName: header.fileID.shortName)
+        issues.append(.damage(report))
+    }
+
+    /// Reads the records by what may be left of the header; if there are none, the log is moved aside as a whole.
+    private mutating func recoverWithoutHeader(
+        _ log: Descriptor, _ candidates: [LogFileID], size: Int64
+    ) throws(KVStoreError) -> KVEngine.Writer {
+        for candidate in candidates {
+            let found = try scan(log, size, candidate)
+            guard found.recordCount > 0 else { continue }
+            let header = LogHeader(fileID: candidate, generation: 1)
+            return try recover(log, header, found, size: size, isHeaderDamaged: true)
+        }
+        // A log that is no longer than a header never held anything: its creation was cut short.
+        if size > Int64(LogHeader.size) {
+            do throws(FileSystemError) {
+                issues.append(.damage(try place.quarantine.setAsideLog(sizeInBytes: size)))
+            } catch {
+                throw KVStoreError(error, .setAside, store: place.name)
+            }
+        }
+        let writer = try create()
+        do { try fileSystem.close(log) } catch _ {}
+        return writer
+    }
+}

@@ -1,0 +1,156 @@
+import ForgeFileSystem
+
+/// Reads a log from its first record to its end and tells what is intact, what is damaged and what is torn.
+///
+/// The epoch grows with each flush, so a record of a later epoch proves that everything before it had reached the
+/// device: a record that is bad all the same was damaged. A bad record that nothing of a later epoch follows was never
+/// known to be on the device; the log ends before it, whatever stands behind, because it is what a power cut leaves.
+struct LogScan {
+    /// What a scan found.
+    struct Outcome {
+        /// Damaged stretches with intact records of a later epoch behind them; an empty one where records are missing.
+        var damage: [Range<Int64>] = []
+
+        /// The end of the last record that counts.
+        var end = Int64(LogHeader.size)
+
+        /// The last sequence number that counts.
+        var sequence: UInt64 = 0
+
+        /// The last epoch that counts.
+        var epoch: UInt32 = 1
+
+        /// How many records count.
+        var recordCount = 0
+
+        /// How many intact records stand behind the end, and so do not count.
+        var discardedRecordCount = 0
+
+        /// Whether anything but zeros stands behind the end.
+        var isTorn = false
+    }
+
+    private var window: LogWindow
+    private let checksum: CRC32C
+    private let maximumPayloadSize: Int
+    private var outcome = Outcome()
+
+    /// Where the records after ``pendingDamage`` begin, which count only if one of a later epoch follows.
+    private var pending: [LogRecord.Change] = []
+    private var pendingDamage: [Range<Int64>] = []
+    private var pendingState = Outcome()
+
+    /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
+    private var budget: Int64
+
+    init(
+        _ descriptor: Descriptor, size: Int64, fileID: LogFileID, maximumPayloadSize: Int,
+        on fileSystem: any POSIXFileSystem
+    ) {
+        window = LogWindow(descriptor, size: size, on: fileSystem)
+        checksum = fileID.checksum
+        self.maximumPayloadSize = maximumPayloadSize
+        let (quadruple, overflow) = size.multipliedReportingOverflow(by: 4)
+        budget = overflow ? .max : max(quadruple, 1 << 24)
+    }
+
+    /// Calls `apply` with every change that counts, in order.
+    mutating func run(_ apply: (LogRecord.Change) -> Void) throws(FileSystemError) -> Outcome {
+        var offset = Int64(LogHeader.size)
+        var state = outcome
+        while offset < window.size {
+            if let record = try record(at: offset, after: state) {
+                accept(record, at: offset, state: &state, apply)
+                offset = state.end
+            } else if try window.isZero(from: offset) {
+                break
+            } else {
+                let next = try resynchronize(from: offset, after: state)
+                pendingDamage.append(offset..<(next ?? window.size))
+                offset = next ?? window.size
+            }
+        }
+        outcome.discardedRecordCount = pending.count
+        outcome.isTorn = !pendingDamage.isEmpty
+        return outcome
+    }
+
+    private struct Record {
+        var frame: LogRecord.Frame
+        var change: LogRecord.Change
+    }
+
+    private mutating func accept(
+        _ record: Record, at offset: Int64, state: inout Outcome, _ apply: (LogRecord.Change) -> Void
+    ) {
+        let isGap = record.frame.sequence != state.sequence + 1
+        // An intact record that does not continue its predecessor: records are missing though no byte is damaged.
+        if isGap, pendingDamage.last?.upperBound != offset { pendingDamage.append(offset..<offset) }
+        state.sequence = record.frame.sequence
+        state.end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
+        state.epoch = record.frame.epoch
+        state.recordCount += 1
+        guard !pendingDamage.isEmpty else {
+            apply(record.change)
+            outcome = state
+            return
+        }
+        guard record.frame.epoch > outcome.epoch else { return pending.append(record.change) }
+        state.damage += pendingDamage
+        pending.forEach(apply)
+        apply(record.change)
+        pending = []
+        pendingDamage = []
+        outcome = state
+    }
+
+    /// The record at `offset`, if there is one that can follow what was read so far.
+    private mutating func record(at offset: Int64, after state: Outcome) throws(FileSystemError) -> Record? {
+        guard let frame = try frame(at: offset, after: state) else { return nil }
+        let checksum = checksum
+        let size = LogRecord.frameSize + frame.payloadSize
+        let record = try window.withBytes(at: offset, count: size) { bytes -> Record? in
+            guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
+            let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
+            return LogRecord.change(payload).map { Record(frame: frame, change: $0) }
+        }
+        guard let record, let record else {
+            budget -= Int64(size)
+            return nil
+        }
+        return record
+    }
+
+    private mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
+        let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
+        guard let frame,
+            frame.payloadSize >= LogRecord.payloadPrefixSize, frame.payloadSize <= maximumPayloadSize,
+            Int64(frame.payloadSize) <= window.size - offset - Int64(LogRecord.frameSize),
+            frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
+            frame.epoch >= state.epoch
+        else { return nil }
+        return frame
+    }
+
+    /// Where the next intact record begins, after one that is not.
+    private mutating func resynchronize(from offset: Int64, after state: Outcome) throws(FileSystemError) -> Int64? {
+        // Most often the payload is damaged and the length still says where the next record begins.
+        if let frame = try frame(at: offset, after: state) {
+            let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
+            if try record(at: next, after: state) != nil { return next }
+        }
+        let last = window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize)
+        // More records than fit into the file cannot be missing.
+        let horizon = state.sequence + 2 + UInt64(clamping: window.size / 24)
+        var candidate = offset + 1
+        while candidate <= last, budget > 0 {
+            if let frame = try frame(at: candidate, after: state), frame.sequence <= horizon,
+                try record(at: candidate, after: state) != nil
+            {
+                return candidate
+            }
+            candidate += 1
+        }
+        return nil
+    }
+}

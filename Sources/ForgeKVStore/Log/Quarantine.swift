@@ -1,0 +1,85 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// The files beside a log in which what could not be read is kept, byte for byte.
+///
+/// A name says what the bytes are: `quarantine-records-1f2e3d4c-4096-0badcafe` holds damaged records of the log whose
+/// number begins with `1f2e3d4c`, from byte 4,096 on, and their CRC-32C is `0badcafe`. Setting the same bytes aside
+/// twice makes one file.
+struct Quarantine {
+    let fileSystem: any POSIXFileSystem
+    let directory: Descriptor
+    let path: POSIXPath
+
+    private static let prefix = "quarantine-"
+
+    /// Copies a stretch of an open log, durably.
+    func setAside(
+        _ range: Range<Int64>, of log: Descriptor, _ kind: KVDamageReport.Kind, logName: String
+    ) throws(FileSystemError) -> KVDamageReport {
+        var checksum = CRC32C()
+        try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
+            chunk.withUnsafeBytes { checksum.update($0) }
+        }
+        let digits = String(checksum.value, radix: 16)
+        let name = POSIXPath(
+            "\(Self.prefix)\(kind.rawValue)-\(logName)-\(range.lowerBound)-"
+                + String(repeating: "0", count: 8 - digits.count) + digits)
+        do throws(FileSystemError) {
+            try fileSystem.replaceFile(
+                name, at: directory, .exclusive, permissions: .privateFile, durability: .full
+            ) { (copy) throws(FileSystemError) in
+                try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
+                    try fileSystem.writeAll(chunk, to: copy)
+                }
+            }
+        } catch where error.errno == .fileExists {
+            // It was set aside before, by an opening that could not repair the log.
+        }
+        return KVDamageReport(
+            kind: kind, file: String(path.appending(name)), offset: range.lowerBound,
+            sizeInBytes: range.upperBound - range.lowerBound)
+    }
+
+    /// Moves the whole log aside, durably.
+    func setAsideLog(sizeInBytes: Int64) throws(FileSystemError) -> KVDamageReport {
+        let name = POSIXPath.reserved("\(Self.prefix)log-", using: fileSystem.randomBits)
+        try fileSystem.rename(.logName, at: directory, to: name, at: directory, .replacing)
+        try fileSystem.synchronize(directory, .full)
+        return KVDamageReport(
+            kind: .log, file: String(path.appending(name)), offset: 0, sizeInBytes: sizeInBytes)
+    }
+
+    /// All that was ever set aside and is still there.
+    func reports() throws(FileSystemError) -> [KVDamageReport] {
+        var reports: [KVDamageReport] = []
+        for entry in try fileSystem.entries(of: directory) {
+            guard let text = String(validating: entry.name), text.hasPrefix(Self.prefix) else { continue }
+            let parts = text.dropFirst(Self.prefix.count).split(separator: "-", omittingEmptySubsequences: false)
+            guard let kind = parts.first.flatMap({ KVDamageReport.Kind(rawValue: String($0)) }) else { continue }
+            let offset = parts.count >= 3 ? Int64(parts[2]) ?? 0 : 0
+            let status = try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
+            guard status.type == .regular else { continue }
+            reports.append(
+                KVDamageReport(
+                    kind: kind, file: String(path.appending(entry.name)), offset: offset,
+                    sizeInBytes: status.sizeInBytes))
+        }
+        return reports.sorted { ($0.offset, $0.file) < ($1.offset, $1.file) }
+    }
+
+    private func forEachChunk(
+        of range: Range<Int64>, in log: Descriptor, _ body: ([UInt8]) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        var window = LogWindow(log, size: range.upperBound, on: fileSystem)
+        var offset = range.lowerBound
+        while offset < range.upperBound {
+            let count = Int(min(1 << 20, range.upperBound - offset))
+            guard let chunk = try window.withBytes(at: offset, count: count, { Array($0) }) else {
+                throw FileSystemError(.read, .ioError, path: .logName)
+            }
+            try body(chunk)
+            offset += Int64(count)
+        }
+    }
+}

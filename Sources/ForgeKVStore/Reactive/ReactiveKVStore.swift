@@ -1,0 +1,111 @@
+import Synchronization
+
+/// A key-value store whose changes can be watched: any store with streams added.
+///
+/// A stream tells of every change that is made through this object, in the order of the writes. It knows nothing of
+/// writes that go to the store underneath directly, or through another `ReactiveKVStore` over it: make one and share it.
+///
+/// Writes through this object are done one after another. While one is under way, `onIssue` of the store underneath and
+/// the code that encodes the value must not write through this object.
+public final class ReactiveKVStore: KVStoring {
+    private let base: any KVStoring
+    private let hub = KVStreamHub()
+    private let limit: Int
+
+    /// Held from before a write to after its telling, so that streams tell of writes in their order.
+    private let writing = Mutex(())
+
+    /// A store over `base`.
+    ///
+    /// - Parameters:
+    ///   - base: The store that keeps the values.
+    ///   - bufferLimit: How many elements a stream keeps for a consumer that is slow, at least 1. When there are more,
+    ///     the newest replaces the last: what is delivered stays in order, and the latest value always is.
+    public init(_ base: any KVStoring, bufferLimit: Int = 128) {
+        self.base = base
+        limit = bufferLimit
+    }
+
+    deinit {
+        hub.finish()
+    }
+
+    /// The values of a key: the present one first, then one after every change, nil while the key is absent.
+    ///
+    /// The subscription begins with this call, not with the first element: no change after it is missed.
+    public func stream<T>(_ key: KVKey<T>) -> KVStream<T> {
+        let buffer = KVStreamBuffer<T>(limit: limit)
+        let base = base
+        let id = writing.withLock { _ in
+            buffer.push(base.get(key))
+            return hub.add(
+                key.identity, finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
+                tell: { isPresent in buffer.push(isPresent ? base.get(key) : nil) })
+        }
+        return KVStream(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
+    }
+
+    /// How many streams are being read, or could be.
+    package var subscriptionCount: Int { hub.count }
+}
+
+// MARK: Reading
+
+extension ReactiveKVStore {
+    public func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+
+    public func keys() throws -> [String] { try base.keys() }
+
+    public func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
+}
+
+// MARK: Writing
+
+extension ReactiveKVStore {
+    public func set<T>(_ key: KVKey<T>, value: T) throws {
+        try change(key.identity, isPresent: true) { try base.set(key, value: value) }
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws {
+        try change(key.identity, isPresent: false) { try base.remove(key) }
+    }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try change(KeyName(name), isPresent: true) { try base.setRawValue(bytes, named: name) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try change(KeyName(name), isPresent: false) { try base.removeValue(named: name) }
+    }
+
+    public func removeAll() throws {
+        try writing.withLock { _ in
+            let watchers = hub.all.filter { $0.isPresent() }
+            try telling(watchers, isPresent: false) { try base.removeAll() }
+        }
+    }
+
+    private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
+        try writing.withLock { _ in
+            var watchers = hub.watchers(of: name)
+            // Removing what is not there changes nothing.
+            if !isPresent { watchers = watchers.filter { $0.isPresent() } }
+            try telling(watchers, isPresent: isPresent, body)
+        }
+    }
+
+    private func telling(_ watchers: [KVStreamHub.Watcher], isPresent: Bool, _ body: () throws -> Void) throws {
+        do {
+            try body()
+        } catch let error as KVStoreError where error.code == .durabilityUnknown {
+            // Everybody who reads sees it, so everybody who watches has to.
+            for watcher in watchers { watcher.tell(isPresent) }
+            throw error
+        }
+        for watcher in watchers { watcher.tell(isPresent) }
+    }
+}

@@ -1,0 +1,127 @@
+import ForgeCoding
+import Foundation
+
+/// A value as it stands in the user defaults: natively if a property list keeps it exactly, and as coded bytes if not.
+///
+/// Foundation on Linux writes XML, which rounds dates to seconds, drops the sign of zero and a byte order mark at the
+/// start of a text, and cannot properly hold control characters.
+enum PropertyListValue {
+    /// What coded bytes begin with. Data that happens to begin so is stored as coded bytes itself.
+    static let marker = Array("ForgeKV\u{1}".utf8)
+
+    /// The object for a value that is encoded already.
+    ///
+    /// - Parameters:
+    ///   - bytes: The value in its envelope.
+    ///   - isDictionary: Whether a map in it is a dictionary, and not a value with properties.
+    static func object(for bytes: [UInt8], isDictionary: Bool) -> Any {
+        do {
+            let envelope = try ValueEnvelope(decoding: bytes)
+            if envelope.format == .binary, envelope.schemaVersion == 1,
+                let object = native(try CodedValue(decoding: envelope), isDictionary: isDictionary)
+            {
+                return object
+            }
+        } catch {
+            // Not bytes that a coder wrote; whoever reads them is told.
+        }
+        return Data(marker + bytes)
+    }
+
+    private static func native(_ tree: CodedValue, isDictionary: Bool) -> Any? {
+        switch tree {
+        case .bool(let value): return value
+        case .integer(let value): return Int(exactly: value)
+        case .float(let value): return native(Double(value))
+        case .double(let value): return native(value)
+        case .string(let value): return isSafe(value) ? value : nil
+        case .bytes(let value): return value.starts(with: marker) ? nil : Data(value)
+        case .date(let value): return native(value)
+        case .array(let elements):
+            var objects: [Any] = []
+            for element in elements {
+                guard let object = native(element, isDictionary: isDictionary) else { return nil }
+                objects.append(object)
+            }
+            return objects
+        case .map(let entries):
+            guard isDictionary else { return nil }
+            var objects: [String: Any] = [:]
+            for entry in entries {
+                guard case .string(let name) = entry.key, UserDefaultsName.isPlain(name),
+                    let object = native(entry.value, isDictionary: isDictionary)
+                else { return nil }
+                objects[name] = object
+            }
+            return objects
+        case .null, .unsigned, .tagged, .simple: return nil
+        }
+    }
+
+    private static func native(_ value: Double) -> Any? {
+        value.isFinite && !(value == 0 && value.sign == .minus) ? value : nil
+    }
+
+    private static func native(_ date: Date) -> Any? {
+        let seconds = date.timeIntervalSince1970
+        // The years 1600 to 9999, which every calendar and every date format agrees on.
+        guard seconds == seconds.rounded(), (-11_676_096_000..<253_402_300_800).contains(seconds) else { return nil }
+        return date
+    }
+
+    private static func isSafe(_ text: String) -> Bool {
+        text.unicodeScalars.allSatisfy { scalar in
+            switch scalar.value {
+            case 0x09, 0x0A: true
+            case ..<0x20, 0x7F...0x9F, 0xFEFF, 0xFFFE, 0xFFFF: false
+            default: true
+            }
+        }
+    }
+
+    /// The value in its envelope that an object stands for, whoever stored it; nil if it stands for none.
+    static func bytes(of object: Any) -> [UInt8]? {
+        if let data = object as? Data, data.starts(with: marker) { return Array(data.dropFirst(marker.count)) }
+        guard let tree = tree(of: object, depth: 0) else { return nil }
+        do {
+            return ValueEnvelope(format: .binary, schemaVersion: 1, payload: try tree.encoded()).encoded
+        } catch {
+            return nil  // Nested deeper than any value may be.
+        }
+    }
+
+    private static func tree(of object: Any, depth: Int) -> CodedValue? {
+        guard depth < CodedValue.maximumDepth else { return nil }
+        switch object {
+        case let value as String: return .string(value)
+        case let value as Data: return .bytes(Array(value))
+        case let value as Date: return .date(value)
+        case let value as NSNumber: return number(value)
+        case let value as [Any]:
+            var elements: [CodedValue] = []
+            for element in value {
+                guard let tree = tree(of: element, depth: depth + 1) else { return nil }
+                elements.append(tree)
+            }
+            return .array(elements)
+        case let value as [String: Any]:
+            var entries: [CodedValue.Entry] = []
+            for (name, element) in value {
+                guard let tree = tree(of: element, depth: depth + 1) else { return nil }
+                entries.append(CodedValue.Entry(.string(name), tree))
+            }
+            return .map(entries)
+        default: return nil
+        }
+    }
+
+    private static func number(_ number: NSNumber) -> CodedValue {
+        switch UInt8(bitPattern: number.objCType.pointee) {
+        case UInt8(ascii: "c"), UInt8(ascii: "B"): .bool(number.boolValue)
+        case UInt8(ascii: "d"), UInt8(ascii: "f"): .double(number.doubleValue)
+        case UInt8(ascii: "Q"): UInt64(exactly: number).map { $0 > Int64.max ? .unsigned($0) : .integer(Int64($0)) }
+            ?? .integer(number.int64Value)
+        default: .integer(number.int64Value)
+        }
+    }
+}

@@ -1,0 +1,150 @@
+import ForgeCoding
+import ForgeFileSystem
+import Foundation
+import Synchronization
+
+/// A key-value store over Foundation's `UserDefaults`: the values of an app's settings, or of a suite.
+///
+/// Every write reaches the preferences file before the call returns, on Linux too, where Foundation by itself keeps
+/// nothing; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the call throws
+/// and the old value stays.
+///
+/// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects, for
+/// other code to read, as far as a property list keeps them exactly; what other code stored so is read as well. Anything
+/// else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names of printable
+/// ASCII stand as they are; any other as `#forge:` and its bytes, percent-encoded.
+///
+/// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
+public final class UserDefaultsKVStore: KVStoring {
+    /// The system's object, which is not declared to be safe to share, and nil for a suite that cannot be.
+    private let defaults: Mutex<UserDefaults?>
+    private let domain: String
+    private let store: String
+
+    /// A store over the suite of this name; nil for the app's own settings.
+    ///
+    /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is longer
+    /// than 200 bytes, is refused, and so is `NSGlobalDomain`: every call that can throw then throws `.unsupported`.
+    public init(suiteName: String?) {
+        let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+        domain = suiteName ?? own
+        store = suiteName ?? "standard"
+        if suiteName == nil || suiteName == own {
+            defaults = Mutex(UserDefaults())
+        } else {
+            defaults = Mutex(Self.isUsable(domain) ? UserDefaults(suiteName: domain) : nil)
+        }
+    }
+
+    private static func isUsable(_ suite: String) -> Bool {
+        !suite.isEmpty && suite.utf8.count <= 200 && suite != "." && suite != ".." && suite != "NSGlobalDomain"
+            && !suite.utf8.contains { $0 == UInt8(ascii: "/") || $0 == 0 }
+    }
+
+    public func get<T>(_ key: KVKey<T>) -> T? {
+        do {
+            return try value(of: key, .get)
+        } catch {
+            return nil
+        }
+    }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? {
+        try value(of: key, .read)
+    }
+
+    private func value<T>(of key: KVKey<T>, _ operation: KVStoreError.Operation) throws(KVStoreError) -> T? {
+        guard let bytes = try bytes(of: key.identity, operation) else { return nil }
+        do {
+            return try ValueTable.coder.decode(T.self, from: bytes)
+        } catch {
+            throw KVStoreError(.undecodable, operation, key: key.name, store: store, underlying: error)
+        }
+    }
+
+    public func set<T>(_ key: KVKey<T>, value: T) throws {
+        let bytes = try ValueTable.encode(
+            value, key, maximumSize: FileKVStore.Options().maximumValueSizeInBytes, store: store)
+        let isDictionary = value is [String: any Sendable]
+        try write(key.identity, .set) { PropertyListValue.object(for: bytes, isDictionary: isDictionary) }
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws {
+        try write(key.identity, .remove) { nil }
+    }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool {
+        defaults.withLock { $0?.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
+    }
+
+    /// Removes every key of this suite, whoever put it there; other suites and global settings stay.
+    public func removeAll() throws {
+        try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
+            let old = defaults.persistentDomain(forName: domain)
+            defaults.removePersistentDomain(forName: domain)
+            guard !defaults.synchronize() else { return }
+            if let old { defaults.setPersistentDomain(old, forName: domain) }
+            throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
+        }
+    }
+
+    public func keys() throws -> [String] {
+        try using(.keys, nil) { (defaults) throws(KVStoreError) in
+            (defaults.persistentDomain(forName: domain) ?? [:]).keys.map(UserDefaultsName.decoded)
+        }
+    }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        try bytes(of: KeyName(name), .read)
+    }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try write(KeyName(name), .set) { PropertyListValue.object(for: bytes, isDictionary: false) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try write(KeyName(name), .remove) { nil }
+    }
+}
+
+// MARK: The suite
+
+extension UserDefaultsKVStore {
+    private func using<Result: Sendable>(
+        _ operation: KVStoreError.Operation, _ name: String?,
+        _ body: (UserDefaults) throws(KVStoreError) -> Result
+    ) throws(KVStoreError) -> Result {
+        try defaults.withLock { (defaults) throws(KVStoreError) -> Result in
+            guard let defaults else { throw KVStoreError(.unsupported, operation, key: name, store: store) }
+            return try body(defaults)
+        }
+    }
+
+    private func bytes(
+        of name: KeyName, _ operation: KVStoreError.Operation
+    ) throws(KVStoreError) -> [UInt8]? {
+        try name.check(operation, in: store)
+        return try using(operation, name.string) { (defaults) throws(KVStoreError) in
+            guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
+            guard let bytes = PropertyListValue.bytes(of: object) else {
+                throw KVStoreError(.undecodable, operation, key: name.string, store: store)
+            }
+            return bytes
+        }
+    }
+
+    /// Stores an object, or removes it, and makes sure that the file has it.
+    private func write(
+        _ name: KeyName, _ operation: KVStoreError.Operation, _ object: () -> Any?
+    ) throws(KVStoreError) {
+        try name.check(operation, in: store)
+        try using(operation, name.string) { (defaults) throws(KVStoreError) in
+            let encoded = UserDefaultsName.encoded(name.string)
+            let old = defaults.object(forKey: encoded)
+            defaults.set(object(), forKey: encoded)
+            guard !defaults.synchronize() else { return }
+            defaults.set(old, forKey: encoded)
+            throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+/// The names under which keys stand in the user defaults.
+///
+/// A name of printable ASCII stands as it is, so that other code finds it. Foundation on Linux compares other names by
+/// character and loses some, so every other stands as `#forge:` and its bytes, percent-encoded; a name that begins with
+/// `#forge:` does too.
+enum UserDefaultsName {
+    private static let prefix = "#forge:"
+
+    /// The name under which a key stands.
+    static func encoded(_ name: String) -> String {
+        guard !isPlain(name) else { return name }
+        var encoded = prefix
+        for byte in name.utf8 {
+            if isPrintable(byte), byte != UInt8(ascii: "%") {
+                encoded.unicodeScalars.append(Unicode.Scalar(byte))
+            } else {
+                encoded += byte < 16 ? "%0" : "%"
+                encoded += String(byte, radix: 16)
+            }
+        }
+        return encoded
+    }
+
+    /// The key that stands under a name, whoever put it there.
+    static func decoded(_ name: String) -> String {
+        guard name.hasPrefix(prefix) else { return name }
+        var bytes: [UInt8] = []
+        var rest = name.dropFirst(prefix.count).utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let value = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16) else { return name }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return String(validating: bytes, as: UTF8.self) ?? name
+    }
+
+    /// Whether a text can be a name as it is.
+    static func isPlain(_ name: String) -> Bool {
+        !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasPrefix(prefix)
+    }
+
+    private static func isPrintable(_ byte: UInt8) -> Bool { (0x20...0x7E).contains(byte) }
+}

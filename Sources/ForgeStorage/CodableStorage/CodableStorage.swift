@@ -1,0 +1,93 @@
+public import Foundation
+
+/// Codable values in a ``Storage``, as JSON.
+///
+/// ```swift
+/// let storage = CodableStorage(storage: DiskStorage(path: directory))
+/// try storage.save(timeline, for: "timeline")
+/// let cached: Timeline = try storage.fetch(for: "timeline")
+/// ```
+///
+/// Three failures of a fetch stay apart: ``StorageError/notFound``, ``StorageError/cantRead(_:)``, and a `DecodingError`
+/// for bytes that are there but are no value of the type asked for.
+public final class CodableStorage: Sendable {
+    private let storage: any Storage
+    private let decoder: JSONDecoder
+    private let encoder: JSONEncoder
+
+    /// Codable values in `storage`.
+    ///
+    /// - Parameters:
+    ///   - storage: Where the bytes are kept.
+    ///   - decoder: Makes values of bytes; not to be changed afterwards.
+    ///   - encoder: Makes bytes of values; not to be changed afterwards.
+    public init(storage: any Storage, decoder: JSONDecoder = .init(), encoder: JSONEncoder = .init()) {
+        self.storage = storage
+        self.decoder = decoder
+        self.encoder = encoder
+    }
+
+    /// The value that is stored for `key`.
+    ///
+    /// - Throws: The storage's errors, or a `DecodingError`.
+    public func fetch<T: Decodable>(for key: String) throws -> T {
+        try decoder.decode(T.self, from: try storage.fetchValue(for: key))
+    }
+
+    /// Stores `value` for `key`, in place of whatever was stored there.
+    ///
+    /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
+    public func save<T: Encodable>(_ value: T, for key: String) throws {
+        try storage.save(value: try encoder.encode(value), for: key)
+    }
+
+    /// Removes what is stored for `key`; that there is nothing is no error.
+    ///
+    /// - Throws: The storage's errors; what was stored is still there.
+    public func remove(for key: String) throws {
+        try storage.removeValue(for: key)
+    }
+}
+
+// MARK: In the background
+
+extension CodableStorage {
+    /// Fetches the value that is stored for `key` in the background and calls `handler` once with it.
+    ///
+    /// The value is decoded where the storage calls its own handlers.
+    public func fetch<T: Decodable & Sendable>(for key: String, handler: @escaping Handler<T>) {
+        storage.fetchValue(for: key) { [decoder] fetched in
+            handler(Result { try decoder.decode(T.self, from: try fetched.get()) })
+        }
+    }
+
+    /// Stores `value` for `key` in the background and calls `handler` once, with `value` if it was stored.
+    ///
+    /// The value is encoded before the call returns, so that it may be changed afterwards; if that fails, `handler` is
+    /// called before the call returns.
+    public func save<T: Encodable & Sendable>(_ value: T, for key: String, handler: @escaping Handler<T>) {
+        let data: Data
+        do {
+            data = try encoder.encode(value)
+        } catch {
+            return handler(.failure(error))
+        }
+        storage.save(value: data, for: key) { saved in
+            handler(saved.map { _ in value })
+        }
+    }
+
+    /// The value that is stored for `key`, fetched without blocking a thread that Swift concurrency shares.
+    ///
+    /// - Throws: The storage's errors, or a `DecodingError`.
+    public func fetch<T: Decodable & Sendable>(for key: String) async throws -> T {
+        try decoder.decode(T.self, from: try await storage.fetchValue(for: key))
+    }
+
+    /// Stores `value` for `key` without blocking a thread that Swift concurrency shares.
+    ///
+    /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
+    public func save<T: Encodable & Sendable>(_ value: T, for key: String) async throws {
+        try await storage.save(value: try encoder.encode(value), for: key)
+    }
+}

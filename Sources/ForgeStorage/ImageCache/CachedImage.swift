@@ -1,0 +1,20 @@
+public import Foundation
+
+/// An image as an ``ImageCacheManager`` keeps it.
+public struct CachedImage: Codable, Hashable, Sendable {
+    /// What the image was cached as.
+    public let id: String
+
+    /// The image's bytes, exactly as they were given.
+    public let data: Data
+
+    /// When it was cached.
+    public let cachedAt: Date
+
+    /// An image from its parts.
+    public init(id: String, data: Data, cachedAt: Date) {
+        self.id = id
+        self.data = data
+        self.cachedAt = cachedAt
+    }
+}

@@ -1,0 +1,147 @@
+import ForgeFileStore
+import Foundation
+
+extension ConformanceChecks {
+    static let fileListing: [FileStoreCheck] = [
+        FileStoreCheck("a listing shows one level") { store in
+            try await fill(store)
+            try expectEqual(try await keys(store.list(in: "docs")), ["docs/a.txt", "docs/b.txt", "docs/deep"], "docs")
+        },
+        FileStoreCheck("the empty key lists the whole store's directory") { store in
+            try await fill(store)
+            try expectEqual(try await keys(store.list(in: "")), ["docs", "docs2", "top"], "top level")
+            try expectEqual(try await keys(store.list()), ["docs", "docs2", "top"], "top level by default")
+        },
+        FileStoreCheck("a recursive listing shows all levels, directories too") { store in
+            try await fill(store)
+            try expectEqual(
+                try await keys(store.list(in: "docs", recursive: true)),
+                ["docs/a.txt", "docs/b.txt", "docs/deep", "docs/deep/c.txt"], "docs")
+            try expectEqual(
+                try await keys(store.list(recursive: true)),
+                [
+                    "docs", "docs/a.txt", "docs/b.txt", "docs/deep", "docs/deep/c.txt", "docs2", "docs2/d.txt", "top",
+                ], "the whole store")
+        },
+        FileStoreCheck("a recursive listing shows a directory before what is in it") { store in
+            try await store.save(Data(), to: "a/b/c/d")
+            let keys = try await store.list(recursive: true).map(\.key)
+            try expectEqual(keys, ["a", "a/b", "a/b/c", "a/b/c/d"], "order")
+        },
+        FileStoreCheck("a listing does not show what only begins alike") { store in
+            try await fill(store)
+            let keys = try await store.list(in: "docs", recursive: true).map(\.key)
+            try expect(!keys.contains { $0.hasPrefix("docs2") }, "docs2 is not in docs")
+        },
+        FileStoreCheck("a listed file has the size and the kind that info tells") { store in
+            try await fill(store)
+            for file in try await store.list(recursive: true) {
+                try expectEqual(file, try await store.info(file.key), file.key)
+            }
+        },
+        FileStoreCheck("every key listed as a file can be loaded") { store in
+            try await fill(store)
+            for file in try await store.list(recursive: true) where !file.isDirectory {
+                try expectEqual(Int64(try await store.load(file.key).count), file.sizeInBytes, file.key)
+            }
+        },
+        FileStoreCheck("a directory that does not exist cannot be listed") { store in
+            try await expectCode(.notFound, "list") { try await store.list(in: "nowhere") }
+        },
+        FileStoreCheck("a file cannot be listed") { store in
+            try await store.save(Data("1".utf8), to: "file")
+            try await expectCode(.notDirectory, "list of a file") { try await store.list(in: "file") }
+        },
+        FileStoreCheck("an empty store lists nothing and has no size") { store in
+            try expectEqual(try await store.list(recursive: true), [], "listing")
+            try expectEqual(try await store.totalSize(), 0, "size")
+        },
+        FileStoreCheck("the total size is the sum of all files") { store in
+            try await store.save(Data(count: 100), to: "a")
+            try await store.save(Data(count: 2_000), to: "b/c")
+            try await store.save(Data(count: 30_000), to: "b/d/e")
+            try expectEqual(try await store.totalSize(), 32_100, "size")
+            try await store.save(Data(count: 1), to: "b/c")
+            try expectEqual(try await store.totalSize(), 30_101, "size after replacing a file")
+        },
+        FileStoreCheck("a listing of many files shows each of them once") { store in
+            for number in 0..<200 { try await store.save(Data(), to: "many/\(number)") }
+            let keys = try await store.list(in: "many").map(\.key)
+            try expectEqual(keys.count, 200, "count")
+            try expectEqual(Set(keys).count, 200, "different keys")
+        },
+    ]
+
+    static let fileDeleting: [FileStoreCheck] = [
+        FileStoreCheck("a deleted file is not found, its neighbours are") { store in
+            try await fill(store)
+            try await store.delete("docs/a.txt")
+            try await expectCode(.notFound, "load") { try await store.load("docs/a.txt") }
+            try expectEqual(try await store.load("docs/b.txt"), Data("bb".utf8), "neighbour")
+        },
+        FileStoreCheck("deleting what does not exist says so") { store in
+            try await expectCode(.notFound, "delete") { try await store.delete("nothing") }
+            try await expectCode(.notFound, "delete in no directory") { try await store.delete("no/thing") }
+            try await expectCode(.notFound, "deleteDirectory") { try await store.deleteDirectory("nothing") }
+        },
+        FileStoreCheck("a directory is not deleted as a file, nor a file as a directory") { store in
+            try await fill(store)
+            try await expectCode(.isDirectory, "delete of a directory") { try await store.delete("docs") }
+            try await expectCode(.notDirectory, "deleteDirectory of a file") {
+                try await store.deleteDirectory("docs/a.txt")
+            }
+            try expectEqual(try await store.load("docs/a.txt"), Data("a".utf8), "content")
+        },
+        FileStoreCheck("a deleted directory is gone with all it holds, and nothing else") { store in
+            try await fill(store)
+            try await store.deleteDirectory("docs")
+            try expect(!(await store.exists("docs")), "the directory should be gone")
+            try expect(!(await store.exists("docs/deep/c.txt")), "what it held should be gone")
+            try expectEqual(try await keys(store.list(recursive: true)), ["docs2", "docs2/d.txt", "top"], "the rest")
+        },
+        FileStoreCheck("deleteAll leaves an empty store that can be used") { store in
+            try await fill(store)
+            try await store.deleteAll()
+            try expectEqual(try await store.list(recursive: true), [], "listing")
+            try expectEqual(try await store.totalSize(), 0, "size")
+            try await store.save(Data("new".utf8), to: "docs/a.txt")
+            try expectEqual(try await store.load("docs/a.txt"), Data("new".utf8), "content")
+            try await store.deleteAll()
+            try await store.deleteAll()
+        },
+        FileStoreCheck("a file can take the place of a deleted directory, and the other way round") { store in
+            try await store.save(Data("1".utf8), to: "x/y")
+            try await store.deleteDirectory("x")
+            try await store.save(Data("2".utf8), to: "x")
+            try await store.delete("x")
+            try await store.save(Data("3".utf8), to: "x/y")
+            try expectEqual(try await store.load("x/y"), Data("3".utf8), "content")
+        },
+        FileStoreCheck("a directory can be created, also when it exists") { store in
+            try await store.createDirectory("a/b/c")
+            try await store.createDirectory("a/b/c")
+            try await store.createDirectory("a/b")
+            try await store.save(Data("1".utf8), to: "a/b/c/d")
+            try await store.createDirectory("a/b/c")
+            try expectEqual(try await store.load("a/b/c/d"), Data("1".utf8), "content")
+        },
+        FileStoreCheck("a directory is not created where a file stands") { store in
+            try await store.save(Data("1".utf8), to: "file")
+            try await expectCode(.notDirectory, "at the file") { try await store.createDirectory("file") }
+            try await expectCode(.notDirectory, "below the file") { try await store.createDirectory("file/a/b") }
+            try expectEqual(try await store.load("file"), Data("1".utf8), "content")
+        },
+    ]
+
+    private static func fill(_ store: any FileStoring) async throws {
+        try await store.save(Data("a".utf8), to: "docs/a.txt")
+        try await store.save(Data("bb".utf8), to: "docs/b.txt")
+        try await store.save(Data("ccc".utf8), to: "docs/deep/c.txt")
+        try await store.save(Data("dddd".utf8), to: "docs2/d.txt")
+        try await store.save(Data("top".utf8), to: "top")
+    }
+
+    private static func keys(_ files: [StoredFile]) -> [String] {
+        files.map(\.key).sorted()
+    }
+}

@@ -1,0 +1,229 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    static let fileSystemContent: [FileSystemCheck] = [
+        holds("a file that was unlinked while open can be read and written until it is closed") { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.fileSystem.unlink(tree("f"))
+                try tree.write(descriptor, "C")
+                try expectEqual(try tree.read(descriptor, at: 0), "Content", "the content")
+                try expectEqual(try tree.fileSystem.status(of: .descriptor(descriptor)).linkCount, 0, "the link count")
+                try expect(try !tree.exists("f"), "the name is gone")
+            }
+        },
+        holds("a file that was renamed over while open keeps its content for who has it open") { tree in
+            try tree.create("new", "newer")
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                try tree.fileSystem.rename(tree("new"), to: tree("f"))
+                try expectEqual(try tree.read(descriptor), "content", "through the descriptor")
+                try expectEqual(try tree.content("f"), "newer", "through the path")
+            }
+        },
+        holds("a file stays open while its directory is renamed") { tree in
+            try tree.create("d/x")
+            try tree.opening(tree("d/x"), .writeOnly) { descriptor in
+                try tree.fileSystem.rename(tree("d"), to: tree("moved"))
+                try tree.write(descriptor, "late")
+                try expectEqual(try tree.content("moved/x"), "late", "at the new path")
+            }
+        },
+        refuses("a descriptor for writing does not read", .badFileDescriptor) { tree in
+            try tree.opening(tree("f"), .writeOnly) { _ = try tree.read($0) }
+        },
+        refuses("a descriptor for reading does not write", .badFileDescriptor) { tree in
+            try tree.opening(tree("f"), .readOnly) { _ = try tree.write($0, "x") }
+        },
+        refuses("a number that is no descriptor is refused by every call", .badFileDescriptor) { tree in
+            let none = Descriptor(rawValue: 1_999_999)
+            let calls: [() throws -> Void] = [
+                { _ = try tree.read(none) }, { try tree.write(none, "x") },
+                { _ = try tree.fileSystem.seek(none, to: 0, from: .start) },
+                { try tree.fileSystem.truncate(.descriptor(none), to: 0) },
+                { try tree.fileSystem.synchronize(none, .full) }, { _ = try tree.fileSystem.entries(of: none) },
+                { _ = try tree.fileSystem.status(of: .descriptor(none)) }, { _ = try tree.fileSystem.duplicate(none) },
+                { try tree.fileSystem.lock(none, .shared, waiting: false) },
+                { try tree.fileSystem.allocate(none, at: 0, length: 1) },
+                { _ = try tree.fileSystem.status("f", at: none) },
+            ]
+            for call in calls { try tree.expectErrno(.badFileDescriptor, "no descriptor", call) }
+            try tree.fileSystem.close(none)
+        },
+        holds("an absolute path does not ask where a relative one would start") { tree in
+            _ = try tree.fileSystem.status(tree("f"), at: Descriptor(rawValue: 1_999_999))
+        },
+        refuses("a relative path does not start from a file", .notDirectory) { tree in
+            try tree.opening(tree("f"), .readOnly) { _ = try tree.fileSystem.status("x", at: $0) }
+        },
+        refuses("a descriptor for reading does not truncate", .invalidArgument) { tree in
+            try tree.opening(tree("f"), .readOnly) { try tree.fileSystem.truncate(.descriptor($0), to: 0) }
+        },
+        refuses("a directory is not truncated", .isDirectory) { try $0.fileSystem.truncate(.path($0("d")), to: 0) },
+        refuses("a file is not truncated to a negative size", .invalidArgument) {
+            try $0.fileSystem.truncate(.path($0("f")), to: -1)
+        },
+        refuses("a file that is missing is not truncated", .noSuchFileOrDirectory) {
+            try $0.fileSystem.truncate(.path($0("missing")), to: 0)
+        },
+        holds("a file opened for appending is written at its end, wherever its offset stands") { tree in
+            try tree.opening(tree("f"), .readWrite, [.append]) { descriptor in
+                _ = try tree.fileSystem.seek(descriptor, to: 0, from: .start)
+                try tree.write(descriptor, "1")
+                try expectEqual(try tree.content("f"), "content1", "after a write")
+                try tree.write(descriptor, "2", at: 0)
+                try expectEqual(
+                    try tree.content("f"), tree.isDarwin ? "2ontent1" : "content12", "after a write at an offset")
+            }
+        },
+        holds("a hole reads as zeros and takes no space") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                try tree.write(descriptor, "x", at: 1_000_000)
+                try expectEqual(
+                    try tree.read(descriptor, 4, at: 999_997), "\0\0\0x", "the end of the hole and the byte behind it")
+                let status = try tree.fileSystem.status(of: .descriptor(descriptor))
+                try expectEqual(status.sizeInBytes, 1_000_001, "the size")
+                try expect(status.allocatedSizeInBytes < 1_000_001, "the hole takes space")
+            }
+        },
+        holds("what was cut off never comes back") { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 3)
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 6)
+                try expectEqual(try tree.read(descriptor), "con\0\0\0", "the content")
+            }
+        },
+        holds("reading behind the end gives nothing") { tree in
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                try expectEqual(try tree.read(descriptor, at: 7), "", "at the end")
+                try expectEqual(try tree.read(descriptor, at: 1 << 40), "", "far behind it")
+            }
+        },
+        refuses("no offset is negative", .invalidArgument) { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.expectErrno(.invalidArgument, "read") { _ = try tree.read(descriptor, at: -1) }
+                try tree.expectErrno(.invalidArgument, "write") { try tree.write(descriptor, "x", at: -1) }
+                try tree.expectErrno(.invalidArgument, "before the end") {
+                    _ = try tree.fileSystem.seek(descriptor, to: -8, from: .end)
+                }
+                _ = try tree.fileSystem.seek(descriptor, to: -1, from: .start)
+            }
+        },
+        holds("seeking starts from the beginning, the offset or the end") { tree in
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                let fileSystem = tree.fileSystem
+                try expectEqual(try fileSystem.seek(descriptor, to: 2, from: .start), 2, "from the start")
+                try expectEqual(try fileSystem.seek(descriptor, to: 1, from: .current), 3, "from the offset")
+                try expectEqual(try tree.read(descriptor, 2), "te", "the bytes there")
+                try expectEqual(try fileSystem.seek(descriptor, to: -1, from: .end), 6, "from the end")
+                try expectEqual(try fileSystem.seek(descriptor, to: 5, from: .end), 12, "behind the end")
+            }
+        },
+        holds("a file opened for reading only can be synchronised") { tree in
+            try tree.opening(tree("f"), .readOnly) { descriptor in
+                for level in [SyncLevel.full, .data, .barrier] { try tree.fileSystem.synchronize(descriptor, level) }
+            }
+        },
+        holds("a directory can be synchronised") { tree in
+            try tree.opening(tree("d"), .readOnly) { try tree.fileSystem.synchronize($0, .full) }
+        },
+        holds("a lock is in the way of another open of the same process") { tree in
+            try tree.opening(tree("f"), .readOnly) { first in
+                try tree.opening(tree("f"), .readOnly) { second in
+                    try tree.fileSystem.lock(first, .exclusive, waiting: false)
+                    try tree.expectErrno(.resourceTemporarilyUnavailable, "a second lock") {
+                        try tree.fileSystem.lock(second, .shared, waiting: false)
+                    }
+                    try tree.fileSystem.lock(first, .shared, waiting: true)
+                    try tree.fileSystem.lock(second, .shared, waiting: true)
+                    try tree.expectErrno(.resourceTemporarilyUnavailable, "a lock for oneself") {
+                        try tree.fileSystem.lock(first, .exclusive, waiting: false)
+                    }
+                    try tree.fileSystem.lock(second, .unlocked, waiting: false)
+                    try tree.fileSystem.lock(first, .exclusive, waiting: false)
+                }
+            }
+        },
+        holds("a lock goes with the last descriptor of the open file") { tree in
+            try tree.opening(tree("f"), .readOnly) { second in
+                let copy = try tree.opening(tree("f"), .readOnly) { first in
+                    try tree.fileSystem.lock(first, .exclusive, waiting: false)
+                    return try tree.fileSystem.duplicate(first)
+                }
+                try tree.expectErrno(.resourceTemporarilyUnavailable, "while a copy is open") {
+                    try tree.fileSystem.lock(second, .exclusive, waiting: false)
+                }
+                try tree.fileSystem.close(copy)
+                try tree.fileSystem.lock(second, .exclusive, waiting: false)
+            }
+        },
+        holds("a duplicate shares the offset, a second open does not") { tree in
+            try tree.opening(tree("f"), .readOnly) { first in
+                let copy = try tree.fileSystem.duplicate(first)
+                try expectEqual(try tree.read(copy, 3), "con", "through the copy")
+                try expectEqual(try tree.read(first, 4), "tent", "through the first")
+                try tree.fileSystem.close(copy)
+                try tree.opening(tree("f"), .readOnly) { second in
+                    try expectEqual(try tree.read(second), "content", "through a second open")
+                }
+            }
+        },
+        holds("reserving space extends the file by zeros") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 10_000)
+                let status = try tree.fileSystem.status(of: .descriptor(descriptor))
+                try expectEqual(status.sizeInBytes, 10_000, "the size")
+                try expect(status.allocatedSizeInBytes >= 10_000, "the space")
+                try expectEqual(try tree.read(descriptor, 2, at: 9_998), "\0\0", "the end")
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 5)
+                try expectEqual(try tree.status("x").sizeInBytes, 10_000, "the size after a smaller reservation")
+            }
+        },
+        refuses("no space is reserved for nothing, or before the start", .invalidArgument) { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.expectErrno(.invalidArgument, "no length") {
+                    try tree.fileSystem.allocate(descriptor, at: 0, length: 0)
+                }
+                try tree.fileSystem.allocate(descriptor, at: -1, length: 1)
+            }
+        },
+        refuses("a descriptor for reading reserves nothing", .badFileDescriptor) { tree in
+            try tree.opening(tree("f"), .readOnly) { try tree.fileSystem.allocate($0, at: 0, length: 1) }
+        },
+        holds("large and sparse contents are what was written, wherever pieces meet") { tree in
+            try checkLargeContent(tree)
+        },
+        holds("synchronising a file that was unlinked succeeds") { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.fileSystem.unlink(tree("f"))
+                try tree.fileSystem.synchronize(descriptor, .full)
+            }
+        },
+    ]
+
+    /// Writes pieces of odd sizes at odd places, cuts and extends, and compares with an array.
+    private static func checkLargeContent(_ tree: FileSystemFixture) throws {
+        var expected: [UInt8] = []
+        try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+            for step in 0..<60 {
+                let offset = step * 7919 % 180_001
+                let piece = [UInt8](repeating: UInt8(step + 1), count: 1 + step * 977 % 20_011)
+                if expected.count < offset + piece.count {
+                    expected += [UInt8](repeating: 0, count: offset + piece.count - expected.count)
+                }
+                expected.replaceSubrange(offset..<offset + piece.count, with: piece)
+                try piece.withUnsafeBytes { (bytes) throws in
+                    try tree.fileSystem.writeFully(descriptor, from: bytes, at: Int64(offset))
+                }
+                if step % 7 == 6 {
+                    let size = expected.count * 2 / 3
+                    expected.removeLast(expected.count - size)
+                    try tree.fileSystem.truncate(.descriptor(descriptor), to: Int64(size))
+                    expected += [UInt8](repeating: 0, count: 5000)
+                    try tree.fileSystem.truncate(.descriptor(descriptor), to: Int64(size + 5000))
+                }
+                let content = try tree.fileSystem.readContents(of: descriptor)
+                try expect(content == expected, "the content after step \(step)")
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    static let fileSystemNames: [FileSystemCheck] = [
+        refuses("a directory is not created where one is", .fileExists) { try $0.makeDirectory("d") },
+        refuses("a directory is not created where a file is", .fileExists) { try $0.makeDirectory("f") },
+        refuses("a directory is not created where a link to nowhere is", .fileExists) { try $0.makeDirectory("dang") },
+        refuses("a directory is not created in one that is missing", .noSuchFileOrDirectory) {
+            try $0.makeDirectory("missing/x")
+        },
+        refuses("the root directory is not created", .fileExists, darwin: .isDirectory) {
+            try $0.fileSystem.createDirectory("/")
+        },
+        holds("a directory may be created with a slash behind its name") { tree in
+            try tree.makeDirectory("x/")
+            try expectEqual(try tree.status("x").type, .directory, "the type")
+        },
+        refuses("`.` and `..` are never created", .fileExists) { tree in
+            try tree.expectErrno(.fileExists, "mkdir ..") { try tree.makeDirectory("d/..") }
+            try tree.expectErrno(.fileExists, "link .") { try tree.fileSystem.link(tree("f"), to: tree("d/.")) }
+            try tree.expectErrno(.fileExists, "symlink ..") { try tree.makeLink("d/..", to: "f") }
+            try tree.makeDirectory("d/.")
+        },
+        holds("`.` and `..` are never listed") { tree in
+            try expectEqual(try tree.list("d"), ["s"], "the listing")
+            try expectEqual(try tree.list("e"), [], "the listing of an empty directory")
+        },
+    ]
+
+    static let fileSystemDirectories: [FileSystemCheck] = [
+        refuses("a directory that holds something is not removed", .directoryNotEmpty, or: .fileExists) {
+            try $0.fileSystem.removeDirectory($0("d"))
+        },
+        refuses("a file is not removed as a directory", .notDirectory) { try $0.fileSystem.removeDirectory($0("f")) },
+        refuses("a link to a directory is not removed as a directory", .notDirectory) {
+            try $0.fileSystem.removeDirectory($0("sd"))
+        },
+        refuses("a directory that is missing is not removed", .noSuchFileOrDirectory) {
+            try $0.fileSystem.removeDirectory($0("missing"))
+        },
+        refuses("a directory is not removed as `.`", .invalidArgument) { try $0.fileSystem.removeDirectory($0("e/.")) },
+        refuses("a directory is not removed as `..`", .directoryNotEmpty) {
+            try $0.fileSystem.removeDirectory($0("d/.."))
+        },
+        refuses("the root directory is not removed", .resourceBusy, darwin: .isDirectory) {
+            try $0.fileSystem.removeDirectory("/")
+        },
+        refuses("a slash behind a link does not make it removable as a directory", .notDirectory) {
+            try $0.fileSystem.removeDirectory($0("sd/"))
+        },
+        holds("an empty directory is removed, with a slash behind its name too") { tree in
+            try tree.fileSystem.removeDirectory(tree("e"))
+            try tree.fileSystem.removeDirectory(tree("empty/"))
+            try expect(try !tree.exists("e") && !tree.exists("empty"), "both are gone")
+        },
+        refuses("a file that is missing is not unlinked", .noSuchFileOrDirectory) {
+            try $0.fileSystem.unlink($0("missing"))
+        },
+        refuses("a directory is not unlinked", .isDirectory, darwin: .notPermitted) {
+            try $0.fileSystem.unlink($0("e"))
+        },
+        refuses("a file is not unlinked with a slash behind its name", .notDirectory) {
+            try $0.fileSystem.unlink($0("f/"))
+        },
+        refuses("nothing is unlinked below a file", .notDirectory) { try $0.fileSystem.unlink($0("f/x")) },
+        holds("unlinking a link takes the link, not what it leads to") { tree in
+            try tree.fileSystem.unlink(tree("sf"))
+            try expect(try tree.exists("f") && !tree.exists("sf"), "only the link is gone")
+        },
+    ]
+
+    static let fileSystemRenaming: [FileSystemCheck] = [
+        refuses("nothing is renamed that is missing", .noSuchFileOrDirectory) { try rename($0, "missing", "x") },
+        refuses("nothing is renamed into a directory that is missing", .noSuchFileOrDirectory) {
+            try rename($0, "f", "missing/x")
+        },
+        refuses("a file does not replace a directory", .isDirectory) { try rename($0, "f", "e") },
+        refuses("a directory does not replace a file", .notDirectory) { try rename($0, "e", "f") },
+        holds("a directory replaces an empty directory") { tree in
+            let inode = try tree.status("d").inode
+            try rename(tree, "d", "e")
+            try expectEqual(try tree.status("e").inode, inode, "what stands there now")
+            try expect(try !tree.exists("d") && tree.exists("e/s"), "the tree moved")
+        },
+        refuses("a directory does not replace one that holds something", .directoryNotEmpty, or: .fileExists) {
+            try rename($0, "e", "d")
+        },
+        refuses("a directory does not move into its own subtree", .invalidArgument) { try rename($0, "d", "d/s/x") },
+        refuses("a directory does not replace its parent", .directoryNotEmpty, or: .fileExists) {
+            try rename($0, "d/s", "d")
+        },
+        holds("renaming something to itself changes nothing") { tree in
+            let before = try tree.snapshot()
+            try rename(tree, "f", "f")
+            try rename(tree, "d", "d/")
+            try expectEqual(try tree.snapshot(), before, "the tree")
+        },
+        holds("renaming a file over another name of its own changes nothing") { tree in
+            try tree.fileSystem.link(tree("f"), to: tree("h"))
+            try rename(tree, "f", "h")
+            try expect(try tree.exists("f") && tree.exists("h"), "both names stay")
+            try expectEqual(try tree.status("f").linkCount, 2, "the link count")
+        },
+        refuses("`.` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/.", "x") },
+        refuses("`..` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/..", "x") },
+        refuses("a file is not renamed to a name with a slash behind it", .notDirectory) {
+            try rename($0, "f", "new/")
+        },
+        holds("a directory is renamed to a name with a slash behind it") { tree in
+            try rename(tree, "e", "new/")
+            try expectEqual(try tree.status("new").type, .directory, "the type")
+        },
+        refuses("nothing is renamed through links in a circle", .tooManySymbolicLinkLevels) {
+            try rename($0, "l1/x", "y")
+        },
+        holds("renaming a link moves the link with its text") { tree in
+            try rename(tree, "sf", "d/sf")
+            try expectEqual(try tree.fileSystem.readSymbolicLink(tree("d/sf")), "f", "the text")
+            try expect(try tree.exists("f"), "the target stays")
+        },
+        refuses("an exclusive rename does not replace", .fileExists) { try rename($0, "f", "sf", .exclusive) },
+        refuses("an exclusive rename does not replace what is the same file", .fileExists) {
+            try rename($0, "f", "f", .exclusive)
+        },
+        holds("an exclusive rename moves to a free name") { tree in
+            try rename(tree, "f", "g", .exclusive)
+            try expectEqual(try tree.content("g"), "content", "the content")
+        },
+        holds("an exchange lets a file and a directory change places") { tree in
+            let inodes = (try tree.status("f").inode, try tree.status("d").inode)
+            try rename(tree, "f", "d", .exchanging)
+            try expectEqual(try tree.status("d").inode, inodes.0, "the file")
+            try expectEqual(try tree.status("f").inode, inodes.1, "the directory")
+            try expect(try tree.exists("f/s"), "what the directory holds")
+        },
+        holds("an exchange across directories keeps `..` right") { tree in
+            try rename(tree, "d/s", "f", .exchanging)
+            try expectEqual(try tree.status("f/..").inode, try tree.status(".").inode, "the parent")
+            try expectEqual(try tree.content("d/s"), "content", "the file")
+        },
+        refuses("an exchange needs both names", .noSuchFileOrDirectory) { try rename($0, "f", "missing", .exchanging) },
+        refuses("a directory does not change places with what it holds", .invalidArgument) {
+            try rename($0, "d", "d/s", .exchanging)
+        },
+        holds("a directory that moved has its new parent as `..`") { tree in
+            try rename(tree, "d", "e/d")
+            try expectEqual(try tree.status("e/d/..").inode, try tree.status("e").inode, "the parent")
+        },
+    ]
+
+    static let fileSystemLinks: [FileSystemCheck] = [
+        refuses("a link is not made where something is", .fileExists) {
+            try $0.fileSystem.link($0("f"), to: $0("sf"))
+        },
+        refuses("a directory gets no second name", .notPermitted) { try $0.fileSystem.link($0("d"), to: $0("x")) },
+        holds("a hard link to a symbolic link is a second name of the link itself") { tree in
+            try tree.fileSystem.link(tree("sf"), to: tree("x"))
+            try expectEqual(try tree.status("x").inode, try tree.status("sf").inode, "the inode")
+            try expectEqual(try tree.status("x").type, .symbolicLink, "the type")
+        },
+        refuses("a symbolic link is not made where something is", .fileExists) { try $0.makeLink("dang", to: "f") },
+        refuses("a symbolic link holds at least one byte", .noSuchFileOrDirectory) { try $0.makeLink("x", to: "") },
+        refuses("a file has no target", .invalidArgument) { _ = try $0.fileSystem.readSymbolicLink($0("f")) },
+        holds("a target as long as a path may be is kept byte for byte") { tree in
+            let target = POSIXPath(repeatElement(UInt8(ascii: "t"), count: tree.isDarwin ? 1023 : 4095))
+            do {
+                try tree.makeLink("x", to: target)
+            } catch let error as FileSystemError where error.errno == .fileNameTooLong {
+                return  // XFS.
+            }
+            try expectEqual(try tree.fileSystem.readSymbolicLink(tree("x")), target, "the target")
+            try expectEqual(try tree.status("x").sizeInBytes, Int64(target.count), "the size")
+        },
+        refuses("a target may not be one byte longer", .fileNameTooLong) { tree in
+            try tree.makeLink("x", to: POSIXPath(repeatElement(UInt8(ascii: "t"), count: tree.isDarwin ? 1024 : 4096)))
+        },
+        holds("`..` behind a link is the parent of where it leads") { tree in
+            try tree.makeDirectory("far")
+            try tree.makeDirectory("far/in")
+            try tree.create("far/mark")
+            try tree.makeLink("sl", to: "far/in")
+            try expectEqual(try tree.status("sl/../mark").inode, try tree.status("far/mark").inode, "the file")
+        },
+        holds("`..` of the root directory is the root directory") { tree in
+            let root = try tree.fileSystem.status("/")
+            try expectEqual(try tree.fileSystem.status("/..").inode, root.inode, "/..")
+            try expectEqual(try tree.fileSystem.status("/../..//.").inode, root.inode, "/../..//.")
+        },
+        refuses("a link is not made with a slash behind its name", .noSuchFileOrDirectory) {
+            try $0.fileSystem.link($0("f"), to: $0("x/"))
+        },
+        refuses("a file is not linked with a slash behind its name", .notDirectory) {
+            try $0.fileSystem.link($0("f/"), to: $0("x"))
+        },
+        holds("what a hard link writes the other name reads") { tree in
+            try tree.fileSystem.link(tree("f"), to: tree("h"))
+            try tree.create("h", "new")
+            try expectEqual(try tree.content("f"), "new", "the content")
+            try tree.fileSystem.unlink(tree("f"))
+            try expectEqual(try tree.content("h"), "new", "the content under the name that is left")
+            try expectEqual(try tree.status("h").linkCount, 1, "the link count")
+        },
+    ]
+
+    private static func rename(
+        _ tree: FileSystemFixture, _ name: String, _ newName: String, _ mode: RenameMode = .replacing
+    ) throws {
+        try tree.fileSystem.rename(tree(name), to: tree(newName), mode)
+    }
+}

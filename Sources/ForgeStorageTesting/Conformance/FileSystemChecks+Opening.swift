@@ -1,0 +1,148 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    static let fileSystemOpening: [FileSystemCheck] = [
+        refuses("a file cannot be created in a directory that is missing", .noSuchFileOrDirectory) {
+            try $0.open("missing/new", .writeOnly, [.create])
+        },
+        refuses("a file is no directory on the way", .notDirectory) { try $0.open("f/x") },
+        refuses("a file cannot be opened with a slash behind its name", .notDirectory) { try $0.open("f/") },
+        refuses("a file cannot be created with a slash behind its name", .isDirectory) {
+            try $0.open("new/", .writeOnly, [.create])
+        },
+        refuses("`.` behind a file is refused", .notDirectory) { _ = try $0.status("f/.") },
+        refuses("`..` behind a file is refused", .notDirectory) { _ = try $0.status("f/..") },
+        refuses("a directory cannot be opened for writing", .isDirectory) { try $0.open("d", .writeOnly) },
+        refuses("a directory cannot be read as a file", .isDirectory) { tree in
+            try tree.opening(tree("d"), .readOnly) { _ = try tree.read($0) }
+        },
+        refuses("a directory cannot be opened for creation", .isDirectory) { try $0.open("d", .readOnly, [.create]) },
+        refuses("an exclusive creation refuses a file that exists", .fileExists) {
+            try $0.open("f", .writeOnly, [.create, .exclusiveCreate])
+        },
+        refuses("an exclusive creation refuses a link to nowhere", .fileExists) {
+            try $0.open("dang", .writeOnly, [.create, .exclusiveCreate])
+        },
+        refuses("a link to nowhere cannot be opened", .noSuchFileOrDirectory) { try $0.open("dang") },
+        holds("a creation through a link to nowhere creates what the link names") { tree in
+            try tree.open("dang", .writeOnly, [.create])
+            try expectEqual(try tree.status("nowhere").type, .regular, "the target")
+            try expectEqual(try tree.status("dang").type, .symbolicLink, "the link")
+        },
+        refuses("a link is not followed if that is asked for", .tooManySymbolicLinkLevels) {
+            try $0.open("sf", .readOnly, [.noFollow])
+        },
+        holds("a slash behind a link follows it all the same") { tree in
+            try tree.opening(tree("sd/"), .readOnly, [.noFollow, .directory]) { descriptor in
+                let opened = try tree.fileSystem.status(of: .descriptor(descriptor))
+                try expectEqual(opened.inode, try tree.status("d").inode, "what was opened")
+            }
+        },
+        refuses("a link that is not followed is no directory", .notDirectory) {
+            try $0.open("sd", .readOnly, [.noFollow, .directory])
+        },
+        refuses("a file is not opened as a directory", .notDirectory) { try $0.open("f", .readOnly, [.directory]) },
+        refuses("links in a circle lead nowhere", .tooManySymbolicLinkLevels) { try $0.open("l1") },
+        holds("a chain of as many links as the system allows is followed") { tree in
+            try makeChain(tree, tree.isDarwin ? 32 : 40)
+            try tree.open("chain\(tree.isDarwin ? 32 : 40)")
+        },
+        holds("a chain of one link more is not") { tree in
+            try makeChain(tree, tree.isDarwin ? 33 : 41)
+            try tree.expectErrno(.tooManySymbolicLinkLevels, "the chain") {
+                try tree.open("chain\(tree.isDarwin ? 33 : 41)")
+            }
+        },
+        refuses("an empty path leads nowhere", .noSuchFileOrDirectory) { try $0.opening("", .readOnly) { _ in } },
+        refuses("an empty path has no status", .noSuchFileOrDirectory) { _ = try $0.fileSystem.status("") },
+        holds("a name may have 255 bytes") { tree in
+            let name = String(repeating: "n", count: 255)
+            try tree.create(name)
+            try expect(try tree.list().contains(name), "the name is listed")
+        },
+        refuses("a name may not have 256 bytes", .fileNameTooLong) {
+            try $0.create(String(repeating: "n", count: 256))
+        },
+        refuses("a name of 256 bytes cannot even be looked for", .fileNameTooLong) {
+            _ = try $0.status(String(repeating: "n", count: 256))
+        },
+        holds("it is bytes that count: 85 characters of three bytes are a name") {
+            try $0.create(String(repeating: "\u{20AC}", count: 85))
+        },
+        refuses("86 characters of three bytes are none", .fileNameTooLong) {
+            try $0.create(String(repeating: "\u{20AC}", count: 86))
+        },
+        holds("a path may be as long as the system allows") { tree in
+            _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1023 : 4095, tree))
+        },
+        refuses("a path may not be one byte longer", .fileNameTooLong) { tree in
+            _ = try tree.fileSystem.status(pathOfLength(tree.isDarwin ? 1024 : 4096, tree))
+        },
+        refuses("a path with a NUL inside cannot be opened", .invalidArgument) {
+            try $0.open("f\0.txt", .writeOnly, [.create])
+        },
+        refuses("a path with a NUL inside is refused before anything is looked at", .invalidArgument) {
+            _ = try $0.status("missing/f\0")
+        },
+        refuses("a path with a NUL inside cannot be created or removed", .invalidArgument) { tree in
+            let path = tree("d\0x")
+            let calls: [() throws -> Void] = [
+                { try tree.fileSystem.createDirectory(path) }, { try tree.fileSystem.removeDirectory(path) },
+                { try tree.fileSystem.rename(tree("f"), to: path) },
+                { try tree.fileSystem.rename(path, to: tree("x")) },
+                { try tree.fileSystem.link(tree("f"), to: path) }, { try tree.makeLink("x", to: "a\0b") },
+                { _ = try tree.fileSystem.readSymbolicLink(path) },
+                { try tree.fileSystem.truncate(.path(path), to: 0) },
+                { try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) },
+            ]
+            for call in calls { try tree.expectErrno(.invalidArgument, "a NUL", call) }
+            try tree.fileSystem.unlink(path)
+        },
+        holds("a name of bytes that are no UTF-8 is kept as it is, or refused on Darwin") { tree in
+            let name = POSIXPath([0x66, 0xFF, 0xC3, 0x28])
+            guard !tree.isDarwin else {
+                return try tree.expectErrno(.illegalByteSequence, "the name") { try tree.create(path: tree.path(name)) }
+            }
+            try tree.create(path: tree.path(name))
+            let names = try tree.fileSystem.withDirectory(tree(".")) { (directory) throws(FileSystemError) in
+                try tree.fileSystem.entries(of: directory)
+            }.map(\.name)
+            try expect(names.contains(name), "the bytes are listed as given")
+        },
+        holds("canonically equivalent names are two, unless normalisation is ignored") { tree in
+            try tree.create("\u{E9}")
+            try expectEqual(try tree.exists("e\u{301}"), tree.subject.isNormalisationInsensitive, "found")
+        },
+        holds("names that differ in case are two, unless case is ignored") { tree in
+            try tree.create("Case")
+            try expectEqual(try tree.exists("case"), tree.subject.isCaseInsensitive, "found")
+        },
+        refuses("a file cannot be created as a directory", .invalidArgument) {
+            try $0.open("new", .readOnly, [.create, .directory])
+        },
+        refuses("an exclusive creation of a directory that exists is refused", .fileExists) {
+            try $0.open("d", .readOnly, [.create, .exclusiveCreate])
+        },
+        refuses("truncating a directory on opening is refused", .isDirectory) {
+            try $0.open("d", .readOnly, [.truncate])
+        },
+        holds("truncation on opening empties the file, for a reader too") { tree in
+            try tree.open("f", .readOnly, [.truncate])
+            try expectEqual(try tree.status("f").sizeInBytes, 0, "the size")
+        },
+    ]
+
+    private static func makeChain(_ tree: FileSystemFixture, _ count: Int) throws {
+        for number in 1...count {
+            try tree.makeLink("chain\(number)", to: POSIXPath(number == 1 ? "f" : "chain\(number - 1)"))
+        }
+    }
+
+    /// A path to `f` that is this long, by slashes.
+    private static func pathOfLength(_ length: Int, _ tree: FileSystemFixture) -> POSIXPath {
+        let padding = length - tree.subject.root.count - 1
+        return POSIXPath(
+            Array(tree.subject.root.bytes) + [UInt8](repeating: UInt8(ascii: "/"), count: padding) + [0x66])
+    }
+}

@@ -1,0 +1,134 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    /// What permissions keep users from; the subject says how to be another user.
+    public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = [
+        forbids("a user creates nothing in another's directory", .permissionDenied) {
+            try $0.fileSystem.createDirectory($0("d/new"))
+        },
+        forbids("a user unlinks nothing in another's directory", .permissionDenied) {
+            try $0.fileSystem.unlink($0("d/x"))
+        },
+        forbids("nothing is found in a directory that may not be searched", .permissionDenied, mode: 0o744) {
+            _ = try $0.status("d/x")
+        },
+        forbids("a directory that may not be read is not opened", .permissionDenied, mode: 0o711) { try $0.open("d") },
+        permits("names are found in a directory that may be searched but not read", mode: 0o711) {
+            _ = try $0.status("d/x")
+        },
+        permits("names are listed in a directory that may be read but not searched", mode: 0o744) {
+            try expectEqual(try $0.list("d").sorted(), ["s", "x"], "the listing")
+        },
+        forbids("another's private file is not opened", .permissionDenied) { try $0.open("d/x") },
+        forbids("a user does not unlink another's file in a sticky directory", .notPermitted, mode: 0o1777) {
+            try $0.fileSystem.unlink($0("d/x"))
+        },
+        forbids("a user does not replace another's file in a sticky directory", .notPermitted, mode: 0o1777) { tree in
+            try tree.create("d/own")
+            defer { remove(tree, "d/own") }
+            try tree.fileSystem.rename(tree("d/own"), to: tree("d/x"))
+        },
+        permits("a user removes his own file in a sticky directory", mode: 0o1777) { tree in
+            try tree.create("d/own")
+            try expectEqual(try tree.status("d/own").owner, user, "the owner")
+            try tree.fileSystem.unlink(tree("d/own"))
+        },
+        forbids("a user does not change the mode of another's file", .notPermitted) {
+            try $0.fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path($0("d/x")))
+        },
+        forbids("a user does not change the times of another's file", .notPermitted) {
+            try $0.fileSystem.setTimes(accessed: nil, modified: FileTime(seconds: 1), of: .path($0("d/x")))
+        },
+        forbids("a user does not give away or take over a file", .notPermitted) { tree in
+            let file = FileReference.path(tree("d/x"))
+            try tree.expectErrno(.notPermitted, "the group") {
+                try tree.fileSystem.setOwner(nil, group: group, of: file)
+            }
+            try tree.fileSystem.setOwner(user, group: nil, of: file)
+        },
+        forbids("a user does not truncate another's file", .permissionDenied) {
+            try $0.fileSystem.truncate(.path($0("d/x")), to: 0)
+        },
+        forbids("what stands in the way is told before what is forbidden", .fileExists) {
+            try $0.fileSystem.createDirectory($0("d/x"))
+        },
+        forbids("what is missing is told before what is forbidden", .noSuchFileOrDirectory) {
+            try $0.fileSystem.unlink($0("d/missing"))
+        },
+        forbids("a device node takes privileges", .notPermitted, mode: 0o777) {
+            try $0.fileSystem.createNode(
+                $0("d/null"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
+                deviceNumber: 0x103)
+        },
+        permits("the group's permissions count for its members", mode: 0o755) { tree in
+            let file = FileReference.path(tree("d/x"))
+            let owner = tree.ownersFileSystem
+            try owner.setOwner(nil, group: group, of: file)
+            try owner.setPermissions(FilePermissions(rawValue: 0o640), of: file)
+            try tree.open("d/x", .readOnly)
+            try tree.expectErrno(.permissionDenied, "writing") { try tree.open("d/x", .writeOnly) }
+        },
+        permits("only the first class that fits counts: an owner without permission has none", mode: 0o777) { tree in
+            try tree.create("d/own")
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o077), of: .path(tree("d/own")))
+            try tree.expectErrno(.permissionDenied, "the owner") { try tree.open("d/own") }
+        },
+        permits("a file created without permission to write is written through its descriptor", mode: 0o777) { tree in
+            try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
+            try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
+        },
+        permits("a write by a user without privileges takes the set-user-id bit", mode: 0o777) { tree in
+            try tree.create("d/own")
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
+            try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
+            try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
+        },
+        permits("what is created in a set-group-id directory belongs to its group", mode: 0o2777) { tree in
+            let directory = try tree.status("d").group
+            try tree.create("d/own")
+            try tree.fileSystem.createDirectory(tree("d/below"))
+            try expectEqual(try tree.status("d/own").group, directory, "the file's group")
+            try expect(try tree.status("d/below").permissions.contains(.setGroupID), "the directory passes it on")
+        },
+        forbids("a directory is moved elsewhere only by who may write to it", .permissionDenied, mode: 0o777) { tree in
+            try tree.fileSystem.rename(tree("d/s"), to: tree("e/s"))
+        },
+    ]
+
+    private static let user = UserID(1234)
+    private static let group = GroupID(2345)
+
+    private static func forbids(
+        _ description: String, _ errno: Errno, mode: FilePermissions.RawValue = 0o755,
+        _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
+    ) -> FileSystemCheck {
+        permits(description, mode: mode) { visitor in
+            let before = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
+            try visitor.expectErrno(errno, description) { try body(visitor) }
+            let after = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
+            try expectEqual(after, before, "\(description): the tree after the failure")
+        }
+    }
+
+    /// Runs `body` as another user in a tree whose `d` has this mode and holds a private file `x`, and whose `e` anyone
+    /// may write to.
+    private static func permits(
+        _ description: String, mode: FilePermissions.RawValue,
+        _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
+    ) -> FileSystemCheck {
+        holds(description) { tree in
+            guard let asUser = tree.subject.asUser else { throw ConformanceViolation("no way to be another user") }
+            try tree.create("d/x", "private")
+            try tree.fileSystem.setPermissions(.ownerReadWrite, of: .path(tree("d/x")))
+            let permissions = FilePermissions(rawValue: mode)
+            try tree.fileSystem.setPermissions(permissions, of: .path(tree("d")))
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o777), of: .path(tree("e")))
+            try body(tree.seen(through: asUser(user, group)))
+        }
+    }
+
+    private static func remove(_ tree: FileSystemFixture, _ name: String) {
+        do { try tree.ownersFileSystem.unlink(tree(name)) } catch _ {}
+    }
+}

@@ -1,0 +1,82 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    static let fileSystemWalks: [FileSystemCheck] = [
+        walk(
+            "nothing above a directory is reached from beneath it",
+            [
+                ("../f", .beneath, .improperLink), ("s/../../f", .beneath, .improperLink),
+                ("out", .beneath, .improperLink), ("up", .beneath, .improperLink), ("in", .beneath, nil),
+                ("s/../x", .beneath, nil), ("s/..", .beneath, nil), ("..", .beneath, .improperLink),
+                (".", .beneath, nil), ("missing", .beneath, .noSuchFileOrDirectory),
+            ]),
+        walk(
+            "no link is followed where none is allowed",
+            [
+                ("in", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+                ("out", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+                ("dirlink/y", .noSymbolicLinks, .tooManySymbolicLinkLevels), ("x", .noSymbolicLinks, nil),
+                ("../f", .noSymbolicLinks, nil), ("s/../x", .noSymbolicLinks, nil),
+                ("dirlink/", .noSymbolicLinks, .tooManySymbolicLinkLevels),
+            ]),
+        walk(
+            "both limits together hold",
+            [
+                ("in", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("up", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
+                ("../f", [.beneath, .noSymbolicLinks], .improperLink), ("x", [.beneath, .noSymbolicLinks], nil),
+                ("s/y", [.beneath, .noSymbolicLinks], nil),
+            ]),
+        refuses("an absolute path is not beneath anything", .improperLink) { tree in
+            try tree.opening(tree("d"), .readOnly) { directory in
+                _ = try tree.fileSystem.open(
+                    tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: .beneath)
+            }
+        },
+        refuses("the last component is looked at before its slash", .noSuchFileOrDirectory) {
+            try $0.fileSystem.unlink($0("missing/"))
+        },
+        refuses("the source of a rename is walked to before the target", .notDirectory) {
+            try $0.fileSystem.rename($0("f/x"), to: $0("missing/x"))
+        },
+        refuses("the target of a rename is walked to before the source is looked for", .notDirectory) {
+            try $0.fileSystem.rename($0("missing"), to: $0("f/x"))
+        },
+        refuses("a rename to `.` is refused", .resourceBusy, darwin: .invalidArgument) {
+            try $0.fileSystem.rename($0("e"), to: $0("d/."))
+        },
+        refuses("what exists comes before a missing slash rule", .fileExists) {
+            try $0.makeLink("f/", to: "x")
+        },
+    ]
+
+    private typealias Step = (path: POSIXPath, resolution: PathResolution, errno: Errno?)
+
+    /// Opens paths from `d`, which holds a file `x`, a directory `s` with a file `y`, and links out and in.
+    private static func walk(_ description: String, _ steps: [Step]) -> FileSystemCheck {
+        holds(description) { tree in
+            try tree.create("d/x")
+            try tree.create("d/s/y")
+            try tree.makeLink("d/out", to: tree("f"))
+            try tree.makeLink("d/up", to: "../f")
+            try tree.makeLink("d/in", to: "s/y")
+            try tree.makeLink("d/dirlink", to: "s")
+            try tree.opening(tree("d"), .readOnly, [.directory]) { directory in
+                for step in steps {
+                    let open = {
+                        try tree.fileSystem.close(
+                            try tree.fileSystem.open(
+                                step.path, at: directory, .readOnly, options: [], permissions: [],
+                                resolution: step.resolution))
+                    }
+                    if let errno = step.errno {
+                        try tree.expectErrno(errno, "\(step.path)", open)
+                    } else {
+                        try open()
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+public import ForgeKVStore
+
+/// A place where a key-value store is kept, empty at first, to be opened again and again.
+public struct KeyValueStorePlace: Sendable {
+    private let opening: @Sendable () throws -> any KVStoring
+
+    /// A place; `open` opens the store in it anew, nothing of an earlier opening being in use any more.
+    public init(open: @escaping @Sendable () throws -> any KVStoring) {
+        opening = open
+    }
+
+    /// Opens the store.
+    public func open() throws -> any KVStoring { try opening() }
+}
+
+extension ConformanceChecks {
+    /// What a key-value store that outlives the process promises.
+    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] = [
+        ConformanceCheck("a new place is empty") { place in
+            try expectEqual(try place.open().keys(), [], "keys")
+            try expectEqual(try place.open().keys(), [], "keys after reopening")
+        },
+        ConformanceCheck("values of every kind are there after reopening") { place in
+            try {
+                let store = try place.open()
+                for (index, text) in CheckTexts.all.enumerated() {
+                    try store.set(KVKey<String>("text \(index)"), value: text)
+                }
+                try store.set(KVKey<Double>("zero"), value: -0.0)
+                try store.set(KVKey<CheckProfile>("profile"), value: CheckProfile())
+                try store.set(KVKey<Int?>("nil"), value: nil)
+                try store.set(KVKey<UInt64>("large"), value: .max)
+            }()
+            let store = try place.open()
+            for (index, text) in CheckTexts.all.enumerated() {
+                let read = store.get(KVKey<String>("text \(index)"))
+                try expect(read.map { Array($0.utf8) } == Array(text.utf8), "text \(index) has changed")
+            }
+            try expectEqual(store.get(KVKey<Double>("zero"))?.sign, .minus, "the sign of zero")
+            try expectEqual(store.get(KVKey<CheckProfile>("profile")), CheckProfile(), "profile")
+            try expect(store.get(KVKey<Int?>("nil")) == .some(.none), "the stored nil is gone")
+            try expectEqual(store.get(KVKey<UInt64>("large")), .max, "large")
+        },
+        ConformanceCheck("names of every kind are there after reopening") { place in
+            try {
+                let store = try place.open()
+                for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            }()
+            let store = try place.open()
+            for (index, name) in hostileNames.enumerated() {
+                try expectEqual(store.get(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
+            }
+            try expectEqual(try store.keys().count, hostileNames.count, "how many keys there are")
+        },
+        ConformanceCheck("the last of several values is there after reopening") { place in
+            try {
+                let store = try place.open()
+                for value in 0..<100 { try store.set(KVKey<Int>("a"), value: value) }
+            }()
+            try expectEqual(try place.open().get(KVKey<Int>("a")), 99, "get")
+        },
+        ConformanceCheck("a removed key stays absent after reopening") { place in
+            try {
+                let store = try place.open()
+                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
+                try store.remove(KVKey<Int>("a"))
+            }()
+            try expectEqual(try place.open().keys(), ["b"], "keys")
+        },
+        ConformanceCheck("removeAll stays done after reopening, and what was set after it is there") { place in
+            try {
+                let store = try place.open()
+                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
+                try store.removeAll()
+                try store.set(KVKey<Int>("c"), value: 1)
+            }()
+            try expectEqual(try place.open().keys(), ["c"], "keys")
+        },
+        ConformanceCheck("a store that is opened many times keeps what each opening wrote") { place in
+            for index in 0..<10 {
+                let store = try place.open()
+                try expectEqual(try store.keys().count, index, "how many keys opening \(index) finds")
+                try store.set(KVKey<Int>("\(index)"), value: index)
+            }
+            let store = try place.open()
+            for index in 0..<10 { try expectEqual(store.get(KVKey<Int>("\(index)")), index, "\(index)") }
+        },
+        ConformanceCheck("a value of another type is still undecodable after reopening, and still there") { place in
+            try place.open().set(KVKey<String>("a"), value: "one")
+            let store = try place.open()
+            let error = try await expectError(KVStoreError.self, "read") { try store.read(KVKey<Int>("a")) }
+            try expectEqual(error.code, .undecodable, "code")
+            try expectEqual(store.get(KVKey<String>("a")), "one", "get")
+        },
+    ]
+}

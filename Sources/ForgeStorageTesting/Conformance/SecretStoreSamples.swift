@@ -1,0 +1,65 @@
+import Synchronization
+
+/// Values that the checks of secret stores use.
+enum SecretSamples {
+    /// A value with some of everything.
+    struct Account: Codable, Equatable, Sendable {
+        enum Role: Codable, Equatable, Sendable {
+            case guest
+            case member(level: Int)
+        }
+
+        var name: String
+        var tokens: [String: [Int]]
+        var role: Role
+        var nickname: String?
+    }
+
+    /// A type that can be decoded from one text only; Swift's own error for any other quotes it.
+    enum Choice: String, Codable, Sendable {
+        case only
+    }
+
+    /// A value that sometimes refuses to be encoded, with an error that quotes it.
+    struct Refusing: Codable, Sendable {
+        var text: String
+
+        private enum CodingKeys: CodingKey {
+            case text
+        }
+
+        init(text: String) {
+            self.text = text
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            guard text == "fine" else {
+                throw EncodingError.invalidValue(text, .init(codingPath: [], debugDescription: "refused: \(text)"))
+            }
+            var container = encoder.container(keyedBy: CodingKeys.self)
+            try container.encode(text, forKey: .text)
+        }
+    }
+
+    /// A value that quotes what it was to be decoded from in an error of its own.
+    struct Quoting: Codable, Sendable {
+        struct Refusal: Error {
+            var text: String
+        }
+
+        init(from decoder: any Decoder) throws {
+            throw Refusal(text: try decoder.singleValueContainer().decode(String.self))
+        }
+    }
+
+    /// What several threads report.
+    final class Failures: Sendable {
+        private let list = Mutex<[String]>([])
+
+        func append(_ failure: String) {
+            list.withLock { $0.append(failure) }
+        }
+
+        var all: [String] { list.withLock { $0 } }
+    }
+}

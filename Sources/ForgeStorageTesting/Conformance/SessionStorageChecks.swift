@@ -1,0 +1,84 @@
+public import ForgeStorage
+
+/// The user that the checks of a session's storage store.
+public struct ConformanceUser: Codable, Hashable, Sendable {
+    public var id: String
+    public var name: String
+    public var email: String?
+
+    /// A user from the parts.
+    public init(id: String, name: String, email: String? = nil) {
+        self.id = id
+        self.name = name
+        self.email = email
+    }
+}
+
+extension ConformanceChecks {
+    /// What every storage of a session keeps to.
+    public static let sessionStorage: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
+        ConformanceCheck("a new storage holds nobody") { storage in
+            try expectEqual(try storage.loadUser(), nil, "the user of a new storage")
+        },
+        ConformanceCheck("a user who was saved is loaded, as often as asked") { storage in
+            try storage.saveUser(john)
+            try expectEqual(try storage.loadUser(), john, "the user, the first time")
+            try expectEqual(try storage.loadUser(), john, "the user, the second time")
+        },
+        ConformanceCheck("saving replaces the user who was there") { storage in
+            try storage.saveUser(john)
+            try storage.saveUser(jane)
+            try expectEqual(try storage.loadUser(), jane, "the user after the second save")
+        },
+        ConformanceCheck("clearing leaves nobody") { storage in
+            try storage.saveUser(john)
+            try storage.clearUser()
+            try expectEqual(try storage.loadUser(), nil, "the user after clearing")
+        },
+        ConformanceCheck("clearing a storage that holds nobody is no error") { storage in
+            try storage.clearUser()
+            try storage.clearUser()
+            try expectEqual(try storage.loadUser(), nil, "the user after clearing twice")
+        },
+        ConformanceCheck("a user can be saved after clearing") { storage in
+            try storage.saveUser(john)
+            try storage.clearUser()
+            try storage.saveUser(jane)
+            try expectEqual(try storage.loadUser(), jane, "the user after clearing and saving")
+        },
+        ConformanceCheck("a part that is nil stays nil, and an empty one empty") { storage in
+            let user = ConformanceUser(id: "", name: "", email: nil)
+            try storage.saveUser(user)
+            try expectEqual(try storage.loadUser(), user, "the user of empty parts")
+        },
+        ConformanceCheck("any text comes back, byte for byte") { storage in
+            for name in [
+                "Jos\u{e9}", "Jose\u{301}", "👩‍👩‍👧‍👦", "\0\u{1}\u{7f}\n\"\\", String(repeating: "ab\u{1F600}", count: 20_000),
+            ] {
+                try storage.saveUser(ConformanceUser(id: "1", name: name))
+                let loaded = try storage.loadUser()
+                try expect(
+                    loaded?.name.utf8.elementsEqual(name.utf8) ?? false,
+                    "a name of \(name.utf8.count) bytes was changed")
+            }
+        },
+        ConformanceCheck("a session manager over the storage sees what the storage holds") { storage in
+            try checkManager(over: storage)
+        },
+    ]
+
+    private static let john = ConformanceUser(id: "123", name: "John Doe", email: "john@example.com")
+    private static let jane = ConformanceUser(id: "456", name: "Jane Roe", email: "jane@example.com")
+
+    private static func checkManager<Storage: SessionStorage>(over storage: Storage) throws
+    where Storage.User == ConformanceUser {
+        let manager = SessionManager(storage: storage)
+        try expectEqual(try manager.loadUser(), nil, "the manager's user at first")
+        try manager.saveUser(john)
+        try expectEqual(try storage.loadUser(), john, "the storage's user after the manager saved one")
+        try storage.saveUser(jane)
+        try expectEqual(try manager.loadUser(), jane, "the manager's user after the storage saved another")
+        try manager.clearUser()
+        try expectEqual(try storage.loadUser(), nil, "the storage's user after the manager cleared it")
+    }
+}

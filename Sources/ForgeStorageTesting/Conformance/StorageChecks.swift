@@ -1,0 +1,104 @@
+public import ForgeStorage
+import Foundation
+
+extension ConformanceChecks {
+    /// What every storage of bytes by key keeps to, one of the app's own with just the four calls included.
+    public static let storage: [ConformanceCheck<any Storage>] = [
+        ConformanceCheck("a key that nothing was stored for is not found") { storage in
+            try await expectNotFound("missing", in: storage)
+        },
+        ConformanceCheck("a value that was saved is fetched") { storage in
+            try saveNow(hello, for: "greeting", in: storage)
+            try expectEqual(try fetchNow("greeting", from: storage), hello, "the value")
+        },
+        ConformanceCheck("saving replaces the value, a longer one too") { storage in
+            try saveNow(Data(repeating: 7, count: 10_000), for: "greeting", in: storage)
+            try saveNow(hello, for: "greeting", in: storage)
+            try expectEqual(try fetchNow("greeting", from: storage), hello, "the value after the second save")
+        },
+        ConformanceCheck("an empty value is a value") { storage in
+            try saveNow(Data(), for: "empty", in: storage)
+            try expectEqual(try fetchNow("empty", from: storage), Data(), "the empty value")
+        },
+        ConformanceCheck("values of any size and any bytes come back") { storage in
+            for size in [1, 511, 512, 513, 4095, 4096, 4097, 1 << 20] {
+                let value = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+                try saveNow(value, for: "sized", in: storage)
+                try expect(try fetchNow("sized", from: storage) == value, "a value of \(size) bytes was changed")
+            }
+        },
+        ConformanceCheck("a slice of other data is saved as what it shows") { storage in
+            let slice = Data("0123456789".utf8)[3..<7]
+            try saveNow(slice, for: "slice", in: storage)
+            try expectEqual(try fetchNow("slice", from: storage), Data("3456".utf8), "the value")
+        },
+        ConformanceCheck("keys do not share values") { storage in
+            let keys = [
+                "a", "b", "a.b", "a-b", "a_b", "a b", "ä", "日本", "%61", "~", "~root", "=", "x.cache", "dir/a", "dir/b",
+            ]
+            for key in keys { try saveNow(Data(key.utf8), for: key, in: storage) }
+            for key in keys { try expectEqual(try fetchNow(key, from: storage), Data(key.utf8), "the value of \(key)") }
+        },
+        ConformanceCheck("a handler is given the value that was saved, and the value that is fetched") { storage in
+            let saved = try await outcome { storage.save(value: hello, for: "greeting", handler: $0) }.get()
+            try expectEqual(saved, hello, "what the save's handler was given")
+            let fetched = try await outcome { storage.fetchValue(for: "greeting", handler: $0) }.get()
+            try expectEqual(fetched, hello, "what the fetch's handler was given")
+        },
+        ConformanceCheck("a handler is given the error for a key that nothing was stored for") { storage in
+            let fetched = await outcome { storage.fetchValue(for: "missing", handler: $0) }
+            let error = try await expectError(StorageError.self, "fetching a missing key") { try fetched.get() }
+            try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
+        },
+        ConformanceCheck("the async calls save and fetch the same values as those that wait") { storage in
+            try await storage.save(value: hello, for: "greeting")
+            try expectEqual(try fetchNow("greeting", from: storage), hello, "the value saved by the async call")
+            let fetched = try await storage.fetchValue(for: "greeting")
+            try expectEqual(fetched, hello, "the value fetched by the async call")
+            let error = try await expectError(StorageError.self, "fetching a missing key") {
+                try await storage.fetchValue(for: "missing")
+            }
+            try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
+        },
+        ConformanceCheck("saves of one key at once leave one of the values, whole") { storage in
+            let size = 50_000
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<8 {
+                    group.addTask {
+                        for _ in 0..<5 {
+                            try saveNow(Data(repeating: UInt8(writer), count: size), for: "shared", in: storage)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let value = try fetchNow("shared", from: storage)
+            try expect(value.count == size && Set(value).count == 1, "the value is a mixture")
+        },
+    ]
+
+    /// What a storage that can remove keeps to.
+    public static let storageRemoval: [ConformanceCheck<any Storage>] = [
+        ConformanceCheck("a value that was removed is not found") { storage in
+            try saveNow(hello, for: "greeting", in: storage)
+            try storage.removeValue(for: "greeting")
+            try await expectNotFound("greeting", in: storage)
+        },
+        ConformanceCheck("removing takes the one value only") { storage in
+            try saveNow(hello, for: "dir/a", in: storage)
+            try saveNow(hello, for: "dir/b", in: storage)
+            try storage.removeValue(for: "dir/a")
+            try expectEqual(try fetchNow("dir/b", from: storage), hello, "the other value")
+        },
+        ConformanceCheck("removing what is not stored is no error") { storage in
+            try storage.removeValue(for: "missing")
+            try storage.removeValue(for: "missing/below")
+        },
+        ConformanceCheck("a value can be saved after it was removed") { storage in
+            try saveNow(hello, for: "greeting", in: storage)
+            try storage.removeValue(for: "greeting")
+            try saveNow(hello, for: "greeting", in: storage)
+            try expectEqual(try fetchNow("greeting", from: storage), hello, "the value")
+        },
+    ]
+}

@@ -1,0 +1,34 @@
+import ForgeStorage
+import Foundation
+
+/// What the checks of a storage store.
+let hello = Data("hello world".utf8)
+
+/// The call that waits; in an async context the compiler would take the one that does not.
+func fetchNow(_ key: String, from storage: any Storage) throws -> Data {
+    try storage.fetchValue(for: key)
+}
+
+/// The call that waits.
+func saveNow(_ value: Data, for key: String, in storage: any Storage) throws {
+    try storage.save(value: value, for: key)
+}
+
+/// What a call hands to its handler.
+func outcome(of call: (@escaping Handler<Data>) -> Void) async -> Result<Data, any Error> {
+    await withCheckedContinuation { continuation in
+        call { continuation.resume(returning: $0) }
+    }
+}
+
+func expectNotFound(_ key: String, in storage: any Storage) async throws {
+    let error = try await expectError(StorageError.self, "fetching \(key)") { try fetchNow(key, from: storage) }
+    try expect(error.isNotFound, "fetching \(key): expected notFound, got \(error)")
+}
+
+extension StorageError {
+    var isNotFound: Bool { if case .notFound = self { true } else { false } }
+    var isCantRead: Bool { if case .cantRead = self { true } else { false } }
+    var isCantWrite: Bool { if case .cantWrite = self { true } else { false } }
+    var isCantRemove: Bool { if case .cantRemove = self { true } else { false } }
+}

@@ -1,0 +1,127 @@
+/// A key made to get out of a store, to collide with what the store keeps for itself, or to confuse it.
+public struct HostileKey: Hashable, Sendable, CustomStringConvertible {
+    /// What a store has to do with the key.
+    public enum Expectation: String, Hashable, Sendable {
+        /// Every call refuses it.
+        case refused
+
+        /// It is a name like any other, however odd, and what is stored under it stays inside.
+        case plain
+    }
+
+    /// The key.
+    public let key: String
+
+    /// What a store has to do with it.
+    public let expectation: Expectation
+
+    public var description: String {
+        let text = key.unicodeScalars.prefix(60).map { $0.escaped(asASCII: true) }.joined()
+        return "\(expectation.rawValue) \"\(text)\"\(key.unicodeScalars.count > 60 ? "…" : "")"
+    }
+}
+
+/// Some 400 hostile keys for a store whose root is a directory named `store`.
+///
+/// Beside the root belong the directories `outside` and `storeroom`, whose name begins with the root's, each with a file
+/// `canary.txt`: many of the keys aim at these. Every one of them has to be as it was when all keys have been used.
+public enum HostileKeys {
+    /// All keys, each once.
+    public static let all: [HostileKey] =
+        refused.map { HostileKey(key: $0, expectation: .refused) }
+        + plain.map { HostileKey(key: $0, expectation: .plain) }
+
+    private static let targets = ["outside/canary.txt", "storeroom/canary.txt", "outside"]
+
+    private static let refused: [String] = unique(
+        refusedPrefixes.flatMap { prefix in targets.map { prefix + $0 } } + dots + controls + long + reserved)
+
+    private static let plain: [String] = unique(
+        plainPrefixes.flatMap { prefix in targets.map { prefix + $0 } } + oddNames + deviceNames + limits)
+
+    /// Ways up and out, by steps, roots, backslashes and characters that end a C string or a line.
+    private static let refusedPrefixes: [String] =
+        (1...12).map { String(repeating: "../", count: $0) } + [
+            "./", "./../", ".//../", "..//", "a/../../", "a/b/../../../", "../store/../", "../store/a/../../",
+            "a/./../../",
+            "/", "//", "///", "/../", "/./", "/proc/self/root/", "/proc/self/cwd/", "/dev/fd/3/", "//server/share/",
+            "..\\", "..\\..\\", "\\", "\\\\?\\C:\\", "C:\\", "a\\..\\..\\", "..\\/", "..\0/", "\0", "../\0", "..\n/",
+            "\r../", "\t../", "..\u{7f}/", "..\u{85}/", "a//", "a/../", "a/b/./../", "file:///", "file:///../",
+        ]
+
+    private static let dots = [
+        "", ".", "..", "/", "//", "./", "../", "/.", "/..", "a/.", "a/..", "a/", "a//", "./a", "a/b/", "a/b/..",
+        "a/../b",
+        "a/./b", "a//b", "..//a", "/a", "a/b/c/../../../..", ".//.", "a/..//b",
+    ]
+
+    /// Every control character, of ASCII and of Latin 1.
+    private static let controls: [String] = (Array(0...0x1f) + Array(0x7f...0x9f)).compactMap { value in
+        Unicode.Scalar(UInt32(value)).map { "a\(Character($0))b" }
+    }
+
+    private static let long: [String] = [
+        String(repeating: "a", count: 256), String(repeating: "a", count: 1025), String(repeating: "a", count: 100_000),
+        String(repeating: "€", count: 86), "a/" + String(repeating: "b", count: 256),
+        String(repeating: "a", count: 256) + "/b", components(33), components(34), components(200), components(5_000),
+        Array(repeating: String(repeating: "a", count: 204), count: 5).joined(separator: "/") + "b",
+    ]
+
+    /// Longest and deepest keys that are still keys.
+    private static let limits: [String] = [
+        String(repeating: "a", count: 255), String(repeating: "€", count: 85), components(32),
+        Array(repeating: String(repeating: "a", count: 204), count: 5).joined(separator: "/"),
+    ]
+
+    /// The store's own names, also as a file system that folds case or skips invisible characters sees them.
+    private static let reserved = [
+        "#lock", "#lock2", "#LOCK", "#Lock", "#loc\u{212a}", "#l\u{200c}ock", "#lock\u{200d}", "#tmp-", "#tmp-x",
+        "#TMP-x", "#tMp-x", "#t\u{feff}mp-x", "#tmp-abcdefghabcdefgh", "#trash-", "#trash-x", "#Trash-x",
+        "#tra\u{17f}h-x",
+        "a/#lock", "a/#tmp-x", "#tmp-x/a", "a/#trash-x/b", "#lock/a", "a/b/#LOCK", "#tmp-/../x",
+    ]
+
+    /// Traversal that somebody else would have to decode, and other ways to name a place that is none here.
+    private static let plainPrefixes = [
+        "..%2f", "%2e%2e/", "%2e%2e%2f", "%252e%252e%252f", "..%5c", "..%c0%af", "..%00/", "..;/", "..:/", ". ./",
+        ".. /",
+        " ../", "…/", "\u{2024}\u{2024}/", "\u{ff0e}\u{ff0e}/", "..\u{2215}", "..\u{ff0f}",
+        "..\u{2044}", "..\u{200b}/", "..\u{200d}/", "\u{202e}..\u{202c}/", "\u{feff}../",
+        "..\u{fe0f}/", "..\u{301}/", "~/", "~root/", "~+/", "C:/", "C:", "$HOME/", "${HOME}/", "`pwd`/", "$(pwd)/",
+        "%HOME%/", ".../", "..../", "..a/", "a../", "-/", "*/",
+    ]
+
+    private static let oddNames =
+        [
+            "...", "....", "x.", "x..", "x ", " x", " ", "  ", ". ", " .", ".hidden", "..x", "x../y", ".a/.b",
+            "a b/c d",
+            "-rf", "--", "--help", "-", "~", "~root", "*", "?", "[a]", "{a,b}", "a|b", "a<b", "a>b", "a\"b", "a'b",
+            "a`b",
+            "a:b", "a::$DATA", "a$INDEX_ALLOCATION", "a;b", "a&b", "$(reboot)", "${IFS}", "!x", "%", "%%", "%00", "%2F",
+            "%2e%2e", "%zz", "%n%s%x", "a%0ab", "a+b", "a=b", "a@b", "a,b", "#", "#1", "# lock", "lock", "\u{ff03}lock",
+            "##lock", "#loc", "#tmp", "#trash", ".git/config", "Thumbs.db", ".DS_Store", "__MACOSX/x", ".snapshot",
+            "lost+found", "store", "store/store",
+        ] + [
+            "caf\u{e9}", "cafe\u{301}", "\u{212b}", "\u{1f600}", "\u{202e}txt.exe", "a\u{2028}b", "a\u{2029}b",
+            "a\u{ad}b",
+            "\u{fffe}", "\u{ffff}", "\u{e000}", "\u{10ffff}", "\u{e0001}\u{e0041}", "\u{131}", "ß", "ẞ", "ﬁ", "\u{378}",
+            // What is left of a lone surrogate, an overlong slash and an overlong NUL once they are a String.
+            String(decoding: [0xed, 0xa0, 0x80] as [UInt8], as: UTF8.self),
+            String(decoding: [0x2e, 0x2e, 0xc0, 0xaf, 0x78] as [UInt8], as: UTF8.self),
+            String(decoding: [0x61, 0xc0, 0x80, 0x62] as [UInt8], as: UTF8.self),
+        ]
+
+    private static let deviceNames: [String] =
+        (["con", "prn", "aux", "nul", "conin$", "conout$"] + (1...9).flatMap { ["com\($0)", "lpt\($0)"] })
+        .flatMap { [$0, $0.uppercased() + ".txt", "a/" + $0] }
+
+    private static func components(_ count: Int) -> String {
+        Array(repeating: "d", count: count).joined(separator: "/")
+    }
+
+    /// Two keys that are equal to Swift can still be different bytes.
+    private static func unique(_ keys: [String]) -> [String] {
+        var seen: Set<[UInt8]> = []
+        return keys.filter { seen.insert(Array($0.utf8)).inserted }
+    }
+}

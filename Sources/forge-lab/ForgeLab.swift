@@ -1,0 +1,10 @@
+import ArgumentParser
+
+/// The maintainers' tools; not a product.
+@main
+struct ForgeLab: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "forge-lab",
+        abstract: "Tools that try to break ForgeStorage.",
+        subcommands: [AcknowledgeCommand.self, VerifyCommand.self])
+}

@@ -1,0 +1,68 @@
+import ForgeStorage
+import Foundation
+
+/// A store as the kill test sees it: bytes under a key.
+protocol NumberedStore {
+    func save(_ value: Data, _ key: String) async throws
+    func load(_ key: String) async throws -> Data?
+}
+
+struct NumberedKVStore: NumberedStore {
+    let store: FileKVStore
+
+    init(directory: URL) throws {
+        store = try FileKVStore(at: directory)
+    }
+
+    func save(_ value: Data, _ key: String) throws { try store.set(KVKey(key), value: value) }
+    func load(_ key: String) throws -> Data? { try store.read(KVKey(key)) }
+}
+
+struct NumberedFileStore: NumberedStore {
+    let store: DiskFileStore
+
+    init(directory: URL) throws {
+        store = DiskFileStore(root: directory)
+    }
+
+    func save(_ value: Data, _ key: String) async throws { try await store.save(value, to: key) }
+
+    func load(_ key: String) async throws -> Data? {
+        do {
+            return try await store.load(key)
+        } catch  where error.code == .notFound {
+            return nil
+        }
+    }
+}
+
+struct NumberedVault: NumberedStore {
+    let store: VaultCrypt
+
+    init(directory: URL) throws {
+        store = try VaultCrypt(
+            at: directory.appendingPathComponent("vault"),
+            key: VaultKeyFile.loadOrCreate(at: directory.appendingPathComponent("key")))
+    }
+
+    func save(_ value: Data, _ key: String) throws { try store.set(value, for: CryptKey(key: key)) }
+    func load(_ key: String) throws -> Data? { try store.get(CryptKey(key: key)) }
+}
+
+struct NumberedStorage: NumberedStore {
+    let store: DiskStorage
+
+    init(directory: URL) {
+        store = DiskStorage(path: directory)
+    }
+
+    func save(_ value: Data, _ key: String) throws { try store.save(value: value, for: key) }
+
+    func load(_ key: String) throws -> Data? {
+        do {
+            return try store.fetchValue(for: key)
+        } catch StorageError.notFound {
+            return nil
+        }
+    }
+}

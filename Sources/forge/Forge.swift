@@ -1,0 +1,9 @@
+import ArgumentParser
+import ForgeCommands
+
+@main
+enum Forge {
+    static func main() async {
+        await ForgeCommand.main()
+    }
+}

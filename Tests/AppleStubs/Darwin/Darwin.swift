@@ -1,0 +1,151 @@
+// The symbols of Apple's C library that the Apple-only files of ForgeFileSystem and ForgeCrypt, and the files they
+// share with Linux, use: with the types that the SDK's Swift interface gives them, but for mode_t, which is 16 bits
+// there and has to agree with the Linux build of swift-system here. Nothing here is ever run.
+
+public typealias mode_t = UInt32
+public typealias off_t = Int64
+public typealias uid_t = UInt32
+public typealias gid_t = UInt32
+public typealias dev_t = Int32
+public typealias ino_t = UInt64
+public typealias nlink_t = UInt16
+public typealias blkcnt_t = Int64
+
+public var errno: Int32 {
+    get { 0 }
+    set {}
+}
+
+public struct timespec {
+    public var tv_sec: Int
+    public var tv_nsec: Int
+    public init() { (tv_sec, tv_nsec) = (0, 0) }
+    public init(tv_sec: Int, tv_nsec: Int) { (self.tv_sec, self.tv_nsec) = (tv_sec, tv_nsec) }
+}
+
+public struct stat {
+    public var st_dev: dev_t = 0
+    public var st_mode: mode_t = 0
+    public var st_nlink: nlink_t = 0
+    public var st_ino: ino_t = 0
+    public var st_uid: uid_t = 0
+    public var st_gid: gid_t = 0
+    public var st_rdev: dev_t = 0
+    public var st_atimespec = timespec()
+    public var st_mtimespec = timespec()
+    public var st_ctimespec = timespec()
+    public var st_size: off_t = 0
+    public var st_blocks: blkcnt_t = 0
+    public init() {}
+}
+
+public struct fstore_t {
+    public var fst_flags: UInt32
+    public var fst_posmode: Int32
+    public var fst_offset: off_t
+    public var fst_length: off_t
+    public var fst_bytesalloc: off_t
+    public init(
+        fst_flags: UInt32, fst_posmode: Int32, fst_offset: off_t, fst_length: off_t, fst_bytesalloc: off_t
+    ) {
+        (self.fst_flags, self.fst_posmode) = (fst_flags, fst_posmode)
+        (self.fst_offset, self.fst_length, self.fst_bytesalloc) = (fst_offset, fst_length, fst_bytesalloc)
+    }
+}
+
+public struct dirent {
+    public var d_ino: UInt64
+    public var d_namlen: UInt16
+    public var d_type: UInt8
+    public var d_name: (CChar, CChar, CChar, CChar)
+}
+
+public struct DIR {}
+
+public var AT_FDCWD: Int32 { -2 }
+public var AT_SYMLINK_NOFOLLOW: Int32 { 0x20 }
+public var AT_REMOVEDIR: Int32 { 0x80 }
+public var O_RDONLY: Int32 { 0 }
+public var O_CREAT: Int32 { 0x200 }
+public var O_DIRECTORY: Int32 { 0x100000 }
+public var O_NOFOLLOW: Int32 { 0x100 }
+public var O_NOFOLLOW_ANY: Int32 { 0x2000_0000 }
+public var O_CLOEXEC: Int32 { 0x100_0000 }
+public var S_IFMT: mode_t { 0o170000 }
+public var S_IFLNK: mode_t { 0o120000 }
+public var SEEK_SET: Int32 { 0 }
+public var LOCK_SH: Int32 { 1 }
+public var LOCK_EX: Int32 { 2 }
+public var LOCK_NB: Int32 { 4 }
+public var LOCK_UN: Int32 { 8 }
+public var F_DUPFD_CLOEXEC: Int32 { 67 }
+public var F_FULLFSYNC: Int32 { 51 }
+public var F_BARRIERFSYNC: Int32 { 85 }
+public var F_PREALLOCATE: Int32 { 42 }
+public var F_ALLOCATEALL: Int32 { 4 }
+public var F_PEOFPOSMODE: Int32 { 3 }
+public var RENAME_SWAP: Int32 { 2 }
+public var RENAME_EXCL: Int32 { 4 }
+public var ENOENT: Int32 { 2 }
+public var EINTR: Int32 { 4 }
+public var EXDEV: Int32 { 18 }
+public var ENOTDIR: Int32 { 20 }
+public var EINVAL: Int32 { 22 }
+public var ENOTTY: Int32 { 25 }
+public var EFBIG: Int32 { 27 }
+public var EAGAIN: Int32 { 35 }
+public var ENOTSUP: Int32 { 45 }
+public var ELOOP: Int32 { 62 }
+
+public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32) -> Int32 { 0 }
+public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 { 0 }
+@discardableResult public func close(_ descriptor: Int32) -> Int32 { 0 }
+public func fcntl(_ descriptor: Int32, _ command: Int32) -> Int32 { 0 }
+public func fcntl(_ descriptor: Int32, _ command: Int32, _ value: Int32) -> Int32 { 0 }
+public func fcntl(_ descriptor: Int32, _ command: Int32, _ pointer: UnsafeMutableRawPointer) -> Int32 { 0 }
+public func read(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer!, _ count: Int) -> Int { 0 }
+public func pread(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer!, _ count: Int, _ offset: off_t) -> Int { 0 }
+public func write(_ descriptor: Int32, _ buffer: UnsafeRawPointer!, _ count: Int) -> Int { 0 }
+public func pwrite(_ descriptor: Int32, _ buffer: UnsafeRawPointer!, _ count: Int, _ offset: off_t) -> Int { 0 }
+public func lseek(_ descriptor: Int32, _ offset: off_t, _ origin: Int32) -> off_t { 0 }
+public func ftruncate(_ descriptor: Int32, _ size: off_t) -> Int32 { 0 }
+public func truncate(_ path: UnsafePointer<CChar>, _ size: off_t) -> Int32 { 0 }
+public func fsync(_ descriptor: Int32) -> Int32 { 0 }
+public func fstat(_ descriptor: Int32, _ status: UnsafeMutablePointer<stat>) -> Int32 { 0 }
+public func fstatat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ status: UnsafeMutablePointer<stat>, _ flags: Int32
+) -> Int32 { 0 }
+public func fchmod(_ descriptor: Int32, _ mode: mode_t) -> Int32 { 0 }
+public func fchmodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ flags: Int32) -> Int32 { 0 }
+public func fchown(_ descriptor: Int32, _ user: uid_t, _ group: gid_t) -> Int32 { 0 }
+public func fchownat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ user: uid_t, _ group: gid_t, _ flags: Int32
+) -> Int32 { 0 }
+public func futimens(_ descriptor: Int32, _ times: UnsafePointer<timespec>!) -> Int32 { 0 }
+public func utimensat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ times: UnsafePointer<timespec>!, _ flags: Int32
+) -> Int32 { 0 }
+public func mkdirat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t) -> Int32 { 0 }
+public func mknodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t) -> Int32 { 0 }
+public func symlinkat(_ target: UnsafePointer<CChar>, _ directory: Int32, _ path: UnsafePointer<CChar>) -> Int32 { 0 }
+public func readlinkat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ buffer: UnsafeMutablePointer<CChar>!, _ count: Int
+) -> Int { 0 }
+public func linkat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>,
+    _ flags: Int32
+) -> Int32 { 0 }
+public func unlinkat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32) -> Int32 { 0 }
+public func renameat(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>
+) -> Int32 { 0 }
+public func renameatx_np(
+    _ directory: Int32, _ path: UnsafePointer<CChar>, _ newDirectory: Int32, _ newPath: UnsafePointer<CChar>,
+    _ flags: UInt32
+) -> Int32 { 0 }
+public func flock(_ descriptor: Int32, _ operation: Int32) -> Int32 { 0 }
+public func fdopendir(_ descriptor: Int32) -> UnsafeMutablePointer<DIR>! { nil }
+public func readdir(_ stream: UnsafeMutablePointer<DIR>) -> UnsafeMutablePointer<dirent>! { nil }
+@discardableResult public func closedir(_ stream: UnsafeMutablePointer<DIR>) -> Int32 { 0 }
+public func strlen(_ string: UnsafePointer<CChar>) -> Int { 0 }
+public func memset_s(_ memory: UnsafeMutableRawPointer!, _ size: Int, _ value: Int32, _ count: Int) -> Int32 { 0 }

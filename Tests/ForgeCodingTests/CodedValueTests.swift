@@ -1,0 +1,112 @@
+import Foundation
+import Testing
+
+@testable import ForgeCoding
+
+@Suite("Trees and JSON text") struct CodedValueTests {
+    static let accepted: [(String, CodedValue)] = [
+        ("null", .null), (" true\n", .bool(true)), ("false", .bool(false)), ("0", .integer(0)), ("-7", .integer(-7)),
+        ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
+        ("9223372036854775808", .unsigned(1 << 63)),
+        ("18446744073709551616", .tagged(2, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0]))),
+        ("-18446744073709551617", .tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0]))),
+        ("-18446744073709551616", .tagged(3, .bytes(Array(repeating: 255, count: 8)))),
+        ("1.5", .double(1.5)), ("1e2", .double(100)), ("-1E-2", .double(-0.01)), ("1e+2", .double(100)),
+        ("1" + String(repeating: "0", count: 60), .double(1e60)), ("\"\"", .string("")),
+        (#""a\"\\\/\b\f\n\r\t\u00e4\ud83d\ude00ü""#, .string("a\"\\/\u{8}\u{c}\n\r\tä😀ü")),
+        ("[]", .array([])), ("[1, [2] ]", .array([.integer(1), .array([.integer(2)])])), ("{ }", .map([])),
+        (
+            #"{"b" : 1, "a":{}}"#,
+            .map([.init(.string("b"), .integer(1)), .init(.string("a"), .map([]))])
+        ),
+    ]
+
+    @Test("JSON text becomes a tree, and the tree bytes that decode", arguments: accepted.indices)
+    func parses(_ index: Int) throws {
+        let (text, tree) = Self.accepted[index]
+        #expect(try CodedValue(json: text) == tree)
+        #expect(try CodedValue(decoding: tree.encoded()) == tree)
+        #expect(try CodedValue(json: tree.json()) == tree)
+        #expect(try CodedValue(json: tree.json(prettyPrinted: true)) == tree)
+    }
+
+    @Test("a bignum of something else than bytes is refused")
+    func invalidBignum() {
+        #expect(throws: CodingFailure.self) { try CodedValue(decoding: [0xC3, 0xA0]) }
+    }
+
+    @Test("minus zero stays what it is")
+    func minusZero() throws {
+        guard case .double(let value) = try CodedValue(json: "-0") else { throw CodingFailure(.decode, .truncated) }
+        #expect(value.sign == .minus && value == 0)
+    }
+
+    @Test(
+        "what is not JSON is refused",
+        arguments: [
+            "", " ", "nul", "nulL", "tru", "01", "-", "+1", "1.", ".5", "1e", "1e999", "\"", "\"a", #""\"#, #""\x""#,
+            #""\u12""#,
+            #""\u12g4""#, #""\ud800""#, #""\ud800\u0041""#, #""\udc00""#, #""\ud800x""#, "\"\n\"", "[", "[1", "[1,",
+            "[1,]", "[,1]",
+            "[1 2]", "{", "{1:2}", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{\"a\" 1}",
+            "{\"a\":1 \"b\":2}",
+            "{\"a\":1,\"a\":2}", "1 2", "[1]]", "'a'", "NaN", "Infinity", "/**/1",
+            String(repeating: "[", count: 100_000),
+            String(repeating: "{\"a\":", count: 100_000), #""\u"#, "\u{feff}1",
+        ])
+    func refuses(_ text: String) {
+        #expect(throws: CodingFailure.self) { try CodedValue(json: text) }
+    }
+
+    @Test("text that is not UTF-8 is refused")
+    func invalidText() {
+        let envelope = ValueEnvelope(format: .json, schemaVersion: 1, payload: [0x22, 0xFF, 0x22])
+        #expect(throws: CodingFailure.self) { try CodedValue(decoding: envelope) }
+    }
+
+    @Test("a stored value is shown without knowing its type")
+    func shows() throws {
+        let tree = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder().encode(Settings())))
+        #expect(tree["theme"] == .string("dark") && tree["missing"] == nil && tree["theme"]?["x"] == nil)
+        #expect(tree["data"]?.json() == #""AP8=""#)
+        #expect(tree["date"]?.json() == #""2001-01-01T00:00:00.100Z""#)
+        #expect(tree["url"]?.json() == #""file:///a%20b/c""#)
+        #expect(tree["id"]?.json() == #""01020304-0506-0708-090A-0B0C0D0E0F10""#)
+        #expect(tree["float"]?.json() == "0.1")
+        #expect(
+            tree["nested"]?.json(prettyPrinted: true) == "[\n  {\n    \"k\": [\n      1.0,\n      null\n    ]\n  }\n]")
+        #expect(tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
+        let json = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder(format: .json).encode(["a": 1])))
+        #expect(json.json() == #"{"a":1}"#)
+    }
+
+    static let shown: [(CodedValue, String)] = [
+        (.float(-.infinity), #""-Infinity""#), (.double(.nan), #""NaN""#), (.unsigned(.max), "18446744073709551615"),
+        (.simple(23), "null"), (.simple(16), #"{"@simple":16}"#), (.string("\u{1}\u{7f}"), #""\u0001\u007f""#),
+        (.tagged(99, .integer(1)), #"{"@tag":99,"@value":1}"#), (.tagged(2, .string("x")), #"{"@tag":2,"@value":"x"}"#),
+        (.tagged(4, .array([.integer(-2), .integer(314)])), "3.14"),
+        (.tagged(37, .bytes([1])), #"{"@tag":37,"@value":"AQ=="}"#),
+        (.tagged(2, .bytes(Array(repeating: 255, count: 17))), #"{"@tag":2,"@value":"//////////////////////8="}"#),
+        (.tagged(3, .bytes([1, 0, 0, 0, 0, 0, 0, 0, 0])), "-18446744073709551617"),
+        (.map([.init(.integer(1), .bool(true))]), #"{"1":true}"#), (.map([]), "{}"), (.array([]), "[]"),
+        (.date(Date(timeIntervalSinceReferenceDate: 1e20)), "1e+20"),
+        (.date(.distantPast), #""0001-01-01T00:00:00.000Z""#),
+    ]
+
+    @Test("what JSON has no form for gets one", arguments: shown.indices)
+    func showsOddities(_ index: Int) throws {
+        let (tree, text) = Self.shown[index]
+        #expect(tree.json() == text)
+    }
+
+    @Test("trees that cannot be read again are not written")
+    func limits() throws {
+        var deep = CodedValue.integer(1)
+        for _ in 0..<64 { deep = .array([deep]) }
+        _ = try CodedValue(decoding: deep.encoded())
+        #expect(throws: CodingFailure.self) { try CodedValue.array([deep]).encoded() }
+        #expect(throws: CodingFailure.self) { try CodedValue.map([.init(.null, deep)]).encoded() }
+        #expect(throws: CodingFailure.self) { try CodedValue.tagged(9, deep).encoded() }
+        #expect(try CodedValue.simple(30).encoded() == [0xF7])
+    }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import Testing
+
+@testable import ForgeCoding
+
+/// A generator that gives the same numbers for the same seed.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
+
+@Suite("Every bit comes back") struct ExactnessTests {
+    static let patterns: [UInt64] = {
+        var generator = SeededGenerator(seed: 1)
+        let edges: [UInt64] = [
+            0, 1 << 63, 0x7FF0_0000_0000_0000, 0xFFF0_0000_0000_0000, 0x7FF8_0000_0000_0000, 0xFFF8_0000_0000_0001,
+            0x7FF0_0000_0000_0001, 0x7FFF_FFFF_FFFF_FFFF, 1, (-978_307_200.0).bitPattern, (-0.5).bitPattern,
+            (9_007_199_254_740_993.0).bitPattern, (-9_007_199_254_740_992.0).bitPattern,
+        ]
+        return edges + (0..<2000).map { _ in generator.next() }
+            + (0..<2000).map { _ in (Double(generator.next() >> 20) / 4096 / 1024).bitPattern }
+    }()
+
+    @Test("doubles, floats and dates, bit for bit")
+    func binary() throws {
+        for bits in Self.patterns {
+            let double = Double(bitPattern: bits)
+            #expect(try BinaryDecoder().decode(Double.self, from: BinaryEncoder().encode(double)).bitPattern == bits)
+            let float = Float(bitPattern: UInt32(truncatingIfNeeded: bits >> 32))
+            let floats = try BinaryDecoder().decode([Float].self, from: BinaryEncoder().encode([float]))
+            #expect(floats.first?.bitPattern == float.bitPattern)
+            let date = Date(timeIntervalSinceReferenceDate: double)
+            let bytes = try BinaryEncoder().encode(date)
+            let copy = try BinaryDecoder().decode(Date.self, from: bytes)
+            #expect(copy.timeIntervalSinceReferenceDate.bitPattern == bits, "date of \(double)")
+            #expect(try CodedValue(decoding: bytes).encoded() == bytes, "tree of the date of \(double)")
+        }
+    }
+
+    @Test("doubles and dates in JSON, but for the bits of what is not a number")
+    func json() throws {
+        let coder = ValueCoder(format: .json)
+        for bits in Self.patterns {
+            let double = Double(bitPattern: bits)
+            if double.isNaN {
+                #expect(try coder.decode(Double.self, from: coder.encode(double)).isNaN)
+                continue
+            }
+            #expect(try coder.decode(Double.self, from: coder.encode(double)).bitPattern == bits, "\(double)")
+            let date = Date(timeIntervalSinceReferenceDate: double)
+            #expect(try coder.decode(Date.self, from: coder.encode(date)) == date)
+        }
+    }
+
+    @Test("decimals of every sign, exponent and length")
+    func decimals() throws {
+        var generator = SeededGenerator(seed: 2)
+        for _ in 0..<500 {
+            let digits = UInt128(generator.next()) << 64 | UInt128(generator.next())
+            let text = "\(digits >> UInt128(generator.next() % 128))"
+            let exponent = Int(generator.next() % 255) - 128
+            guard let significand = Decimal(string: text) else { continue }
+            for sign in [FloatingPointSign.plus, .minus] {
+                let value = Decimal(sign: sign, exponent: exponent, significand: significand)
+                guard value.isFinite else { continue }
+                let bytes = try BinaryEncoder().encode(value)
+                let copy = try BinaryDecoder().decode(Decimal.self, from: bytes)
+                #expect(copy == value && copy.exponent == value.exponent, "\(value)")
+                #expect(try CodedValue(decoding: bytes).encoded() == bytes)
+            }
+        }
+        #expect(try BinaryDecoder().decode(Decimal.self, from: BinaryEncoder().encode(Decimal.nan)).isNaN)
+    }
+
+    @Test("a date that other tools can read is written so that they can")
+    func dateForms() throws {
+        #expect(try BinaryEncoder().encode(Date(timeIntervalSince1970: 1_000_000_000)).hex == "c11a3b9aca00")
+        #expect(try BinaryEncoder().encode(Date(timeIntervalSince1970: 1.5)).hex == "c1fb3ff8000000000000")
+        #expect(
+            try BinaryEncoder().encode(Date(timeIntervalSinceReferenceDate: 1e-9)).hex == "da3a4fc880fb3e112e0be826d695"
+        )
+    }
+
+    @Test("a relative URL becomes the absolute one")
+    func relativeURL() throws {
+        let base = try #require(URL(string: "https://example.com/a/"))
+        let relative = try #require(URL(string: "b?c", relativeTo: base))
+        for format in ValueFormat.allCases {
+            let coder = ValueCoder(format: format)
+            #expect(try coder.decode(URL.self, from: coder.encode(relative)) == relative.absoluteURL)
+        }
+    }
+}

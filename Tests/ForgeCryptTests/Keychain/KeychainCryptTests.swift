@@ -1,0 +1,179 @@
+import ForgeCrypt
+import ForgeFileSystem
+import ForgeStorageTesting
+import Testing
+
+@Suite("The Keychain store")
+struct KeychainCryptTests {
+    private let keychain = FakeKeychain(accessGroups: ["app", "team.shared"])
+
+    /// What get, set, contains, delete, keys and deleteAll throw.
+    private func codes(of store: KeychainCrypt, _ key: CryptKey<Int>) throws -> [CryptError.Code?] {
+        let calls: [() throws -> Void] = [
+            { _ = try store.get(key) }, { try store.set(2, for: key) }, { _ = try store.contains(key) },
+            { try store.delete(key) }, { _ = try store.keys() }, { try store.deleteAll() },
+        ]
+        return try calls.map { try CryptError.code(of: $0) }
+    }
+
+    @Test("a locked device is unavailable, never absent")
+    func locked() throws {
+        let store = keychain.store()
+        try store.set("v", for: TestKeys.token)
+        keychain.lock()
+        #expect(try CryptError.code { try store.get(TestKeys.token) } == .unavailable(.locked))
+        #expect(try CryptError.code { try store.set("w", for: TestKeys.token) } == .unavailable(.locked))
+        #expect(try CryptError.code { try store.set("w", for: TestKeys.refresh) } == .unavailable(.locked))
+        #expect(try store.contains(TestKeys.token))
+        #expect(try !store.contains(TestKeys.refresh))
+        #expect(try store.keys() == ["auth.access"])
+        keychain.unlock()
+        #expect(try store.get(TestKeys.token) == "v")
+    }
+
+    @Test("each class can be read in the states that it names", arguments: CryptAccessibility.allCases)
+    func states(_ accessibility: CryptAccessibility) throws {
+        let store = keychain.store()
+        let key = CryptKey<Int>(key: "k", accessibility: accessibility)
+        try store.set(1, for: key)
+        let survivesLocking = [.afterFirstUnlock, .afterFirstUnlockThisDeviceOnly].contains(accessibility)
+        keychain.lock()
+        #expect(try CryptError.code { try store.get(key) } == (survivesLocking ? nil : .unavailable(.locked)))
+        keychain.reboot()
+        #expect(try codes(of: store, key) == Array(repeating: .unavailable(.locked), count: 6))
+        keychain.lock()
+        #expect(try CryptError.code { try store.get(key) } == .unavailable(.locked))
+        keychain.unlock()
+        #expect(try store.get(key) == 1)
+        keychain.moveToNewDevice()
+        let moves = [.whenUnlocked, .afterFirstUnlock].contains(accessibility)
+        #expect(try store.get(key) == (moves ? 1 : nil))
+    }
+
+    @Test("setting again changes the accessibility")
+    func accessibility() throws {
+        let store = keychain.store()
+        try store.set("v", for: TestKeys.token)
+        try store.set("w", for: CryptKey(key: TestKeys.token.key, accessibility: .afterFirstUnlock))
+        #expect(keychain.accessibility(account: "auth.access") == .afterFirstUnlock)
+        keychain.lock()
+        #expect(try store.get(TestKeys.token) == "w")
+        #expect(keychain.count == 1)
+    }
+
+    @Test("without a passcode nothing can be kept that needs one, and what was kept is gone")
+    func passcode() throws {
+        let store = keychain.store()
+        let key = CryptKey<Int>(key: "k", accessibility: .whenPasscodeSetThisDeviceOnly)
+        try store.set(1, for: key)
+        keychain.removePasscode()
+        #expect(try store.get(key) == nil)
+        #expect(try CryptError.code { try store.set(2, for: key) } == .system(status: -25291))
+    }
+
+    @Test("an item deleted between adding and updating is added again")
+    func race() throws {
+        let store = keychain.store()
+        try store.set("v", for: TestKeys.token)
+        keychain.fail(.update, with: -25300)
+        try store.set("w", for: TestKeys.token)
+        #expect(try store.get(TestKeys.token) == "w")
+        #expect(keychain.calls.filter { $0 == .update }.count == 2)
+    }
+
+    @Test("a race that never ends is given up")
+    func endlessRace() throws {
+        let store = keychain.store()
+        for _ in 0..<64 {
+            keychain.fail(.add, with: -25299)
+            keychain.fail(.update, with: -25300)
+        }
+        let code = try CryptError.code { try store.set("w", for: TestKeys.token) }
+        #expect(code == .unavailable(.inUse(processID: nil)))
+    }
+
+    @Test(
+        "every other status is passed on by its number",
+        arguments: [-4, -36, -50, -108, -128, -2070, -25291, -25293, -34018, -1] as [Int32])
+    func statuses(_ status: Int32) throws {
+        let store = keychain.store()
+        for call in FakeKeychainCall.allCases + [.delete, .copyAccounts] { keychain.fail(call, with: status) }
+        let expected = CryptError.Code.system(status: status)
+        #expect(try codes(of: store, CryptKey<Int>(key: "k")) == Array(repeating: expected, count: 6))
+        keychain.fail(.add, with: -25299)
+        keychain.fail(.update, with: status)
+        #expect(try CryptError.code { try store.set("v", for: TestKeys.token) } == expected)
+        #expect(CryptError(expected, .get).description.contains(String(status)))
+    }
+
+    @Test("an item that the Keychain cannot decode is undecodable")
+    func decode() throws {
+        keychain.fail(.copyData, with: -26275)
+        #expect(try CryptError.code { try keychain.store().get(TestKeys.token) } == .undecodable)
+    }
+
+    @Test("the status is described by name")
+    func names() {
+        let error = CryptError(.system(status: -34018), .set, key: "k")
+        #expect(error.description == "set \"k\": status -34018 (errSecMissingEntitlement)")
+        #expect(CryptError(.system(status: 7), .get).description == "get: status 7")
+    }
+
+    @Test("deleting all takes this service's items, and no others")
+    func services() throws {
+        let store = keychain.store(service: "one")
+        let other = keychain.store(service: "two")
+        try store.set("v", for: TestKeys.token)
+        try other.set("w", for: TestKeys.token)
+        #expect(try store.get(TestKeys.token) == "v")
+        try store.deleteAll()
+        #expect(try store.keys() == [])
+        #expect(try other.get(TestKeys.token) == "w")
+    }
+
+    @Test("deleting all goes on where the Keychain deletes one item at a time")
+    func oneAtATime() throws {
+        let store = keychain.store()
+        for number in 0..<5 { try store.set(number, for: CryptKey(key: "\(number)")) }
+        keychain.deleteOneAtATime()
+        try store.deleteAll()
+        #expect(keychain.count == 0)
+    }
+
+    @Test("access groups are kept apart, and only the app's own can be used")
+    func accessGroups() throws {
+        let own = keychain.store(accessGroup: "app")
+        let shared = keychain.store(accessGroup: "team.shared")
+        let foreign = keychain.store(accessGroup: "other.team")
+        try own.set("own", for: TestKeys.token)
+        try shared.set("shared", for: TestKeys.token)
+        #expect(try own.get(TestKeys.token) == "own")
+        #expect(try shared.get(TestKeys.token) == "shared")
+        #expect(try keychain.store().keys() == ["auth.access"])
+        #expect(try CryptError.code { try foreign.set("x", for: TestKeys.token) } == .system(status: -34018))
+        try shared.deleteAll()
+        #expect(try own.get(TestKeys.token) == "own")
+        let unentitled = FakeKeychain(accessGroups: []).store()
+        #expect(try CryptError.code { try unentitled.get(TestKeys.token) } == .system(status: -34018))
+    }
+
+    @Test("an empty service, which would match everything, is a broken precondition")
+    func emptyService() async {
+        await #expect(processExitsWith: .failure) {
+            _ = FakeKeychain().store(service: "")
+        }
+    }
+
+    @Test("reflections of store, keychain and items show nothing")
+    func reflection() throws {
+        let store = keychain.store()
+        try store.set("s3cr3t", for: TestKeys.token)
+        var dumped = ""
+        dump(store, to: &dumped)
+        dump(keychain, to: &dumped)
+        dump(SecItemValue(data: Array("s3cr3t".utf8), accessibility: .whenUnlocked), to: &dumped)
+        #expect(!dumped.contains("s3cr3t") && !dumped.contains("115"))
+        #expect(store.description == "KeychainCrypt(tests)")
+        #expect(keychain.accessibility(account: "nobody") == nil)
+    }
+}

@@ -1,0 +1,12 @@
+/// Vault files that released versions wrote under the key 00 01 … 1f; never to be changed.
+enum GoldenVault {
+    static let version1 = """
+        iUZWTFQNChoBAKAAAAAAALpqOQcB6/7gxEIcudcMLa4DAAAAAAAAAAQBAAAAAAAAAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
+        AAAAAAAAAAAAAAAAAAAAAAAAAAAArobN/qwAd5VVaJiLCoUCh+O3vYDNxZ8+AowEb7IqcAfajpUbc2rdQp7xDlwNJFZJ1DcJWOgM
+        Vr/fq3yHTKGYlgsAAQALAAAAAQAAAAAAAAAQ2P5vzY6Ue6gD3TuQ81BRnRR/X21yOXoX69tqvX6fWrrFlQH0DVHlRV4dtg22Xl+b
+        lDIeNo9N7b5UX4gGEi3DCju2Fn2/6DZZuWrVya4HAAUABgAAAAIAAAAAAAAAVddwQafR7oiOx0mhqCyj+tsY79W9GZmEiY4dvEhO
+        AXTuDbLAte/HWeahzK+oxX5ZZeQH3CkZLQhOjBp9AELnNcdu19DKBgADAAMAAAADAAAAAAAAAKxdsi2w19rQqzX9426xpwhsxvnV
+        qzmvjhPw2sVooIlyoopRXFKEvUHdlQR4fSLkq6iTPv2LBNXr5ucdY4ruJLEnMYTtHH3YILbY5G+nsC+4UWO7kIFTldiyjF9AmYnC
+        MhA=
+        """
+}

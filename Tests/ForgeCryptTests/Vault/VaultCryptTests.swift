@@ -1,0 +1,198 @@
+import Crypto
+import ForgeCrypt
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("The vault")
+struct VaultCryptTests {
+    @Test("what one object stored another reads, and nothing is created before")
+    func persistence() throws {
+        let place = VaultPlace(onDisk: "persistence")
+        let vault = try place.vault()
+        #expect(try vault.get(TestKeys.token) == nil)
+        #expect(try vault.keys() == [])
+        try vault.delete(TestKeys.token)
+        try vault.deleteAll()
+        #expect(try vault.verify() == 0)
+        #expect(try VaultInformation(of: place.url) == nil)
+        #expect(!place.fileSystem.fileExists(atPath: place.directory.path(percentEncoded: false)))
+        try vault.set("v", for: TestKeys.token)
+        #expect(try place.vault().get(TestKeys.token) == "v")
+        #expect(try place.vault().verify() == 1)
+        #expect(try place.names == ["#lock-vaults", "app.vault"])
+        try vault.deleteAll()
+        #expect(try place.vault().keys() == [])
+        let information = try VaultInformation(of: place.url)
+        #expect(information?.count == 0 && information?.generation == 2 && information?.formatVersion == 1)
+        #expect(information?.sizeInBytes == 192)
+    }
+
+    @Test("file and directory are private, whatever the umask")
+    func modes() throws {
+        let place = VaultPlace(InMemoryFileSystem(options: .init(umask: [])))
+        try place.vault().set("v", for: TestKeys.token)
+        #expect(try place.fileSystem.status(place.path).permissions == .ownerReadWrite)
+        #expect(try place.fileSystem.status("/app/secrets").permissions == .ownerReadWriteExecute)
+        #expect(try place.fileSystem.status("/app").permissions == .ownerReadWriteExecute)
+        #expect(try place.fileSystem.status("/app/secrets/#lock-vaults").permissions == .ownerReadWrite)
+    }
+
+    @Test("a file that others may reach is refused by every call", arguments: [0o640, 0o604, 0o660, 0o602, 0o610])
+    func insecureModes(_ mode: CInterop.Mode) throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        try place.fileSystem.setPermissions(FilePermissions(rawValue: mode), of: .path(place.path))
+        try expectAll(.insecureFile, vault)
+        #expect(try CryptError.code { try vault.deleteAll() } == .insecureFile)
+        try place.fileSystem.setPermissions(.ownerReadWrite, of: .path(place.path))
+        #expect(try vault.get(TestKeys.token) == "v")
+    }
+
+    @Test("a link and a directory in the vault's place are refused")
+    func otherTypes() throws {
+        let place = VaultPlace()
+        try place.vault().set("v", for: TestKeys.token)
+        try place.fileSystem.rename(place.path, to: "/elsewhere")
+        try place.fileSystem.createSymbolicLink(place.path, to: "/elsewhere")
+        try expectAll(.insecureFile, place.vault())
+        try place.fileSystem.unlink(place.path)
+        try place.fileSystem.createDirectory(place.path)
+        try expectAll(.insecureFile, place.vault())
+    }
+
+    @Test("nothing is written to a directory where others may replace files")
+    func insecureDirectory() throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        try place.fileSystem.setPermissions([.ownerReadWriteExecute, .otherWrite], of: .path("/app/secrets"))
+        #expect(try CryptError.code { try vault.set("w", for: TestKeys.token) } == .insecureFile)
+        #expect(try vault.get(TestKeys.token) == "v")
+        let sticky: FilePermissions = [.ownerReadWriteExecute, .otherWrite, .saveText]
+        try place.fileSystem.setPermissions(sticky, of: .path("/app/secrets"))
+        try vault.set("w", for: TestKeys.token)
+    }
+
+    @Test("a wrong key is told as such, changes nothing, and deleteAll sets the vault aside")
+    func wrongKey() throws {
+        let place = VaultPlace()
+        try place.vault().set("v", for: TestKeys.token)
+        let before = try place.bytes
+        let stranger = try place.vault(VaultPlace.otherKey)
+        try expectAll(.wrongKey, stranger)
+        #expect(try place.bytes == before)
+        try stranger.deleteAll()
+        let aside = try #require(try place.names.first { $0.hasPrefix("app.vault.aside-") })
+        #expect(try place.fileSystem.readFile(POSIXPath("/app/secrets/" + aside)) == before)
+        #expect(try stranger.keys() == [])
+        try stranger.set("w", for: TestKeys.token)
+        #expect(try stranger.get(TestKeys.token) == "w")
+        #expect(try CryptError.code { try place.vault().get(TestKeys.token) } == .wrongKey)
+    }
+
+    @Test("a damaged vault is never overwritten, and deleteAll sets it aside", arguments: [0, 9, 100, 140, 170, 250])
+    func damaged(_ position: Int) throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        var bytes = try place.bytes
+        bytes[position] ^= 1
+        try place.put(bytes)
+        try expectAll(.tampered, vault)
+        #expect(try place.bytes == bytes)
+        try place.put(Array(bytes.prefix(200)))
+        if position > 160 { try expectAll(.truncated, vault) }
+        try vault.deleteAll()
+        #expect(try vault.keys() == [])
+        #expect(try place.names.contains { $0.hasPrefix("app.vault.aside-") })
+    }
+
+    @Test("a file longer than any vault is tampered with, not read into memory")
+    func huge() throws {
+        let place = VaultPlace()
+        try place.vault().set("v", for: TestKeys.token)
+        try place.fileSystem.truncate(.path(place.path), to: 1 << 40)
+        try expectAll(.tampered, place.vault())
+        #expect(try CryptError.code { try VaultInformation(of: place.url, fileSystem: place.fileSystem) } == .tampered)
+    }
+
+    @Test("a key that is too short and a URL that is no file are refused at once")
+    func arguments() throws {
+        let short = SymmetricKey(data: [UInt8](repeating: 1, count: 15))
+        #expect(try CryptError.code { try VaultPlace().vault(short) } == .invalidKeyMaterial)
+        for url in [URL(string: "https://example.com/v"), URL(string: "file:///a%00b"), URL(string: "file:///")] {
+            let url = try #require(url)
+            let code = try CryptError.code { try VaultCrypt(at: url, key: VaultPlace.key) }
+            #expect(code == .unavailable(.inputOutput))
+        }
+    }
+
+    @Test("a vault holds no readable value and no name, and neither does any temporary file")
+    func nothingReadable() throws {
+        let fileSystem = RecordingFileSystem()
+        let place = VaultPlace(fileSystem)
+        let vault = try place.vault()
+        for number in 0..<4 { try vault.set("s3cr3t-\(number)", for: CryptKey(key: "n4me-\(number)")) }
+        try vault.delete(CryptKey<String>(key: "n4me-2"))
+        try vault.deleteAll()
+        #expect(fileSystem.written.count >= 6)
+        for bytes in fileSystem.written {
+            let text = String(decoding: bytes, as: UTF8.self)
+            #expect(!text.contains("s3cr3t") && !text.contains("n4me"))
+        }
+    }
+
+    @Test("no two seals of the same secret are alike")
+    func freshNonces() throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        var seen: Set<[UInt8]> = []
+        for _ in 0..<64 {
+            try vault.set("v", for: TestKeys.token)
+            // The nonce of the name stands behind the prefix of the first entry.
+            seen.insert(Array(try place.bytes[176..<188]))
+        }
+        #expect(seen.count == 64)
+    }
+
+    @Test("reflections show neither key nor secret")
+    func reflection() throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        try vault.set("s3cr3t", for: TestKeys.token)
+        var dumped = ""
+        dump(vault, to: &dumped)
+        #expect(!dumped.contains("s3cr3t") && !dumped.contains("SymmetricKey") && !dumped.contains("115"))
+        #expect(vault.description == "VaultCrypt(/app/secrets/app.vault)")
+    }
+
+    @Test("a value that would make the vault too long is refused, and the others stay")
+    func vaultLimit() throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        let large = [UInt8](repeating: 7, count: 16 << 20)
+        try vault.setRawValue(large, named: "0", accessibility: .whenUnlocked)
+        let over = large + [7]
+        let set = { try vault.setRawValue(over, named: "1", accessibility: .whenUnlocked) }
+        #expect(try CryptError.code(of: set) == .tooLarge)
+        #expect(try vault.keys() == ["0"])
+        #expect(try vault.rawValue(named: "0") == large)
+    }
+
+    private func expectAll(
+        _ code: CryptError.Code, _ vault: VaultCrypt, sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        let calls: [() throws -> Void] = [
+            { _ = try vault.get(TestKeys.token) }, { try vault.set("x", for: TestKeys.token) },
+            { try vault.delete(TestKeys.token) }, { _ = try vault.contains(TestKeys.token) },
+            { _ = try vault.keys() }, { try vault.verify() },
+        ]
+        for (index, call) in calls.enumerated() {
+            let thrown = try CryptError.code(of: call)
+            #expect(thrown == code, "call \(index)", sourceLocation: sourceLocation)
+        }
+    }
+}

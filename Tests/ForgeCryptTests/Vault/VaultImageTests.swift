@@ -1,0 +1,238 @@
+import Crypto
+import Foundation
+import Testing
+
+@testable import ForgeCrypt
+
+/// Bytes against the reader: what cannot be a vault of ours, and what somebody made of one.
+@Suite("The vault format")
+struct VaultImageTests {
+    private static let key = VaultPlace.key
+
+    /// A vault of two secrets, the values being the reverse of their names.
+    private static func sample(_ names: [String] = ["alpha", "beta"]) throws -> VaultImage {
+        var image = VaultImage(key: key)
+        for name in names {
+            try image.set(SecretName(name, .set), to: Array(name.utf8.reversed()), .whenUnlocked)
+        }
+        return image
+    }
+
+    private static func damage(_ bytes: [UInt8], _ key: SymmetricKey = key) -> CryptError.Code? {
+        do throws(VaultDamage) {
+            _ = try VaultImage(bytes, key: key)
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    @Test("a vault comes back as it was written")
+    func roundTrip() throws {
+        let image = try Self.sample()
+        let read = try VaultImage(image.file(), key: Self.key)
+        #expect(read.vaultID == image.vaultID && read.generation == 2 && read.count == 2)
+        #expect(read.names.map(\.string) == ["alpha", "beta"])
+        for name in read.names { #expect(try read.value(of: name) == name.bytes.reversed()) }
+        #expect(read.file() == image.file())
+    }
+
+    @Test("a vault cut short anywhere is truncated")
+    func truncation() throws {
+        let file = try Self.sample().file()
+        for length in 0..<file.count { #expect(Self.damage(Array(file.prefix(length))) == .truncated, "\(length)") }
+        #expect(Self.damage(file + [0]) == .tampered)
+        #expect(Self.damage(Array("hello".utf8)) == .tampered)
+    }
+
+    @Test("a vault with any one bit flipped is tampered with")
+    func bitFlips() throws {
+        let file = try Self.sample().file()
+        for bit in 0..<file.count * 8 {
+            var changed = file
+            changed[bit / 8] ^= 1 << (bit % 8)
+            #expect(Self.damage(changed) == .tampered, "bit \(bit)")
+        }
+    }
+
+    @Test("another key is told from damage")
+    func wrongKey() throws {
+        let file = try Self.sample().file()
+        #expect(Self.damage(file, VaultPlace.otherKey) == .wrongKey)
+        #expect(Self.damage(file, SymmetricKey(size: .bits128)) == .wrongKey)
+    }
+
+    @Test("entries that change places, come twice, are dropped or brought back are noticed")
+    func shuffledEntries() throws {
+        var image = try Self.sample(["aaaa", "bbbb"])
+        let old = image.file()
+        let length = (old.count - 192) / 2
+        let (first, second) = (Array(old[160..<160 + length]), Array(old[160 + length..<160 + 2 * length]))
+        func assembled(_ entries: [[UInt8]]) -> [UInt8] { old.prefix(160) + entries.joined() + old.suffix(32) }
+        #expect(Self.damage(assembled([first, second])) == nil)
+        #expect(Self.damage(assembled([second, first])) == .tampered)
+        #expect(Self.damage(assembled([first, first])) == .tampered)
+        #expect(Self.damage(assembled([first])) == .truncated)
+        #expect(Self.damage(assembled([first, second, first])) == .tampered)
+        try image.set(SecretName("bbbb", .set), to: Array("BBBB".utf8), .whenUnlocked)
+        let new = image.file()
+        let replayed = new.prefix(160 + length) + second + new.suffix(32)
+        #expect(new.count == old.count && Self.damage(Array(replayed)) == .tampered)
+    }
+
+    @Test("even who could forge the codes of the file cannot move a sealed value to another name, vault or class")
+    func boundEntries() throws {
+        let image = try Self.sample(["aaaa", "bbbb"])
+        let file = image.file()
+        let length = (file.count - 192) / 2
+        let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
+        // Prefix 16, box of the name 28 + 4, box of the value 28 + 4.
+        var swappedValues = file
+        swappedValues.replaceSubrange(160 + 48..<160 + length, with: file[160 + length + 48..<160 + 2 * length])
+        let opened = try VaultImage(Self.resealed(swappedValues, keys), key: Self.key)
+        #expect(throws: VaultDamage.self) { try opened.value(of: SecretName("aaaa", .get)) }
+        #expect(try opened.value(of: SecretName("bbbb", .get)) == Array("bbbb".utf8))
+
+        for changedByte in [0, 2, 3, 4, 8] {
+            var changed = file
+            changed[160 + changedByte] ^= 3
+            #expect(Self.damage(Self.resealed(changed, keys)) == .tampered, "byte \(changedByte) of the prefix")
+        }
+        let other = try Self.sample(["aaaa", "bbbb"]).file()
+        let transplanted = Array(file.prefix(160) + other[160..<160 + length] + file.suffix(32 + length))
+        #expect(Self.damage(Self.resealed(transplanted, keys)) == .tampered)
+        #expect(Self.damage(Array(file.prefix(160) + other.dropFirst(160))) == .tampered)
+        #expect(Self.damage(Array(other.prefix(160) + file.dropFirst(160))) == .tampered)
+        for counts in [(1, 2), (3, 2), (65_537, 2)] {
+            var changed = file
+            changed.replaceSubrange(48..<52, with: Swift.withUnsafeBytes(of: UInt32(counts.0)) { Array($0) })
+            #expect(Self.damage(Self.resealed(changed, keys)) == .tampered)
+        }
+    }
+
+    @Test("a vault of a later version is told as such, and so are fields that this version does not know")
+    func newerFormat() throws {
+        let image = try Self.sample()
+        let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
+        for (position, value) in [(8, 2), (12, 1), (52, 1), (95, 1)] as [(Int, UInt8)] {
+            var changed = image.file()
+            changed[position] = value
+            #expect(Self.damage(Self.resealed(changed, keys)) == .newerFormat, "byte \(position)")
+        }
+        var impossible = image.file()
+        impossible[46] = 1
+        #expect(Self.damage(Self.resealed(impossible, keys)) == .tampered)
+        impossible[10] = 200
+        #expect(Self.damage(Self.resealed(impossible, keys)) == .tampered)
+    }
+
+    @Test("names and counts are limited")
+    func limits() throws {
+        #expect(SecretName(bytes: [0xFF]) == nil)
+        #expect(SecretName(bytes: []) == nil)
+        var last = VaultImage(key: Self.key, generation: .max)
+        #expect(throws: VaultDamage.self) { try last.set(SecretName("a", .set), to: [], .whenUnlocked) }
+        #expect(throws: VaultDamage.self) { try last.remove(SecretName("a", .set)) }
+        var image = try Self.sample()
+        try image.remove(SecretName("nobody", .delete))
+        #expect(image.generation == 2)
+    }
+
+    @Test("a vault of an earlier release goes on being read")
+    func golden() throws {
+        let file = try #require(Data(base64Encoded: GoldenVault.version1, options: .ignoreUnknownCharacters))
+        let place = VaultPlace()
+        try place.put([UInt8](file))
+        let vault = try place.vault()
+        #expect(try vault.get(CryptKey<String>(key: "auth.access")) == "token123")
+        #expect(try vault.get(CryptKey<[Int]>(key: "numbers")) == [1, 2, 3])
+        #expect(try vault.get(CryptKey<String>(key: "é🔑")) == "")
+        #expect(try vault.keys() == ["auth.access", "numbers", "é🔑"])
+        #expect(try vault.accessibility(named: "numbers") == .afterFirstUnlockThisDeviceOnly)
+        #expect(try vault.verify() == 3)
+    }
+
+    // MARK: Fuzzing
+
+    @Test("200,000 vaults with random damage give a right error, never a trap, never a wrong value")
+    func fuzz() throws {
+        var generator = SplitMix(seed: 42)
+        let file = try Self.sample().file()
+        var unexpected: [String] = []
+        for round in 0..<200_000 {
+            let changed = Self.mutated(file, &generator)
+            let code = Self.damage(changed)
+            let isRight = changed == file ? code == nil : code == .tampered || code == .truncated
+            if !isRight { unexpected.append("round \(round): \(String(describing: code))") }
+        }
+        #expect(unexpected == [])
+    }
+
+    @Test("20,000 vaults whose codes were forged around random entries give no trap and no wrong value")
+    func fuzzForged() throws {
+        var generator = SplitMix(seed: 43)
+        let image = try Self.sample()
+        let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
+        let file = image.file()
+        var wrong: [String] = []
+        for round in 0..<20_000 {
+            let body = Self.mutated(Array(file[160..<file.count - 32]), &generator)
+            var changed = Array(file.prefix(160) + body + file.suffix(32))
+            let length = UInt64(body.count)
+            changed.replaceSubrange(40..<48, with: Swift.withUnsafeBytes(of: length) { Array($0) })
+            changed[48] = UInt8.random(in: 0...3, using: &generator)
+            do throws(VaultDamage) {
+                let read = try VaultImage(Self.resealed(changed, keys), key: Self.key)
+                for name in read.names where try read.value(of: name) != name.bytes.reversed() {
+                    wrong.append("round \(round)")
+                }
+            } catch {
+                if error.code != .tampered { wrong.append("round \(round): \(error.code)") }
+            }
+        }
+        #expect(wrong == [])
+    }
+
+    /// The file with the codes of header and content computed anew, as only the owner of the key can.
+    private static func resealed(_ file: [UInt8], _ keys: VaultSubkeys) -> [UInt8] {
+        var header = Array(file.prefix(96))
+        header += HMAC<SHA256>.authenticationCode(for: header, using: keys.header)
+        header += SHA256.hash(data: header)
+        let covered = header + file[160..<max(160, file.count - 32)]
+        return covered + HMAC<SHA256>.authenticationCode(for: covered, using: keys.file)
+    }
+
+    private static func mutated(_ file: [UInt8], _ generator: inout SplitMix) -> [UInt8] {
+        var bytes = file
+        for _ in 0...Int.random(in: 0...3, using: &generator) {
+            let position = Int.random(in: 0..<max(1, bytes.count), using: &generator)
+            guard position < bytes.count else { continue }
+            switch Int.random(in: 0..<6, using: &generator) {
+            case 0: bytes[position] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
+            case 1: bytes[position] = .random(in: 0...255, using: &generator)
+            case 2: bytes.removeLast(bytes.count - position)
+            case 3: bytes.insert(.random(in: 0...255, using: &generator), at: position)
+            case 4: bytes.remove(at: position)
+            default:
+                let end = min(bytes.count, position + 8)
+                bytes.replaceSubrange(position..<end, with: repeatElement(0xFF, count: end - position))
+            }
+        }
+        return bytes
+    }
+}
+
+/// Sebastiano Vigna's splitmix64, for runs that can be repeated.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,106 @@
+import Crypto
+import Dispatch
+import ForgeCrypt
+import ForgeFileSystem
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite("Several objects on one vault")
+struct VaultSharingTests {
+    @Test("each sees what the other acknowledged, at once", arguments: [true, false])
+    func visibility(_ isOnDisk: Bool) throws {
+        let place = isOnDisk ? VaultPlace(onDisk: "visibility") : VaultPlace()
+        let (first, second) = (try place.vault(), try place.vault())
+        for number in 0..<50 {
+            let (writer, reader) = number.isMultiple(of: 2) ? (first, second) : (second, first)
+            try writer.set("\(number)", for: TestKeys.token)
+            #expect(try reader.get(TestKeys.token) == "\(number)")
+            #expect(try writer.get(TestKeys.token) == "\(number)")
+        }
+        try first.delete(TestKeys.token)
+        #expect(try second.get(TestKeys.token) == nil)
+        try second.set("v", for: TestKeys.refresh)
+        try first.deleteAll()
+        #expect(try second.keys() == [])
+    }
+
+    @Test("no writer loses another's change", arguments: [true, false])
+    func lostUpdates(_ isOnDisk: Bool) throws {
+        let place = isOnDisk ? VaultPlace(onDisk: "updates") : VaultPlace()
+        let vaults = try (0..<2).map { _ in try place.vault() }
+        let failures = Mutex<[String]>([])
+        DispatchQueue.concurrentPerform(iterations: 4) { thread in
+            for number in 0..<25 {
+                do {
+                    try vaults[thread % 2].set(number, for: CryptKey(key: "\(thread).\(number)"))
+                    if number > 0 { try vaults[(thread + 1) % 2].delete(CryptKey<Int>(key: "\(thread).\(number - 1)")) }
+                    try vaults[thread % 2].set(number, for: CryptKey(key: "kept.\(thread).\(number)"))
+                } catch {
+                    failures.withLock { $0.append("\(error)") }
+                }
+            }
+        }
+        #expect(failures.withLock { $0 } == [])
+        let kept = (0..<4).flatMap { thread in (0..<25).map { "kept.\(thread).\($0)" } }
+        #expect(try Set(place.vault().keys()) == Set(kept + (0..<4).map { "\($0).24" }))
+        #expect(try place.vault().verify() == 104)
+        let generation = try VaultInformation(of: place.url, fileSystem: place.fileSystem)?.generation
+        #expect(generation == 4 * (25 + 24 + 25))
+    }
+
+    @Test("another process waits for the lock and then sees what was written")
+    func otherProcess() throws {
+        let fileSystem = InMemoryFileSystem()
+        let (mine, other) = (VaultPlace(fileSystem), VaultPlace(fileSystem.process()))
+        let (first, second) = (try mine.vault(), try other.vault())
+        try first.set("v", for: TestKeys.token)
+        #expect(try second.get(TestKeys.token) == "v")
+        try second.set("w", for: TestKeys.token)
+        #expect(try first.get(TestKeys.token) == "w")
+    }
+
+    @Test("two vaults in one directory have nothing to do with each other")
+    func neighbours() throws {
+        let place = VaultPlace()
+        let neighbour = try VaultCrypt(
+            at: place.directory.appending(path: "other.vault"), key: VaultPlace.otherKey, fileSystem: place.fileSystem)
+        try place.vault().set("v", for: TestKeys.token)
+        try neighbour.set("w", for: TestKeys.token)
+        try place.vault().deleteAll()
+        #expect(try neighbour.get(TestKeys.token) == "w")
+    }
+
+    @Test("a vault that vanishes is empty, and one that is put back is read again")
+    func replacedFromOutside() throws {
+        let place = VaultPlace()
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        let bytes = try place.bytes
+        try place.fileSystem.unlink(place.path)
+        #expect(try vault.get(TestKeys.token) == nil)
+        try place.put(bytes)
+        #expect(try vault.get(TestKeys.token) == "v")
+        var damaged = bytes
+        damaged[200] ^= 1
+        try place.put(damaged)
+        #expect(try CryptError.code { try vault.get(TestKeys.token) } == .tampered)
+    }
+
+    @Test("no descriptor is left open", arguments: [0, 1])
+    func descriptors(_ failing: Int) throws {
+        let fileSystem = InMemoryFileSystem()
+        let place = VaultPlace(fileSystem)
+        try place.vault().set("v", for: TestKeys.token)
+        do {
+            let vault = try place.vault(failing == 0 ? VaultPlace.key : VaultPlace.otherKey)
+            for _ in 0..<10 {
+                _ = try CryptError.code { try vault.get(TestKeys.token) }
+                _ = try CryptError.code { try vault.set("w", for: TestKeys.token) }
+            }
+            #expect(fileSystem.openDescriptors.count <= 1)
+        }
+        #expect(fileSystem.openDescriptors.isEmpty)
+    }
+}

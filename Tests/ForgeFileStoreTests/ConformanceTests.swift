@@ -1,0 +1,105 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import Testing
+
+@Suite("Every file store keeps every promise")
+struct ConformanceTests {
+    @Test("the list has at least forty different checks")
+    func count() {
+        #expect(ConformanceChecks.fileStore.count >= 40)
+        #expect(Set(ConformanceChecks.fileStore.map(\.description)).count == ConformanceChecks.fileStore.count)
+    }
+
+    @Test(arguments: ConformanceChecks.fileStore, StoreKind.allCases)
+    func conforms(_ check: ConformanceCheck<any FileStoring>, _ kind: StoreKind) async throws {
+        try await kind.withStore { store in try await check.run(on: store) }
+    }
+}
+
+/// What an app would write: the document's calls and nothing else.
+private final class MinimalStore: FileStoring {
+    private let files = Mutex<[String: Data]>([:])
+
+    func save(_ data: Data, to path: String, overwrite: Bool = true) async throws {
+        try files.withLock { files in
+            if !overwrite, files[path] != nil { throw FileStoreError(.alreadyExists, .save, key: path) }
+            files[path] = data
+        }
+    }
+
+    func load(_ path: String) async throws -> Data {
+        try files.withLock { files in
+            guard let data = files[path] else { throw FileStoreError(.notFound, .load, key: path) }
+            return data
+        }
+    }
+
+    func exists(_ path: String) -> Bool {
+        files.withLock { $0[path] != nil }
+    }
+
+    func delete(_ path: String) async throws {
+        files.withLock { $0[path] = nil }
+    }
+
+    func list(in directory: String) async throws -> [StoredFile] {
+        let prefix = directory.isEmpty ? "" : directory + "/"
+        return files.withLock { files in
+            var found: [String: StoredFile] = [:]
+            for (key, data) in files where key.hasPrefix(prefix) {
+                let rest = key.dropFirst(prefix.count)
+                if let slash = rest.firstIndex(of: "/") {
+                    let key = prefix + rest[..<slash]
+                    found[key] = StoredFile(key: key, kind: .directory, sizeInBytes: 0, modified: .distantPast)
+                } else {
+                    found[key] = StoredFile(key: key, sizeInBytes: Int64(data.count), modified: .distantPast)
+                }
+            }
+            return Array(found.values)
+        }
+    }
+
+    func deleteAll() async throws {
+        files.withLock { $0 = [:] }
+    }
+}
+
+@Suite("A store of an app's own with just the document's calls")
+struct MinimalStoreTests {
+    private let store = MinimalStore()
+
+    @Test("has sizes, infos and recursive listings")
+    func queries() async throws {
+        try await store.save(Data(count: 3), to: "a/b")
+        try await store.save(Data(count: 4), to: "a/c/d")
+        #expect(store.exists("a/b"))
+        #expect(try await store.totalSize() == 7)
+        #expect(try await store.size("a/c/d") == 4)
+        #expect(try await store.info("a/c").isDirectory)
+        #expect(try await store.list(recursive: true).map(\.key).sorted() == ["a", "a/b", "a/c", "a/c/d"])
+        await #expect(performing: { try await store.info("a/x") }, throws: hasCode(.notFound))
+        await #expect(performing: { try await store.info("../x") }, throws: hasCode(.invalidKey(.dotComponent)))
+    }
+
+    @Test("takes files in, deletes directories and says that it has no URLs")
+    func files() async throws {
+        let directory = try TemporaryDirectory()
+        try directory.write("content", to: "source")
+        try await store.copy(from: directory.url("source"), to: "x/copied")
+        try await store.move(from: directory.url("source"), to: "x/moved")
+        #expect(try await store.load("x/moved") == Data("content".utf8))
+        #expect(try await store.load("x/copied") == Data("content".utf8))
+        await #expect(
+            performing: { try await store.copy(from: directory.url("source"), to: "y") },
+            throws: hasCode(.invalidSource(.notFound)))
+        try await store.createDirectory("z")
+        await #expect(performing: { try await store.url(for: "x/moved") }, throws: hasCode(.unsupported))
+        try await store.deleteDirectory("x")
+        #expect(!store.exists("x/moved"))
+        try await store.saveJSON([1, 2], to: "numbers")
+        #expect(try await store.loadJSON("numbers") == [1, 2])
+    }
+}

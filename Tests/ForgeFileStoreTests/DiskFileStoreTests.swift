@@ -1,0 +1,235 @@
+import ForgeFileStore
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("DiskFileStore on the disk")
+struct DiskFileStoreTests {
+    private let directory: TemporaryDirectory
+    private let store: DiskFileStore
+    private let fileSystem = SystemFileSystem()
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        store = DiskFileStore(root: directory.url("a/b/store"))
+    }
+
+    private func permissions(_ path: String) throws -> FilePermissions {
+        try fileSystem.status(directory.path(path), followsSymbolicLinks: false).permissions
+    }
+
+    @Test("files are plain files below the root")
+    func layout() async throws {
+        try await store.save(Data("hello".utf8), to: "notes/a.txt")
+        #expect(try directory.read("a/b/store/notes/a.txt") == "hello")
+        let url = try await store.url(for: "notes/a.txt")
+        #expect(try Data(contentsOf: url) == Data("hello".utf8))
+        #expect(try store.root.path == directory.url("a/b/store").path)
+    }
+
+    @Test("making a store touches nothing, opening it creates the root")
+    func opening() async throws {
+        #expect(!FileManager.default.fileExists(atPath: directory.url("a").path))
+        try await store.open()
+        try await store.open()
+        #expect(try permissions("a/b/store") == .ownerReadWriteExecute)
+        #expect(try permissions("a") == .ownerReadWriteExecute)
+    }
+
+    @Test("files are 0600 and directories 0700, also those that are copied and moved in")
+    func modes() async throws {
+        try await store.save(Data(), to: "x/y/saved")
+        try directory.write("1", to: "source")
+        try fileSystem.setPermissions(
+            [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute],
+            of: .path(directory.path("source")))
+        try await store.copy(from: directory.url("source"), to: "x/copied")
+        try await store.move(from: directory.url("source"), to: "x/moved")
+        try await store.createDirectory("x/z")
+        for key in ["x/y/saved", "x/copied", "x/moved"] {
+            #expect(try permissions("a/b/store/" + key) == .ownerReadWrite, "\(key)")
+        }
+        for key in ["x", "x/y", "x/z"] {
+            #expect(try permissions("a/b/store/" + key) == .ownerReadWriteExecute, "\(key)")
+        }
+    }
+
+    @Test("temporary files and trash are swept when the store is opened, users' files are not")
+    func sweep() async throws {
+        try directory.write("left over", to: "a/b/store/#tmp-abcdefghabcdefgh")
+        try directory.write("left over", to: "a/b/store/d/e/#tmp-abcdefghabcdefgh")
+        try directory.write("left over", to: "a/b/store/d/#trash-abcdefghabcdefgh/x/y/z")
+        try directory.write("kept", to: "a/b/store/d/tmp-1")
+        #expect(try await store.list(recursive: true).map(\.key).sorted() == ["d", "d/e", "d/tmp-1"])
+        let names = try directory.tree("a/b/store").joined()
+        #expect(!names.contains("#tmp-"))
+        #expect(!names.contains("#trash-"))
+    }
+
+    @Test("two stores on one root see each other's files, and the second does not sweep the first's")
+    func twoStores() async throws {
+        let other = DiskFileStore(root: directory.url("a/b/store"))
+        try await store.save(Data("1".utf8), to: "x")
+        try directory.write("being written", to: "a/b/store/#tmp-abcdefghabcdefgh")
+        #expect(try await other.load("x") == Data("1".utf8))
+        #expect(try directory.read("a/b/store/#tmp-abcdefghabcdefgh") == "being written")
+        try await other.save(Data("2".utf8), to: "x")
+        #expect(try await store.load("x") == Data("2".utf8))
+        try await other.deleteAll()
+        #expect(!store.exists("x"))
+        #expect(try directory.read("a/b/store/#tmp-abcdefghabcdefgh") == "being written")
+    }
+
+    @Test("a root that somebody removed is made anew by the next save")
+    func removedRoot() async throws {
+        try await store.save(Data("1".utf8), to: "x/y")
+        try FileManager.default.removeItem(at: directory.url("a"))
+        await #expect(performing: { try await store.load("x/y") }, throws: hasCode(.notFound))
+        try await store.save(Data("2".utf8), to: "x/y")
+        #expect(try await store.load("x/y") == Data("2".utf8))
+        #expect(try directory.read("a/b/store/x/y") == "2")
+        try FileManager.default.removeItem(at: directory.url("a"))
+        try await store.createDirectory("d")
+        #expect(try directory.tree("a/b/store/d").count == 1)
+    }
+
+    @Test("a root that cannot be opened is unavailable, never an empty store, until it can be")
+    func unusableRoot() async throws {
+        try directory.write("in the way", to: "a/b")
+        await #expect(performing: { try await store.load("x") }, throws: hasCode(.unavailable(.inputOutput)))
+        await #expect(
+            performing: { try await store.loadJSONIfExists("x", as: Int.self) },
+            throws: hasCode(.unavailable(.inputOutput)))
+        await #expect(
+            performing: { try await store.save(Data(), to: "x") }, throws: hasCode(.unavailable(.inputOutput)))
+        await #expect(performing: { try await store.open() }, throws: hasCode(.unavailable(.inputOutput)))
+        #expect(!store.exists("x"))
+        try FileManager.default.removeItem(at: directory.url("a/b"))
+        try await store.save(Data("1".utf8), to: "x")
+        #expect(store.exists("x"))
+    }
+
+    @Test("a URL that is no path of this machine makes a store that says so")
+    func badURL() async throws {
+        let url = try #require(URL(string: "https://example.com/store"))
+        let store = DiskFileStore(root: url)
+        await #expect(performing: { try await store.load("x") }, throws: hasCode(.unavailable(.inputOutput)))
+        await #expect(performing: { try await store.url(for: "x") }, throws: hasCode(.unavailable(.inputOutput)))
+        #expect(throws: FileStoreError.self) { try store.root }
+    }
+
+    @Test("a namespace is one component")
+    func namespace() async throws {
+        for namespace in ["a/b", "..", "", "a\0"] {
+            let store = DiskFileStore(directory: .caches, namespace: namespace)
+            await #expect {
+                try await store.save(Data(), to: "x")
+            } throws: { error in
+                guard case .invalidKey = (error as? FileStoreError)?.code else { return false }
+                return (error as? FileStoreError)?.key == namespace
+            }
+        }
+    }
+
+    @Test("names that no key can have are not listed, and deleteAll removes them")
+    func foreignNames() async throws {
+        try await store.save(Data("1".utf8), to: "x")
+        try directory.write("2", to: "a/b/store/back\\slash")
+        let descriptor = try fileSystem.open(
+            directory.path("a/b/store/").appending(POSIXPath([0xff, 0xfe])), .writeOnly, options: [.create])
+        try fileSystem.close(descriptor)
+        #expect(try await store.list(recursive: true).map(\.key) == ["x"])
+        #expect(try await store.totalSize() == 1)
+        try await store.deleteAll()
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#lock"])
+    }
+
+    @Test("a file larger than may be loaded is too large, and nothing is allocated for it")
+    func tooLarge() async throws {
+        let store = DiskFileStore(root: directory.url("s"), options: .init(maximumLoadSizeInBytes: 1000))
+        try await store.save(Data(count: 1000), to: "fits")
+        try await store.save(Data(count: 1001), to: "does not")
+        #expect(try await store.load("fits").count == 1000)
+        await #expect(performing: { try await store.load("does not") }, throws: hasCode(.tooLarge))
+        try fileSystem.truncate(.path(directory.path("s/does not")), to: 1 << 40)
+        await #expect(performing: { try await store.load("does not") }, throws: hasCode(.tooLarge))
+        #expect(try await store.size("does not") == 1 << 40)
+    }
+
+    @Test("a move renames on the same device: the inode stays")
+    func renames() async throws {
+        try directory.write("content", to: "source")
+        let inode = try fileSystem.status(directory.path("source")).inode
+        try await store.move(from: directory.url("source"), to: "x/y")
+        #expect(try fileSystem.status(directory.path("a/b/store/x/y")).inode == inode)
+        #expect(try directory.read("a/b/store/x/y") == "content")
+    }
+
+    @Test("a file with a second name is moved as a copy, and the other name keeps its file")
+    func movesHardLink() async throws {
+        try directory.write("content", to: "source")
+        try fileSystem.link(directory.path("source"), to: directory.path("second"))
+        try await store.move(from: directory.url("source"), to: "x")
+        #expect(try await store.load("x") == Data("content".utf8))
+        #expect(try directory.read("second") == "content")
+        #expect(!FileManager.default.fileExists(atPath: directory.url("source").path))
+    }
+
+    @Test("a stored file moved or copied onto itself is still there")
+    func movesOntoItself() async throws {
+        try await store.save(Data("content".utf8), to: "x")
+        try await store.move(from: try await store.url(for: "x"), to: "x")
+        #expect(try await store.load("x") == Data("content".utf8))
+        try await store.copy(from: try await store.url(for: "x"), to: "x")
+        #expect(try await store.load("x") == Data("content".utf8))
+        let copying = DiskFileStore(root: directory.url("a/b/store"), sources: SystemFileSystem())
+        await #expect(
+            performing: { try await copying.move(from: try await copying.url(for: "x"), to: "x") },
+            throws: hasCode(.invalidSource(.changed)))
+        #expect(try await store.load("x") == Data("content".utf8))
+    }
+
+    @Test("a move that cannot take the file gives it its mode back")
+    func failedMove() async throws {
+        try directory.write("content", to: "source")
+        try fileSystem.setPermissions([.ownerReadWrite, .otherRead], of: .path(directory.path("source")))
+        try await store.createDirectory("dir")
+        await #expect(
+            performing: { try await store.move(from: directory.url("source"), to: "dir") },
+            throws: hasCode(.isDirectory))
+        #expect(try permissions("source") == [.ownerReadWrite, .otherRead])
+        #expect(try directory.read("source") == "content")
+    }
+
+    @Test("a cancelled copy leaves nothing behind")
+    func cancelledCopy() async throws {
+        try await store.open()
+        let descriptor = try fileSystem.open(directory.path("big"), .writeOnly, options: [.create])
+        try fileSystem.truncate(.descriptor(descriptor), to: 1 << 40)
+        try fileSystem.close(descriptor)
+        let source = directory.url("big")
+        let task = Task { [store] in try await store.copy(from: source, to: "big") }
+        while try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path).count < 2 {
+            await Task.yield()
+        }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#lock"])
+    }
+
+    @Test("any durability keeps content and mode", arguments: Durability.allCases)
+    func durability(_ durability: Durability) async throws {
+        let store = DiskFileStore(root: directory.url("s"), options: .init(durability: durability))
+        try await store.save(Data("1".utf8), to: "x/y")
+        try await store.save(Data("2".utf8), to: "x/y")
+        try directory.write("3", to: "source")
+        try await store.move(from: directory.url("source"), to: "x/z")
+        #expect(try await store.load("x/y") == Data("2".utf8))
+        #expect(try await store.load("x/z") == Data("3".utf8))
+        try await store.delete("x/y")
+        try await store.deleteDirectory("x")
+        try await store.deleteAll()
+        #expect(try permissions("s") == .ownerReadWriteExecute)
+    }
+}

@@ -1,0 +1,223 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite("A file store on a failing disk")
+struct FaultTests {
+    private let memory = InMemoryFileSystem()
+    private let root = URL(filePath: "/data/store")
+
+    private func store(_ options: FileStoreOptions = .init()) -> DiskFileStore {
+        DiskFileStore(root: root, fileSystem: memory, options: options)
+    }
+
+    private func leftovers() throws -> [String] {
+        try memory.contentsOfDirectory(at: root).map(\.lastPathComponent).filter { $0.hasPrefix("#t") }
+    }
+
+    @Test("a full disk fails the save, keeps the old content and leaves nothing behind")
+    func fullDisk() async throws {
+        let store = store()
+        try await store.save(Data("old".utf8), to: "file")
+        try memory.setQuota(.init(sizeInBytes: 64 << 10))
+        await #expect(performing: { try await store.save(Data(count: 1 << 20), to: "file") }, throws: hasCode(.noSpace))
+        await #expect(performing: { try await store.save(Data(count: 1 << 20), to: "new") }, throws: hasCode(.noSpace))
+        #expect(try await store.load("file") == Data("old".utf8))
+        #expect(!store.exists("new"))
+        #expect(try leftovers() == [])
+        try memory.setQuota(.init())
+        try await store.save(Data(count: 1 << 20), to: "file")
+        #expect(try await store.size("file") == 1 << 20)
+    }
+
+    @Test("a disk that can only be read is read, and refuses every change")
+    func readOnlyDisk() async throws {
+        try await store().save(Data("old".utf8), to: "d/file")
+        try memory.setReadOnly(true)
+        let store = store()
+        #expect(try await store.load("d/file") == Data("old".utf8))
+        #expect(try await store.list(recursive: true).count == 2)
+        let refused = hasCode(.notPermitted)
+        await #expect(performing: { try await store.save(Data(), to: "d/file") }, throws: refused)
+        await #expect(performing: { try await store.save(Data(), to: "new/file") }, throws: refused)
+        await #expect(performing: { try await store.delete("d/file") }, throws: refused)
+        await #expect(performing: { try await store.deleteDirectory("d") }, throws: refused)
+        await #expect(performing: { try await store.createDirectory("e") }, throws: refused)
+        await #expect(performing: { try await store.deleteAll() }, throws: refused)
+    }
+
+    @Test("a file that cannot be read is unavailable, not missing")
+    func unreadable() async throws {
+        let store = store()
+        try await store.saveJSON(7, to: "number")
+        memory.readError = CocoaError(.fileReadUnknown)
+        await #expect(
+            performing: { try await store.loadJSONIfExists("number", as: Int.self) },
+            throws: hasCode(.unavailable(.inputOutput)))
+        #expect(store.exists("number"))
+        memory.readError = nil
+        #expect(try await store.loadJSON("number") == 7)
+    }
+
+    @Test("another user's file is not permitted")
+    func notPermitted() async throws {
+        try await store().save(Data("secret".utf8), to: "d/file")
+        let other = DiskFileStore(root: root, fileSystem: memory.process(user: UserID(1000), group: GroupID(1000)))
+        await #expect(performing: { try await other.load("d/file") }, throws: hasCode(.notPermitted))
+        #expect(!other.exists("d/file"))
+    }
+
+    @Test("a move over the border of two devices copies, makes durable, and removes the source")
+    func movesAcrossDevices() async throws {
+        try memory.createDirectory("/other")
+        try memory.mount(at: "/other")
+        let source = URL(filePath: "/other/source")
+        let content = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 >> 3) })
+        try memory.write(content, to: source)
+        let store = store(.init(durability: .none))
+        try await store.move(from: source, to: "d/file")
+        #expect(try await store.load("d/file") == content)
+        #expect(!memory.fileExists(atPath: "/other/source"))
+    }
+
+    @Test("a source that cannot be removed stays beside its copy, and the error says so")
+    func sourceStays() async throws {
+        try memory.createDirectory("/other")
+        try memory.mount(at: "/other")
+        try memory.write(Data("content".utf8), to: URL(filePath: "/other/source"))
+        try memory.setReadOnly(true, at: "/other")
+        let store = store()
+        await #expect(
+            performing: { try await store.move(from: URL(filePath: "/other/source"), to: "file") },
+            throws: hasCode(.invalidSource(.notRemoved)))
+        #expect(try await store.load("file") == Data("content".utf8))
+        #expect(memory.fileExists(atPath: "/other/source"))
+    }
+
+    @Test("a source that cannot be read is told from a store that cannot be written")
+    func sourceFails() async throws {
+        try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
+        let store = store()
+        memory.readError = CocoaError(.fileReadUnknown)
+        await #expect(
+            performing: { try await store.copy(from: URL(filePath: "/source"), to: "file") },
+            throws: hasCode(.invalidSource(.unreadable)))
+        memory.readError = nil
+        memory.writeError = CocoaError(.fileWriteUnknown)
+        await #expect(
+            performing: { try await store.copy(from: URL(filePath: "/source"), to: "file") },
+            throws: hasCode(.unavailable(.inputOutput)))
+        memory.writeError = nil
+        #expect(!store.exists("file"))
+        #expect(try leftovers() == [])
+    }
+
+    @Test("a failed flush of the directory is reported as unknown durability, and the content stands")
+    func unknownDurability() async throws {
+        let flushes = Mutex(0)
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .synchronize, flushes.withLock({ $0 }) > 0 else { return }
+            guard
+                flushes.withLock({ count in
+                    count -= 1; return count
+                }) == 0
+            else { return }
+            throw FileSystemError(.synchronize, .ioError)
+        }
+        let store = DiskFileStore(root: root, fileSystem: fileSystem)
+        try await store.save(Data("old".utf8), to: "file")
+        flushes.withLock { $0 = 1 }
+        await #expect(
+            performing: { try await store.save(Data("new".utf8), to: "file") },
+            throws: hasCode(.unavailable(.inputOutput)))
+        #expect(try await store.load("file") == Data("old".utf8))
+        flushes.withLock { $0 = 2 }
+        await #expect(
+            performing: { try await store.save(Data("new".utf8), to: "file") }, throws: hasCode(.durabilityUnknown))
+        #expect(try await store.load("file") == Data("new".utf8))
+        flushes.withLock { $0 = 1 }
+        await #expect(performing: { try await store.delete("file") }, throws: hasCode(.durabilityUnknown))
+        #expect(!store.exists("file"))
+    }
+
+    @Test(
+        "any single failing call leaves the old content or the new, and no descriptor",
+        arguments: [Errno.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .interrupted])
+    func everyFailingCall(_ errno: Errno) async throws {
+        var number = 0
+        while true {
+            let memory = InMemoryFileSystem()
+            let before = memory.openDescriptors.count
+            do {
+                let counter = CallCounter(failing: number..<(number + 1))
+                let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                    try counter.count(call.operation, call.path, errno)
+                }
+                try memory.write(Data("source".utf8), to: URL(filePath: "/source"))
+                let plain = DiskFileStore(root: root, fileSystem: memory)
+                try await plain.save(Data("old".utf8), to: "d/file")
+                let store = DiskFileStore(root: root, fileSystem: fileSystem)
+                var acknowledged = "old"
+                do {
+                    try await store.save(Data("new".utf8), to: "d/file")
+                    acknowledged = "new"
+                } catch let error as FileStoreError {
+                    if error.code == .durabilityUnknown { acknowledged = "new" }
+                }
+                #expect(try await plain.load("d/file") == Data(acknowledged.utf8), "call \(number)")
+                for verb in Self.verbs {
+                    do {
+                        try await verb(store)
+                    } catch is FileStoreError {
+                        continue
+                    }
+                }
+                let text = String(decoding: try await plain.load("d/file"), as: UTF8.self)
+                #expect(["old", "new", "source"].contains(text), "call \(number)")
+                number += 1
+                guard counter.didFail else { break }
+            }
+            #expect(memory.openDescriptors.count == before, "call \(number - 1) leaks a descriptor")
+        }
+        #expect(number > 40)
+    }
+
+    private static let verbs: [@Sendable (DiskFileStore) async throws -> Void] = [
+        { _ = try await $0.load("d/file") },
+        { _ = try await $0.list(recursive: true) },
+        { try await $0.copy(from: URL(filePath: "/source"), to: "d/file") },
+        { try await $0.createDirectory("x/y") },
+        { try await $0.save(Data("x".utf8), to: "x/y/z", overwrite: false) },
+        { try await $0.delete("x/y/z") },
+        { try await $0.deleteDirectory("x") },
+        { try await $0.move(from: URL(filePath: "/source"), to: "d/file") },
+        { _ = try await $0.info("d/file") },
+    ]
+
+    @Test("no call leaves a descriptor open")
+    func descriptors() async throws {
+        do {
+            let store = store()
+            try memory.write(Data("x".utf8), to: URL(filePath: "/source"))
+            try await store.open()
+            let open = memory.openDescriptors.count
+            for _ in 0..<100 {
+                try await store.save(Data("x".utf8), to: "a/b")
+                _ = try await store.load("a/b")
+                _ = try await store.info("a/b")
+                _ = try await store.list(recursive: true)
+                try await store.copy(from: URL(filePath: "/source"), to: "a/c")
+                await #expect(throws: FileStoreError.self) { try await store.load("a") }
+                await #expect(throws: FileStoreError.self) { try await store.load("a/b/c") }
+                await #expect(throws: FileStoreError.self) { try await store.copy(from: root, to: "x") }
+                try await store.deleteDirectory("a")
+            }
+            #expect(memory.openDescriptors.count == open)
+        }
+        #expect(memory.openDescriptors == [])
+    }
+}

@@ -1,0 +1,92 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeFileStore
+
+@Suite("Errors of a file store")
+struct FileStoreErrorTests {
+    @Test(
+        "every code is one line that says something",
+        arguments: [
+            FileStoreError.Code.notFound, .alreadyExists, .invalidKey(.dotComponent), .isDirectory, .notDirectory,
+            .noSpace,
+            .notPermitted, .unavailable(.locked), .tooLarge, .unsafe(.symbolicLink), .invalidSource(.notFound),
+            .undecodable,
+            .unencodable, .durabilityUnknown, .unsupported,
+        ])
+    func descriptions(_ code: FileStoreError.Code) {
+        let error = FileStoreError(
+            code, .save, key: "a\nb\0c", underlying: FileSystemError(.write, .ioError, path: "x\ny"))
+        let text = error.description
+        #expect(text.hasPrefix("save a\\x0ab\\x00c: "))
+        #expect(text.hasSuffix("(EIO))"))
+        #expect(!text.contains("\n"))
+        #expect(FileStoreError(code, .list).description == "list: \(code)")
+    }
+
+    @Test(
+        "error numbers become codes",
+        arguments: [
+            (
+                FileSystemError(.open, .noSuchFileOrDirectory), FileStoreError.Operation.load,
+                FileStoreError.Code.notFound
+            ),
+            (FileSystemError(.open, .noSuchFileOrDirectory), .save, .unavailable(.inputOutput)),
+            (FileSystemError(.rename, .fileExists), .save, .alreadyExists),
+            (FileSystemError(.createDirectory, .fileExists), .createDirectory, .notDirectory),
+            (FileSystemError(.rename, .isDirectory), .save, .isDirectory),
+            (FileSystemError(.open, .notDirectory), .load, .notDirectory),
+            (FileSystemError(.write, .noSpace), .save, .noSpace),
+            (FileSystemError(.write, .diskQuotaExceeded), .save, .noSpace),
+            (FileSystemError(.open, .readOnlyFileSystem), .save, .notPermitted),
+            (FileSystemError(.read, .tooManyLinks), .load, .unsafe(.hardLink)),
+            (FileSystemError(.createDirectory, .tooManyLinks), .save, .unavailable(.inputOutput)),
+            (FileSystemError(.read, .notSupported), .load, .unsafe(.notRegular)),
+            (FileSystemError(.open, .tooManySymbolicLinkLevels), .load, .unsafe(.symbolicLink)),
+            (FileSystemError(.open, .fileNameTooLong), .save, .invalidKey(.componentTooLong)),
+            (FileSystemError(.read, .ioError), .load, .unavailable(.inputOutput)),
+            (FileSystemError(.open, .tooManyOpenFiles), .load, .unavailable(.inputOutput)),
+        ])
+    func codes(_ error: FileSystemError, _ operation: FileStoreError.Operation, _ code: FileStoreError.Code) {
+        #expect(FileStoreError(error, operation, key: "k").code == code)
+    }
+
+    @Test(
+        "a root that cannot be opened never means that a file is missing",
+        arguments: [
+            (Errno.noSuchFileOrDirectory, FileStoreError.Code.unavailable(.inputOutput)),
+            (.permissionDenied, .notPermitted), (.noSpace, .noSpace), (.notDirectory, .unavailable(.inputOutput)),
+        ])
+    func opening(_ errno: Errno, _ code: FileStoreError.Code) {
+        #expect(FileStoreError(opening: FileSystemError(.open, errno), .load, key: "k").code == code)
+    }
+
+    @Test("an undecodable file is told of by place, never by content")
+    func undecodable() async throws {
+        struct Inner: Codable { var pin: Int }
+        struct Outer: Codable { var inner: Inner }
+        let store = InMemoryFileStore()
+        for (content, place) in [
+            ("{\"inner\":{\"pin\":\"s3cret\"}}", "another type at inner.pin"), ("{\"inner\":{}}", "no pin at inner"),
+            ("{\"inner\":null}", "no value at inner"), ("s3cret", "damaged"),
+        ] {
+            try await store.save(Data(content.utf8), to: "k")
+            await #expect {
+                try await store.loadJSON("k", as: Outer.self)
+            } throws: { error in
+                let text = "\(error)"
+                return text == "load k: cannot be decoded (\(place))" && !text.contains("s3cret")
+            }
+        }
+    }
+
+    @Test("sizes are added up without a trap")
+    func totals() {
+        let huge = StoredFile(key: "a/b", sizeInBytes: .max, modified: .distantPast)
+        #expect([huge, huge].totalSizeInBytes == .max)
+        #expect(huge.name == "b")
+        #expect(StoredFile(key: "top", sizeInBytes: 1, modified: .distantPast).name == "top")
+    }
+}

@@ -1,0 +1,33 @@
+import ForgeFileStore
+import ForgeFileSystem
+import Foundation
+
+/// The stores that every check runs on.
+enum StoreKind: String, CaseIterable, CustomStringConvertible {
+    case diskStoreOnDisk = "DiskFileStore on the disk"
+    case diskStoreInMemory = "DiskFileStore on InMemoryFileSystem"
+    case inMemoryStore = "InMemoryFileStore"
+
+    var description: String { rawValue }
+
+    /// Calls `body` with an empty store.
+    func withStore(_ body: (any FileStoring) async throws -> Void) async throws {
+        switch self {
+        case .diskStoreOnDisk:
+            let directory = try TemporaryDirectory()
+            try await body(DiskFileStore(root: directory.url("store")))
+            withExtendedLifetime(directory) {}
+        case .diskStoreInMemory:
+            let store = DiskFileStore(
+                root: URL(filePath: "/data/store"), fileSystem: InMemoryFileSystem(), sources: SystemFileSystem())
+            try await body(store)
+        case .inMemoryStore:
+            try await body(InMemoryFileStore())
+        }
+    }
+}
+
+/// Whether an error is one of a file store with this code.
+func hasCode(_ code: FileStoreError.Code) -> @Sendable (any Error) -> Bool {
+    { ($0 as? FileStoreError)?.code == code }
+}

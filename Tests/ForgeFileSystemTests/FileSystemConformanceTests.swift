@@ -1,0 +1,164 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("Every file system does the same")
+struct FileSystemConformanceTests {
+    @Test("in memory", arguments: ConformanceChecks.fileSystem)
+    func inMemory(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        try await check.run(on: try inMemorySubject())
+    }
+
+    @Test("in memory as on a Mac", arguments: ConformanceChecks.fileSystem)
+    func inMemoryDarwin(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        var subject = try inMemorySubject(InMemoryFileSystem(options: .darwin))
+        subject.profile = .darwin
+        subject.isCaseInsensitive = true
+        subject.isNormalisationInsensitive = true
+        try await check.run(on: subject)
+    }
+
+    @Test("on the disk", arguments: ConformanceChecks.fileSystem)
+    func onDisk(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        var subject = FileSystemUnderTest(SystemFileSystem(), root: directory.path)
+        #if canImport(Darwin)
+        subject.profile = .darwin
+        subject.isCaseInsensitive = true
+        subject.isNormalisationInsensitive = true
+        #endif
+        subject.umask = try directory.umask()
+        try await check.run(on: subject)
+    }
+
+    @Test("a full device in memory", arguments: ConformanceChecks.fileSystemQuota)
+    func quota(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let quota = InMemoryFileSystem.Quota(sizeInBytes: 100_000, inodeCount: 64)
+        try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(quota: quota))))
+    }
+
+    @Test("a read-only device in memory", arguments: ConformanceChecks.fileSystemReadOnly)
+    func readOnly(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let fileSystem = InMemoryFileSystem()
+        var subject = try inMemorySubject(fileSystem)
+        subject.makeReadOnly = { try fileSystem.setReadOnly(true) }
+        try await check.run(on: subject)
+    }
+
+    @Test("two devices in memory", arguments: ConformanceChecks.fileSystemDevices)
+    func devices(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let fileSystem = InMemoryFileSystem()
+        var subject = try inMemorySubject(fileSystem)
+        try fileSystem.createDirectory("/other")
+        try fileSystem.mount(at: "/other")
+        subject.otherDevice = "/other"
+        try await check.run(on: subject)
+    }
+
+    @Test(
+        "two devices of the system", .enabled(if: FileManager.default.fileExists(atPath: "/dev/shm")),
+        arguments: ConformanceChecks.fileSystemDevices)
+    func systemDevices(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        var subject = FileSystemUnderTest(SystemFileSystem(), root: directory.path)
+        subject.otherDevice = "/dev/shm"
+        try await check.run(on: subject)
+    }
+
+    @Test("descriptors in memory", arguments: ConformanceChecks.fileSystemDescriptors)
+    func descriptors(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 10))
+        try await check.run(on: inMemorySubject(fileSystem))
+        #expect(fileSystem.openDescriptors.isEmpty)
+    }
+
+    @Test("permissions in memory", arguments: ConformanceChecks.fileSystemPermissions)
+    func permissions(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let fileSystem = InMemoryFileSystem()
+        var subject = try inMemorySubject(fileSystem)
+        subject.asUser = { user, group in fileSystem.process(user: user, group: group) }
+        try await check.run(on: subject)
+    }
+
+    #if os(Linux)
+    @Test(
+        "permissions on the disk", .enabled(if: ImpersonatingFileSystem.isPossible),
+        arguments: ConformanceChecks.fileSystemPermissions)
+    func systemPermissions(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        let directory = try TemporaryDirectory()
+        defer { directory.remove() }
+        let system = SystemFileSystem()
+        try system.setPermissions(FilePermissions(rawValue: 0o755), of: .path(directory.path))
+        var subject = FileSystemUnderTest(system, root: directory.path)
+        subject.asUser = { user, group in
+            guard let other = ImpersonatingFileSystem(user: user, group: group) else { return system }
+            return other
+        }
+        try await check.run(on: subject)
+    }
+    #endif
+
+    @Test("the link limit in memory", arguments: ConformanceChecks.fileSystemLinkLimit)
+    func linkLimit(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        try await check.run(on: inMemorySubject())
+    }
+
+    @Test("names in any case, in memory", arguments: ConformanceChecks.fileSystemCaseInsensitive)
+    func caseInsensitive(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(isCaseInsensitive: true))))
+        try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .darwin)))
+    }
+
+    @Test("names in any normalisation, in memory", arguments: ConformanceChecks.fileSystemNormalisationInsensitive)
+    func normalisationInsensitive(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(isNormalisationInsensitive: true))))
+        try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .darwin)))
+    }
+}
+
+func inMemorySubject(_ fileSystem: InMemoryFileSystem = InMemoryFileSystem()) throws -> FileSystemUnderTest {
+    try fileSystem.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+    return FileSystemUnderTest(fileSystem, root: "/root")
+}
+
+/// A directory on the disk that no other test uses.
+private struct TemporaryDirectory {
+    let url: URL
+
+    init() throws {
+        url = FileManager.default.temporaryDirectory.resolvingSymlinksInPath()
+            .appending(path: "forge-\(UUID().uuidString)", directoryHint: .isDirectory)
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
+    }
+
+    var path: POSIXPath { POSIXPath(url.path(percentEncoded: false).trimmingSuffix("/")) }
+
+    /// The umask of this process, read off a new file: asking umask(2) would change it for a moment.
+    func umask() throws -> FilePermissions {
+        let probe = path.appending("umask")
+        let everything = FilePermissions(rawValue: 0o777)
+        let fileSystem = SystemFileSystem()
+        try fileSystem.close(try fileSystem.open(probe, .writeOnly, options: [.create], permissions: everything))
+        let granted = try fileSystem.status(probe).permissions
+        try fileSystem.unlink(probe)
+        return everything.subtracting(granted)
+    }
+
+    func remove() {
+        do {
+            try FileManager.default.removeItem(at: url)
+        } catch {
+            Issue.record(error)
+        }
+    }
+}
+
+extension String {
+    fileprivate func trimmingSuffix(_ suffix: String) -> String {
+        hasSuffix(suffix) ? String(dropLast(suffix.count)) : self
+    }
+}

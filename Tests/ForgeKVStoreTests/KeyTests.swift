@@ -1,0 +1,68 @@
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite struct KeyTests {
+    @Test("keys are equal if their names are, byte for byte")
+    func equality() {
+        #expect(KVKey<Int>("a") == KVKey<Int>("a"))
+        #expect(KVKey<Int>("a") != KVKey<Int>("b"))
+        #expect(KVKey<Int>("\u{E9}") != KVKey<Int>("e\u{301}"))
+        #expect(Set([KVKey<Int>("a"), KVKey<Int>("a"), KVKey<Int>("\u{E9}"), KVKey<Int>("e\u{301}")]).count == 3)
+        #expect(KVKey<Int>("a").name == "a")
+        #expect(KVKey<Int>.maximumNameLength == 1024)
+    }
+
+    @Test(
+        "a key describes itself in one line",
+        arguments: [
+            ("a", "\"a\""), ("", "\"\""), ("a\nb", "\"a\\u{a}b\""), ("é\u{202E}", "\"é\\u{202e}\""),
+            (String(repeating: "x", count: 81), "\"" + String(repeating: "x", count: 80) + "…\""),
+        ])
+    func description(_ name: String, _ expected: String) {
+        #expect("\(KVKey<Int>(name))" == expected)
+    }
+
+    @Test("an error says in one line what failed, on what, where and why")
+    func error() {
+        let cause = FileSystemError(.write, .noSpace, path: "log")
+        let error = KVStoreError(
+            .unavailable(.inputOutput), .set, key: "a\nb", store: "/x/store", underlying: cause)
+        #expect(
+            "\(error)"
+                == "set \"a\\u{a}b\" in /x/store: unavailable: input/output failure: \(cause)")
+        #expect("\(KVStoreError(.unsupported, .keys))" == "keys: not supported by this store")
+        #expect(error.code.unavailability == .inputOutput)
+        #expect(KVStoreError.Code.damaged.unavailability == nil)
+        #expect(KVStoreError.Code.unavailable(.poisoned) != .unavailable(.locked))
+    }
+
+    @Test("an error never shows a value that a coder or the value's own code put into its error")
+    func secrets() {
+        struct Leaky: Error { let text = "secret" }
+        let context = EncodingError.Context(codingPath: [], debugDescription: "secret")
+        let decoding = DecodingError.Context(codingPath: [], debugDescription: "secret")
+        let errors: [any Error] = [
+            EncodingError.invalidValue("secret", context), DecodingError.dataCorrupted(decoding),
+            DecodingError.typeMismatch(Int.self, decoding), DecodingError.valueNotFound(Int.self, decoding), Leaky(),
+        ]
+        for cause in errors {
+            let error = KVStoreError(.undecodable, .read, key: "a", underlying: cause)
+            #expect(!"\(error)".contains("secret"))
+            var dumped = ""
+            dump(error, to: &dumped)
+            #expect(!dumped.contains("secret"))
+        }
+    }
+
+    @Test("every code has a text of its own")
+    func codes() {
+        let codes: [KVStoreError.Code] = [
+            .undecodable, .unencodable, .unsupported, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,
+            .unavailable(.poisoned), .unavailable(.inUse(processID: 7)), .unknownFormat(version: 9),
+        ]
+        #expect(Set(codes.map(\.description)).count == codes.count)
+    }
+}

@@ -1,0 +1,122 @@
+import Dispatch
+import ForgeStorage
+import Foundation
+import Synchronization
+
+/// A storage with one defect, to see that the check of the promise it breaks fails.
+final class BrokenStorage: Storage {
+    /// The description of the check that has to fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case emptyForMissing = "a key that nothing was stored for is not found"
+        case losesValues = "a value that was saved is fetched"
+        case keepsTheFirst = "saving replaces the value, a longer one too"
+        case emptyIsAbsent = "an empty value is a value"
+        case cutsLongValues = "values of any size and any bytes come back"
+        case foldsCase = "keys do not share values"
+        case handlerGetsNothing = "a handler is given the value that was saved, and the value that is fetched"
+        case handlerSucceeds = "a handler is given the error for a key that nothing was stored for"
+        case removesNothing = "a value that was removed is not found"
+        case removesAll = "removing takes the one value only"
+        case refusesToRemoveNothing = "removing what is not stored is no error"
+        case takesAnyKey = "a key that could lead out of the storage is refused by every call"
+        case storesBelowValues = "nothing can be stored below a key that holds a value"
+        case savesSlicesFromTheStart = "a slice of other data is saved as what it shows"
+        case asyncSavesNothing = "the async calls save and fetch the same values as those that wait"
+        case mixesValues = "saves of one key at once leave one of the values, whole"
+        case buriesKeys = "a value can be saved after it was removed"
+        case isShallow = "keys may be many directories deep"
+        case replacesDirectories = "nothing can be stored for a key that others stand below"
+        case outOfOrder = "calls with a handler take effect in the order in which they were made"
+    }
+
+    private let defect: Defect
+    private let inner: any Storage
+    private let buried = Mutex<Set<String>>([])
+    private let queue = DispatchQueue(label: "BrokenStorage")
+
+    init(_ defect: Defect) {
+        self.defect = defect
+        switch defect {
+        case .takesAnyKey, .storesBelowValues, .replacesDirectories: inner = DictionaryStorage()
+        default: inner = InMemoryStorage()
+        }
+    }
+
+    private func adjusted(_ key: String) -> String {
+        defect == .foldsCase ? key.replacing("ä", with: "a") : key
+    }
+
+    func fetchValue(for key: String) throws -> Data {
+        do {
+            let value = try inner.fetchValue(for: adjusted(key))
+            if defect == .emptyIsAbsent, value.isEmpty { throw StorageError.notFound }
+            return value
+        } catch StorageError.notFound where defect == .emptyForMissing {
+            return Data()
+        }
+    }
+
+    func fetchValue(for key: String, handler: @escaping Handler<Data>) {
+        queue.async { [self] in
+            let outcome = Result { try fetchValue(for: key) }
+            if defect == .handlerSucceeds, case .failure = outcome { return handler(.success(Data())) }
+            handler(outcome)
+        }
+    }
+
+    func save(value: Data, for key: String) throws {
+        switch defect {
+        case .losesValues:
+            return
+        case .keepsTheFirst:
+            do { _ = try inner.fetchValue(for: key) } catch { try inner.save(value: value, for: key) }
+        case .cutsLongValues:
+            try inner.save(value: value.prefix(4096), for: key)
+        case .savesSlicesFromTheStart:
+            try inner.save(value: value.startIndex == 0 ? value : Data(), for: key)
+        case .mixesValues:
+            let isShared = key == "shared"
+            try inner.save(value: isShared ? value.dropLast() + [0xff] : value, for: key)
+        case .buriesKeys:
+            if !buried.withLock({ $0.contains(key) }) { try inner.save(value: value, for: key) }
+        case .isShallow:
+            guard key.split(separator: "/").count < 5 else { throw StorageError.cantWrite(RemovalNotSupported()) }
+            try inner.save(value: value, for: key)
+        default:
+            try inner.save(value: value, for: adjusted(key))
+        }
+    }
+
+    func save(value: Data, for key: String, handler: @escaping Handler<Data>) {
+        if defect == .outOfOrder, value == Data("49".utf8) {
+            return queue.asyncAfter(deadline: .now() + 0.05) { [self] in handler(Result { try saved(value, for: key) })
+            }
+        }
+        queue.async { [self] in
+            handler(
+                Result {
+                    defect == .handlerGetsNothing || defect == .asyncSavesNothing ? Data() : try saved(value, for: key)
+                })
+        }
+    }
+
+    private func saved(_ value: Data, for key: String) throws -> Data {
+        try save(value: value, for: key)
+        return value
+    }
+
+    func removeValue(for key: String) throws {
+        switch defect {
+        case .removesNothing: return
+        case .removesAll:
+            for key in [key, "dir/a", "dir/b"] { try inner.removeValue(for: key) }
+        case .buriesKeys:
+            buried.withLock { _ = $0.insert(key) }
+            try inner.removeValue(for: key)
+        case .refusesToRemoveNothing:
+            _ = try inner.fetchValue(for: key)
+            try inner.removeValue(for: key)
+        default: try inner.removeValue(for: key)
+        }
+    }
+}

@@ -1,0 +1,154 @@
+import ForgeFileSystem
+import ForgeStorage
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("Storage on disk")
+struct DiskStorageTests {
+    let fileSystem = InMemoryFileSystem()
+    let root = URL(filePath: "/app/storage", directoryHint: .isDirectory)
+    let storage: DiskStorage
+
+    init() {
+        storage = DiskStorage(path: root, fileSystem: fileSystem)
+    }
+
+    @Test("reading creates nothing")
+    func readingCreatesNothing() throws {
+        #expect(throws: StorageError.self) { try storage.fetchValue(for: "a") }
+        try storage.removeValue(for: "a")
+        #expect(!fileSystem.fileExists(atPath: "/app"))
+    }
+
+    @Test("a value is a private file named after its key, and is there for the next storage")
+    func files() throws {
+        try storage.save(value: Data("img".utf8), for: "users/42/avatar.jpg")
+        let path = POSIXPath("/app/storage/users/42/avatar.jpg")
+        #expect(try fileSystem.status(path).permissions == [.ownerReadWrite])
+        #expect(try fileSystem.status("/app/storage/users").permissions == [.ownerReadWriteExecute])
+        let next = DiskStorage(path: root, fileSystem: fileSystem)
+        #expect(try next.fetchValue(for: "users/42/avatar.jpg") == Data("img".utf8))
+        try next.save(value: Data("new".utf8), for: "users/42/avatar.jpg")
+        #expect(try storage.fetchValue(for: "users/42/avatar.jpg") == Data("new".utf8))
+    }
+
+    @Test("a root that was removed is created anew by the next save")
+    func removedRoot() throws {
+        try storage.save(value: Data("1".utf8), for: "a")
+        try fileSystem.removeItem(at: root)
+        expectNotFound("a", in: storage)
+        try storage.removeValue(for: "a")
+        try storage.save(value: Data("2".utf8), for: "dir/a")
+        #expect(try storage.fetchValue(for: "dir/a") == Data("2".utf8))
+        #expect(fileSystem.fileExists(atPath: "/app/storage/dir/a"))
+    }
+
+    @Test("a root that was replaced is found again by a read")
+    func replacedRoot() throws {
+        try storage.save(value: Data("1".utf8), for: "a")
+        try fileSystem.removeItem(at: root)
+        let other = DiskStorage(path: root, fileSystem: fileSystem)
+        try other.save(value: Data("2".utf8), for: "b")
+        #expect(try storage.fetchValue(for: "b") == Data("2".utf8))
+        expectNotFound("a", in: storage)
+    }
+
+    @Test("a read that fails is not an absent value")
+    func readError() throws {
+        try storage.save(value: Data("1".utf8), for: "a")
+        fileSystem.readError = NSError(domain: "BadSector", code: 5)
+        let error = #expect(throws: StorageError.self) { try storage.fetchValue(for: "a") }
+        guard case .cantRead(let cause as FileSystemError) = try #require(error) else {
+            Issue.record("expected cantRead, got \(String(describing: error))")
+            return
+        }
+        #expect(cause.errno == .ioError)
+        #expect((cause.underlying as NSError?)?.domain == "BadSector")
+        #expect(String(describing: try #require(error)).hasPrefix("cannot read: "))
+    }
+
+    @Test("a write that fails leaves the old value")
+    func writeError() throws {
+        try storage.save(value: Data("old".utf8), for: "a")
+        fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
+        let error = #expect(throws: StorageError.self) { try storage.save(value: Data("new".utf8), for: "a") }
+        guard case .cantWrite(let cause as FileSystemError) = try #require(error) else {
+            Issue.record("expected cantWrite, got \(String(describing: error))")
+            return
+        }
+        #expect((cause.underlying as NSError?)?.code == 507)
+        #expect(String(describing: try #require(error)).hasPrefix("cannot write: "))
+        fileSystem.writeError = nil
+        #expect(try storage.fetchValue(for: "a") == Data("old".utf8))
+    }
+
+    @Test("a handler is given the errors, too")
+    func handlerErrors() async throws {
+        fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
+        let outcome = await withCheckedContinuation { continuation in
+            storage.save(value: Data(), for: "a") { continuation.resume(returning: $0) }
+        }
+        #expect(throws: StorageError.self) { try outcome.get() }
+    }
+
+    @Test("a root that is no directory, or no file at all, is an error of every call and never an absent value")
+    func unusableRoot() throws {
+        try fileSystem.write(Data(), to: URL(filePath: "/file"))
+        let web = try #require(URL(string: "https://example.com/x"))
+        for path in [URL(filePath: "/file"), URL(filePath: "/file/below"), web] {
+            let storage = DiskStorage(path: path, fileSystem: fileSystem)
+            #expect(throws: StorageError.self) { try storage.save(value: Data(), for: "a") }
+            let error = #expect(throws: StorageError.self) { try storage.fetchValue(for: "a") }
+            guard case .cantRead = try #require(error) else {
+                Issue.record("\(path): expected cantRead, got \(String(describing: error))")
+                continue
+            }
+            #expect(throws: StorageError.self) { try storage.removeValue(for: "a") }
+        }
+    }
+
+    @Test("no link below the root is followed")
+    func links() throws {
+        try storage.save(value: Data("1".utf8), for: "a")
+        try fileSystem.write(Data("secret".utf8), to: URL(filePath: "/secret"))
+        try fileSystem.createSymbolicLink("/app/storage/file", to: "/secret")
+        try fileSystem.createSymbolicLink("/app/storage/dir", to: "/")
+        for key in ["file", "dir/secret"] {
+            let error = #expect(throws: StorageError.self) { try storage.fetchValue(for: key) }
+            guard case .cantRead = try #require(error) else {
+                Issue.record("\(key): expected cantRead, got \(String(describing: error))")
+                continue
+            }
+        }
+        #expect(throws: StorageError.self) { try storage.save(value: Data("attack".utf8), for: "dir/secret") }
+        #expect(try fileSystem.read(from: URL(filePath: "/secret")) == Data("secret".utf8))
+    }
+
+    @Test("a storage without removal says so")
+    func noRemoval() throws {
+        let error = #expect(throws: StorageError.self) { try DictionaryStorage().removeValue(for: "a") }
+        #expect(String(describing: try #require(error)) == "cannot remove: this storage cannot remove values")
+    }
+}
+
+func expectNotFound(_ key: String, in storage: any Storage, sourceLocation: SourceLocation = #_sourceLocation) {
+    do {
+        _ = try storage.fetchValue(for: key)
+        Issue.record("\(key) is found", sourceLocation: sourceLocation)
+    } catch StorageError.notFound {
+        return
+    } catch {
+        Issue.record("expected notFound, got \(error)", sourceLocation: sourceLocation)
+    }
+}
+
+/// The call that waits; in an async context the compiler would take the one that does not.
+func fetchNow(_ key: String, from storage: any Storage) throws -> Data {
+    try storage.fetchValue(for: key)
+}
+
+/// The call that waits.
+func saveNow(_ value: Data, for key: String, in storage: any Storage) throws {
+    try storage.save(value: value, for: key)
+}

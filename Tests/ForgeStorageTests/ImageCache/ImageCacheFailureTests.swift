@@ -1,0 +1,156 @@
+import ForgeFileSystem
+import ForgeStorage
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite("The image cache when the file system fails")
+struct ImageCacheFailureTests {
+    let fileSystem = InMemoryFileSystem()
+    let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
+    let cache: ImageCacheManager
+
+    init() {
+        cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: directory)
+    }
+
+    private func file(_ name: String) -> URL {
+        directory.appending(component: name, directoryHint: .notDirectory)
+    }
+
+    @Test("an error of the file system in writing is passed on as it is, and the old image stays")
+    func writeError() throws {
+        try cache.cacheImage(id: "avatar", data: Data("old".utf8))
+        fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
+        let error = #expect(throws: (any Error).self) { try cache.cacheImage(id: "avatar", data: Data("new".utf8)) }
+        #expect((error as NSError?)?.code == 507)
+        #expect((error as NSError?)?.domain == "DiskFull")
+        fileSystem.writeError = nil
+        #expect(cache.getCachedImage(id: "avatar")?.data == Data("old".utf8))
+    }
+
+    @Test(
+        "an image that cannot be read is nil for the one call and an error for the other, which passes it on as it is")
+    func readError() throws {
+        try cache.cacheImage(id: "avatar", data: Data("img".utf8))
+        fileSystem.readError = NSError(domain: "BadSector", code: 5)
+        #expect(cache.getCachedImage(id: "avatar") == nil)
+        let error = #expect(throws: (any Error).self) { try cache.readCachedImage(id: "avatar") }
+        #expect((error as NSError?)?.domain == "BadSector")
+        #expect(throws: (any Error).self) { try cache.cacheSize() }
+        #expect(try cache.readCachedImage(id: "nobody") == nil)
+    }
+
+    @Test("a damaged file is an error that names the image, never the image", arguments: [0, 1, 10, 40])
+    func damaged(length: Int) throws {
+        try cache.cacheImage(id: "avatar", data: Data(repeating: 3, count: 100))
+        let content = try fileSystem.read(from: file("avatar.cache"))
+        try fileSystem.write(content.prefix(length), to: file("avatar.cache"))
+        #expect(cache.getCachedImage(id: "avatar") == nil)
+        let error = #expect(throws: ImageCacheError.self) { try cache.readCachedImage(id: "avatar") }
+        guard case .undecodable("avatar", _) = try #require(error) else {
+            Issue.record("expected undecodable, got \(String(describing: error))")
+            return
+        }
+        #expect(String(describing: error).contains("avatar"))
+        try cache.cacheImage(id: "avatar", data: Data("new".utf8))
+        #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
+    }
+
+    @Test("a file that was swapped with another's is a miss and is reported")
+    func swapped() throws {
+        try cache.cacheImage(id: "a", data: Data("1".utf8))
+        try fileSystem.write(try fileSystem.read(from: file("a.cache")), to: file("b.cache"))
+        #expect(cache.getCachedImage(id: "b") == nil)
+        let error = #expect(throws: ImageCacheError.self) { try cache.readCachedImage(id: "b") }
+        guard case .mismatch("b", "a") = try #require(error) else {
+            Issue.record("expected mismatch, got \(String(describing: error))")
+            return
+        }
+        #expect(String(describing: try #require(error)) == #"the file of the cached image "b" holds "a""#)
+    }
+
+    @Test("a directory that may not be read is an error, not an empty cache")
+    func forbidden() throws {
+        try cache.cacheImage(id: "avatar", data: Data("img".utf8))
+        let stranger = fileSystem.process(user: UserID(rawValue: 1234), group: GroupID(rawValue: 1234), groups: [])
+        let root = fileSystem
+        try root.setPermissions(
+            [], of: .path(POSIXPath("/app/caches"), at: .workingDirectory, followsSymbolicLinks: true))
+        let locked = ImageCacheManager(fileSystem: stranger, cacheDirectory: directory)
+        for call in [
+            { _ = try locked.readCachedImage(id: "avatar") }, { _ = try locked.cacheSize() },
+            { try locked.clearCache() },
+            { try locked.deleteCachedImage(id: "avatar") }, { try locked.cacheImage(id: "avatar", data: Data()) },
+        ] as [() throws -> Void] {
+            let error = #expect(throws: FileSystemError.self) { try call() }
+            #expect(error?.errno == .permissionDenied)
+        }
+        #expect(locked.getCachedImage(id: "avatar") == nil)
+        #expect(cache.getCachedImage(id: "avatar") != nil)
+    }
+
+    @Test("a cache whose directory cannot be created says so when an image is cached")
+    func blockedDirectory() throws {
+        try fileSystem.write(Data(), to: URL(filePath: "/file"))
+        let blocked = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: URL(filePath: "/file/cache", directoryHint: .isDirectory))
+        let error = #expect(throws: FileSystemError.self) { try blocked.cacheImage(id: "a", data: Data()) }
+        #expect(error?.errno == .notDirectory)
+        #expect(throws: FileSystemError.self) { try blocked.readCachedImage(id: "a") }
+    }
+
+    @Test("a type of the app's own with just the six calls will do", arguments: DictionaryFileSystem.Missing.allCases)
+    func ownFileSystem(missing: DictionaryFileSystem.Missing) throws {
+        let own = DictionaryFileSystem(missing: missing)
+        let cache = ImageCacheManager(fileSystem: own, cacheDirectory: directory)
+        #expect(try cache.readCachedImage(id: "a") == nil)
+        try cache.cacheImage(id: "a", data: Data("img".utf8))
+        #expect(cache.getCachedImage(id: "a")?.data == Data("img".utf8))
+        #expect(try cache.cacheSize() > 0)
+        try cache.deleteCachedImage(id: "a")
+        try cache.deleteCachedImage(id: "a")
+        #expect(try cache.readCachedImage(id: "a") == nil)
+        own.isBroken.withLock { $0 = true }
+        try own.write(Data(), to: file("a.cache"))
+        #expect(throws: DictionaryFileSystem.Broken.self) { try cache.readCachedImage(id: "a") }
+    }
+}
+
+/// The least that an app would write for its tests.
+final class DictionaryFileSystem: FileSystemProtocol {
+    enum Missing: CaseIterable, Sendable { case ownError, cocoa, posix }
+    struct Broken: Error {}
+
+    let files = Mutex<[String: Data]>([:])
+    let isBroken = Mutex(false)
+    private let missing: Missing
+
+    init(missing: Missing) {
+        self.missing = missing
+    }
+
+    private var missingError: any Error {
+        switch missing {
+        case .ownError: NSError(domain: "FileNotFound", code: 404)
+        case .cocoa: CocoaError(.fileReadNoSuchFile)
+        case .posix: POSIXError(.ENOENT)
+        }
+    }
+
+    func fileExists(atPath path: String) -> Bool { files.withLock { $0[path] != nil } }
+    func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {}
+    func write(_ data: Data, to url: URL) throws { files.withLock { $0[url.path] = data } }
+    func read(from url: URL) throws -> Data {
+        if isBroken.withLock({ $0 }) { throw Broken() }
+        guard let data = files.withLock({ $0[url.path] }) else { throw missingError }
+        return data
+    }
+    func removeItem(at url: URL) throws {
+        guard files.withLock({ $0.removeValue(forKey: url.path) }) != nil else { throw missingError }
+    }
+    func contentsOfDirectory(at url: URL) throws -> [URL] {
+        files.withLock { $0.keys.filter { $0.hasPrefix(url.path) }.map { URL(filePath: $0) } }
+    }
+}

@@ -1,0 +1,155 @@
+import ForgeFileSystem
+import ForgeStorage
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("The image cache")
+struct ImageCacheManagerTests {
+    let fileSystem = InMemoryFileSystem()
+    let directory = URL(filePath: "/app/caches", directoryHint: .isDirectory)
+    let cache: ImageCacheManager
+
+    init() {
+        cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: directory, now: { Date(timeIntervalSince1970: 7) })
+    }
+
+    private func file(_ name: String) -> URL {
+        directory.appending(component: name, directoryHint: .notDirectory)
+    }
+
+    @Test("an image comes back as it was cached, with the time of the clock that was passed in")
+    func roundTrip() throws {
+        let data = Data((0..<100_000).map { UInt8(truncatingIfNeeded: $0) })
+        try cache.cacheImage(id: "avatar", data: data)
+        #expect(
+            cache.getCachedImage(id: "avatar")
+                == CachedImage(id: "avatar", data: data, cachedAt: Date(timeIntervalSince1970: 7)))
+        #expect(try cache.readCachedImage(id: "avatar")?.data == data)
+        #expect(fileSystem.fileExists(atPath: "/app/caches/avatar.cache"))
+    }
+
+    @Test("the file is not much larger than the image")
+    func overhead() throws {
+        try cache.cacheImage(id: "avatar", data: Data(repeating: 0xff, count: 100_000))
+        #expect(try cache.cacheSize() < 100_200)
+    }
+
+    @Test("caching again replaces the image")
+    func replace() throws {
+        try cache.cacheImage(id: "avatar", data: Data("old".utf8))
+        try cache.cacheImage(id: "avatar", data: Data("new".utf8))
+        #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
+        #expect(try fileSystem.contentsOfDirectory(at: directory).count == 1)
+    }
+
+    @Test("an image that was never cached is nil, whether or not the directory exists")
+    func absent() throws {
+        #expect(cache.getCachedImage(id: "nobody") == nil)
+        #expect(try cache.readCachedImage(id: "nobody") == nil)
+        fileSystem.reset()
+        #expect(try cache.readCachedImage(id: "nobody") == nil)
+        #expect(try cache.cacheSize() == 0)
+        try cache.clearCache()
+        try cache.deleteCachedImage(id: "nobody")
+    }
+
+    @Test("the directory is created anew after the file system was reset")
+    func lazyDirectory() throws {
+        fileSystem.reset()
+        try cache.cacheImage(id: "avatar", data: Data("img".utf8))
+        #expect(cache.getCachedImage(id: "avatar")?.data == Data("img".utf8))
+    }
+
+    @Test("a deleted image is gone, and deleting it again is no error")
+    func delete() throws {
+        try cache.cacheImage(id: "a", data: Data("1".utf8))
+        try cache.cacheImage(id: "b", data: Data("2".utf8))
+        try cache.deleteCachedImage(id: "a")
+        try cache.deleteCachedImage(id: "a")
+        #expect(try cache.readCachedImage(id: "a") == nil)
+        #expect(cache.getCachedImage(id: "b") != nil)
+    }
+
+    @Test("clearing removes every image and nothing else; the size counts images only")
+    func clear() throws {
+        for id in ["a", "b", "../x", String(repeating: "long", count: 100)] {
+            try cache.cacheImage(id: id, data: Data(id.utf8))
+        }
+        let size = try cache.cacheSize()
+        let foreign = ["notes.txt", "Holiday.cache", "a=.cache", ".cache", "x.cache.bak"]
+        for name in foreign { try fileSystem.write(Data(repeating: 1, count: 1000), to: file(name)) }
+        try fileSystem.createDirectory(at: file("dir.cache"), withIntermediateDirectories: false)
+        #expect(try cache.cacheSize() == size)
+        try cache.clearCache()
+        #expect(try cache.cacheSize() == 0)
+        let left = Set(try fileSystem.contentsOfDirectory(at: directory).map(\.lastPathComponent))
+        #expect(left == Set(foreign + ["dir.cache"]))
+    }
+
+    @Test("the size is that of the files")
+    func size() throws {
+        #expect(try cache.cacheSize() == 0)
+        try cache.cacheImage(id: "a", data: Data(count: 1000))
+        let first = try fileSystem.read(from: file("a.cache")).count
+        #expect(try cache.cacheSize() == first)
+        try cache.cacheImage(id: "b", data: Data(count: 5000))
+        #expect(try cache.cacheSize() == first + fileSystem.read(from: file("b.cache")).count)
+    }
+
+    @Test("an image cached through one cache is seen by another over the same directory")
+    func shared() throws {
+        try cache.cacheImage(id: "avatar", data: Data("img".utf8))
+        let other = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: directory)
+        #expect(other.getCachedImage(id: "avatar")?.data == Data("img".utf8))
+    }
+
+    @Test("readers and writers at once see whole images")
+    func concurrent() async throws {
+        try cache.cacheImage(id: "shared", data: Data(repeating: 0, count: 10_000))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for writer in 1...4 {
+                group.addTask {
+                    for _ in 0..<25 {
+                        try cache.cacheImage(id: "shared", data: Data(repeating: UInt8(writer), count: 10_000))
+                        let image = try #require(try cache.readCachedImage(id: "shared"))
+                        #expect(image.data.count == 10_000 && Set(image.data).count == 1)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    @Test("on a real disk, hostile ids each have an image of their own and nothing leaves the directory")
+    func hostileOnDisk() async throws {
+        try await withTemporaryDirectory { root in
+            let canary = root.appending(component: "escaped")
+            try Data("canary".utf8).write(to: canary)
+            let directory = root.appending(components: "deep", "inside", "cache", directoryHint: .isDirectory)
+            try checkHostileIDs(on: SystemFileSystem(), in: directory)
+            #expect(try files(below: root) == ["escaped", "deep", "deep/inside", "deep/inside/cache"])
+            #expect(try Data(contentsOf: canary) == Data("canary".utf8))
+        }
+    }
+
+    @Test("in memory, hostile ids each have an image of their own and nothing leaves the directory")
+    func hostileInMemory() throws {
+        try checkHostileIDs(on: fileSystem, in: directory)
+        #expect(try fileSystem.contentsOfDirectory(at: URL(filePath: "/")).map(\.lastPathComponent) == ["app"])
+        #expect(try fileSystem.contentsOfDirectory(at: URL(filePath: "/app")).map(\.lastPathComponent) == ["caches"])
+    }
+
+    private func checkHostileIDs(on fileSystem: some FileSystemProtocol, in directory: URL) throws {
+        let cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: directory)
+        for id in hostileNames { try cache.cacheImage(id: id, data: Data(id.utf8)) }
+        #expect(try fileSystem.contentsOfDirectory(at: directory).count == hostileNames.count)
+        for id in hostileNames {
+            let image = try cache.readCachedImage(id: id)
+            #expect(image?.data == Data(id.utf8), "\(id.debugDescription)")
+        }
+        for id in hostileNames { try cache.deleteCachedImage(id: id) }
+        #expect(try fileSystem.contentsOfDirectory(at: directory).isEmpty)
+    }
+}

@@ -1,0 +1,123 @@
+import ForgeStorage
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+@Suite("Storages of a session")
+struct SessionStorageTests {
+    @Test("in memory", arguments: ConformanceChecks.sessionStorage)
+    func memory(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>) async throws {
+        try await check.run(on: InMemorySessionStorage<ConformanceUser>())
+    }
+
+    @Test("a type of the app's own with just the three calls", arguments: ConformanceChecks.sessionStorage)
+    func own(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>) async throws {
+        try await check.run(on: OwnStorage())
+    }
+
+    @Test("each check fails on a storage that breaks its promise", arguments: BrokenSessionStorage.Defect.allCases)
+    func defects(_ defect: BrokenSessionStorage.Defect) async {
+        var failed: [String] = []
+        for check in ConformanceChecks.sessionStorage {
+            do { try await check.run(on: BrokenSessionStorage(defect)) } catch { failed.append(check.description) }
+        }
+        #expect(failed.contains(defect.rawValue))
+    }
+
+    @Test("storage in memory needs no try, nor does a manager over it")
+    func neverFails() {
+        let manager = SessionManager(storage: InMemorySessionStorage(user: 1))
+        #expect(manager.loadUser() == 1)
+        manager.saveUser(2)
+        #expect(manager.loadUser() == 2)
+        manager.clearUser()
+        #expect(manager.loadUser() == nil)
+    }
+
+    @Test("a manager throws the error of its storage, by type")
+    func typedErrors() {
+        let manager = SessionManager(storage: FailingStorage())
+        #expect(throws: FailingStorage.Refused.self) { try manager.saveUser("a") }
+        #expect(throws: FailingStorage.Refused.self) { try manager.clearUser() }
+        do throws(FailingStorage.Refused) {
+            _ = try manager.loadUser()
+            Issue.record("nothing was thrown")
+        } catch {
+            #expect(error == FailingStorage.Refused())
+        }
+    }
+
+    @Test("a manager over storage that can be shared can be shared")
+    func sendable() async {
+        let manager = SessionManager(storage: InMemorySessionStorage<Int>())
+        await withTaskGroup(of: Void.self) { group in
+            for user in 0..<100 { group.addTask { manager.saveUser(user) } }
+        }
+        #expect((0..<100).contains(manager.loadUser() ?? -1))
+    }
+}
+
+/// The least that an app would write for its tests; not even safe to share.
+private final class OwnStorage: SessionStorage {
+    private var user: ConformanceUser?
+
+    func saveUser(_ user: ConformanceUser) { self.user = user }
+    func loadUser() -> ConformanceUser? { user }
+    func clearUser() { user = nil }
+}
+
+private struct FailingStorage: SessionStorage {
+    struct Refused: Error, Equatable {}
+
+    func saveUser(_ user: String) throws(Refused) { throw Refused() }
+    func loadUser() throws(Refused) -> String? { throw Refused() }
+    func clearUser() throws(Refused) { throw Refused() }
+}
+
+/// A storage with one defect, to see that the check of the promise it breaks fails.
+final class BrokenSessionStorage: SessionStorage {
+    /// The description of the check that has to fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case hasAUser = "a new storage holds nobody"
+        case loadsOnce = "a user who was saved is loaded, as often as asked"
+        case keepsTheFirst = "saving replaces the user who was there"
+        case clearsNothing = "clearing leaves nobody"
+        case refusesToClearNothing = "clearing a storage that holds nobody is no error"
+        case closes = "a user can be saved after clearing"
+        case fillsIn = "a part that is nil stays nil, and an empty one empty"
+        case normalises = "any text comes back, byte for byte"
+    }
+
+    typealias User = ConformanceUser
+    typealias Failure = any Error
+
+    private struct NothingToClear: Error {}
+
+    private let defect: Defect
+    private var user: ConformanceUser?
+    private var isClosed = false
+
+    init(_ defect: Defect) {
+        self.defect = defect
+        if defect == .hasAUser { user = ConformanceUser(id: "0", name: "Nobody") }
+    }
+
+    func saveUser(_ user: ConformanceUser) {
+        if isClosed { return }
+        if defect == .keepsTheFirst, self.user != nil { return }
+        self.user = user
+        if defect == .fillsIn { self.user?.email = user.email ?? "" }
+        if defect == .normalises { self.user?.name = user.name.precomposedStringWithCanonicalMapping }
+    }
+
+    func loadUser() -> ConformanceUser? {
+        defer { if defect == .loadsOnce { user = nil } }
+        return user
+    }
+
+    func clearUser() throws {
+        if defect == .refusesToClearNothing, user == nil { throw NothingToClear() }
+        if defect != .clearsNothing { user = nil }
+        if defect == .closes { isClosed = true }
+    }
+}

@@ -1,0 +1,51 @@
+import Foundation
+
+/// A run of the lab's executable as a process of its own.
+struct LabProcess {
+    /// The executable that the same build has put beside the test bundle.
+    static func executable(_ name: String) throws -> URL {
+        var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+        for _ in 0..<5 {
+            directory.deleteLastPathComponent()
+            let candidate = directory.appendingPathComponent(name)
+            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
+        }
+        for bundle in Bundle.allBundles {
+            let candidate = bundle.bundleURL.deletingLastPathComponent().appendingPathComponent(name)
+            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
+        }
+        throw NotBuilt(name: name)
+    }
+
+    struct NotBuilt: Error { var name: String }
+
+    struct Outcome {
+        var status: Int32
+        var wasKilled: Bool
+        var output: String
+    }
+
+    /// Runs to the end, or until `killAfter` has passed; then the process gets SIGKILL in the middle of its work.
+    static func run(
+        _ executable: String, _ arguments: [String], killAfter: Duration? = nil
+    ) throws -> Outcome {
+        let process = Process()
+        process.executableURL = try Self.executable(executable)
+        process.arguments = arguments
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        try process.run()
+        if let killAfter {
+            let processID = process.processIdentifier
+            let nanoseconds = Int(killAfter / .nanoseconds(1))
+            DispatchQueue.global().asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) {
+                kill(processID, SIGKILL)
+            }
+        }
+        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        return Outcome(
+            status: process.terminationStatus, wasKilled: process.terminationReason == .uncaughtSignal,
+            output: String(decoding: output, as: UTF8.self))
+    }
+}
