@@ -72,7 +72,7 @@ let package = Package(
             name: "ForgeStorageTestingTests",
             dependencies: [
                 "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system,
+                system, crypto,
             ],
             swiftSettings: settings),
         .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),

@@ -58,8 +58,11 @@ private struct Linter {
         for (name, pending) in names where !pending.isRemoval {
             findings.append(LintFinding(.directoryNeverSynchronized, pending.sequence, name.path))
         }
-        // Both loops came in the order of a hash table.
-        return findings.sorted { ($0.sequence, $0.kind.rawValue) < ($1.sequence, $1.kind.rawValue) }
+        // Some loops came in the order of a hash table.
+        return findings.sorted {
+            ($0.sequence, $0.kind.rawValue, $0.path?.description ?? "")
+                < ($1.sequence, $1.kind.rawValue, $1.path?.description ?? "")
+        }
     }
 
     private mutating func acknowledge(_ sequence: Int) {
