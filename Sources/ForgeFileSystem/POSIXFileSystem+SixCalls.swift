@@ -12,13 +12,13 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a directory and makes its name durable; a parent that is missing is created too if asked for.
+    /// Creates a directory, its owner's alone (0700), and makes its name durable; a parent that is missing is created too if asked for.
     public func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
         let path = try POSIXPath(url)
         guard !withIntermediateDirectories else {
-            return try makeDirectories(path, permissions: .anyone)
+            return try makeDirectories(path, permissions: .privateDirectory)
         }
-        try createDirectory(path, at: .workingDirectory, permissions: .anyone)
+        try createDirectory(path, at: .workingDirectory, permissions: .privateDirectory)
         try synchronizeParent(of: path)
     }
 
@@ -51,12 +51,12 @@ extension POSIXFileSystem {
 
     /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
     ///
-    /// The mode of a file that exists is kept, a symbolic link is followed, and what is no regular file (a device, a
+    /// The mode of a file that exists is kept, a new one is its owner's alone (0600); a symbolic link is followed, and what is no regular file (a device, a
     /// FIFO) is written to as it is.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
         let path = try followingFinalLinks(try POSIXPath(url))
         let (parent, name) = path.splitLast()
-        var permissions: FilePermissions?
+        var permissions = FilePermissions.privateFile
         do {
             let status = try status(path)
             guard status.type == .regular else { return try writeInPlace(data, to: path) }
@@ -122,14 +122,6 @@ package func withBytes<Result>(
 }
 
 extension FilePermissions {
-    /// `0777`, to be narrowed by the umask.
-    package static let anyone: FilePermissions = [
-        .ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute,
-    ]
-
-    /// `0666`, to be narrowed by the umask.
-    package static let anyoneReadWrite: FilePermissions = [.ownerReadWrite, .groupReadWrite, .otherReadWrite]
-
     /// `0600`.
     package static let privateFile: FilePermissions = .ownerReadWrite
 

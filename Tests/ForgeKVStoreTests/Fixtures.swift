@@ -55,27 +55,13 @@ struct LogFixture {
     func replace(_ bytes: [UInt8]) throws {
         try fileSystem.makeDirectories(path)
         try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
-            let copy = bytes
-            try fileSystem.replaceFile("log", at: directory, .replacing, permissions: nil, durability: .none) {
+            try fileSystem.replaceFile(
+                "log", at: directory, .replacing, permissions: .ownerReadWrite, durability: .none
+            ) {
                 (descriptor) throws(FileSystemError) in
-                for chunk in stride(from: 0, to: copy.count, by: 1 << 16) {
-                    let slice = Array(copy[chunk..<min(copy.count, chunk + (1 << 16))])
-                    try write(slice, descriptor)
-                }
+                try fileSystem.writeBytes(bytes, to: descriptor)
             }
         }
-    }
-
-    private func write(_ bytes: [UInt8], _ descriptor: Descriptor) throws(FileSystemError) {
-        var failure: FileSystemError?
-        bytes.withUnsafeBytes { buffer in
-            do throws(FileSystemError) {
-                try fileSystem.writeFully(descriptor, from: buffer)
-            } catch {
-                failure = error
-            }
-        }
-        if let failure { throw failure }
     }
 
     func names() throws -> [String] {

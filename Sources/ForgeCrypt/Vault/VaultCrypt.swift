@@ -115,9 +115,10 @@ public final class VaultCrypt: CryptStoring {
                 try file.whileLocked(.deleteAll) { (directory) throws(CryptError) in
                     do throws(CryptError) {
                         guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
-                        let empty = VaultImage(key: key, generation: snapshot.image.generation + 1)
+                        // Starting over at 0 does no harm: the id is a new one.
+                        let empty = VaultImage(key: key, generation: snapshot.image.generation &+ 1)
                         try write(empty, &state, at: directory)
-                    } catch  where error.code.isUnreadableVault {
+                    } catch where error.code.isUnreadableVault {
                         state.snapshot = nil
                         do throws(FileSystemError) {
                             _ = try file.setAside(at: directory)
@@ -200,7 +201,7 @@ extension VaultCrypt {
         let bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: VaultImage.maximumSizeInBytes)
-        } catch  where error.errno == .fileTooLarge {
+        } catch where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
         } catch {
             throw CryptError(error, .get, path: file.path)

@@ -36,7 +36,7 @@ struct VaultFile: Sendable {
     func status() throws(FileSystemError) -> FileStatus? {
         do {
             return try fileSystem.status(path, followsSymbolicLinks: false)
-        } catch  where error.errno == .noSuchFileOrDirectory {
+        } catch where error.errno == .noSuchFileOrDirectory {
             return nil
         }
     }
@@ -129,7 +129,7 @@ struct VaultFile: Sendable {
         let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
         do {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
-        } catch  where error.errno.isMissingFeature {
+        } catch where error.errno.isMissingFeature {
             // 80 random bits are name enough where there is no exclusive rename.
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
@@ -154,7 +154,7 @@ struct VaultFile: Sendable {
                 let leftover = try HeldFile(entry.name, at: directory, on: fileSystem)
                 guard try leftover.start(VaultHeader.magic.count) == VaultHeader.magic else { continue }
                 try fileSystem.unlink(entry.name, at: directory)
-            } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
+            } catch where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
                 continue  // Another store's, which has just renamed it, or another user's.
             }
         }

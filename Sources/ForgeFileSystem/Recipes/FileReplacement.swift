@@ -11,14 +11,14 @@ extension POSIXFileSystem {
     ///   - directory: An open directory.
     ///   - bytes: The new content.
     ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if there is such a name.
-    ///   - permissions: The exact mode of the new file; nil for `0666` less the umask.
+    ///   - permissions: The exact mode of the new file, whatever the umask.
     ///   - durability: What the content must have survived when the call returns.
     /// - Throws: ``FileSystemError``. The old file is untouched and the temporary one gone, unless
     ///   ``FileSystemError/isEffectVisible`` is set: then the new content stands but may not be durable.
     public func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer,
         _ mode: RenameMode = .replacing,
-        permissions: FilePermissions? = .ownerReadWrite, durability: Durability = .full
+        permissions: FilePermissions = .ownerReadWrite, durability: Durability = .full
     ) throws(FileSystemError) {
         try replaceFile(name, at: directory, mode, permissions: permissions, durability: durability) {
             (descriptor) throws(FileSystemError) in
@@ -28,14 +28,14 @@ extension POSIXFileSystem {
 
     /// Stores whatever `content` writes to the descriptor it is given as the whole content of a file; see above.
     package func replaceFile(
-        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions?,
+        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
         durability: Durability, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let (temporary, descriptor) = try createTemporary(at: directory, permissions: permissions)
         do {
             try naming(temporary) { () throws(FileSystemError) in
                 try closing(descriptor) { () throws(FileSystemError) in
-                    if let permissions { try setPermissions(permissions, of: .descriptor(descriptor)) }
+                    try setPermissions(permissions, of: .descriptor(descriptor))
                     try content(descriptor)
                     if let level = durability.contentLevel { try synchronize(descriptor, level) }
                 }
@@ -58,7 +58,7 @@ extension POSIXFileSystem {
     }
 
     private func createTemporary(
-        at directory: Descriptor, permissions: FilePermissions?
+        at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError) -> (POSIXPath, Descriptor) {
         var attempts = 0
         while true {
@@ -68,7 +68,7 @@ extension POSIXFileSystem {
                 let descriptor = try retryingInterrupts { () throws(FileSystemError) in
                     try open(
                         name, at: directory, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
-                        permissions: permissions ?? .anyoneReadWrite)
+                        permissions: permissions)
                 }
                 return (name, descriptor)
             } catch  where error.errno == .fileExists && attempts < 8 {

@@ -73,7 +73,7 @@ final class StorePlace: Sendable {
         let file = try fileSystem.open(.lockName, at: directory, .writeOnly, options: [.noFollow])
         try fileSystem.closing(file) { () throws(FileSystemError) in
             try fileSystem.truncate(.descriptor(file), to: 0)
-            try fileSystem.writeAll(text, to: file, at: 0)
+            try fileSystem.writeBytes(text, to: file, at: 0)
         }
     }
 }

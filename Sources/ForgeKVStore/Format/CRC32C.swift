@@ -1,16 +1,16 @@
 import CForgeKVStore
 
 /// The checksum CRC-32C (Castagnoli), as of RFC 3720 appendix B.4, computed piece by piece.
-struct CRC32C: Sendable {
+package struct CRC32C: Sendable {
     private var state: UInt32 = .max
 
-    init() {}
+    package init() {}
 
     /// The checksum of all that was added.
-    var value: UInt32 { ~state }
+    package var value: UInt32 { ~state }
 
     /// Adds bytes, by the processor's own instruction where it has one.
-    mutating func update(_ bytes: UnsafeRawBufferPointer) {
+    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
         state = Self.isAccelerated
             ? forge_crc32c_accelerated(state, bytes.baseAddress, bytes.count) : Self.portable(state, bytes)
     }

@@ -33,10 +33,10 @@ extension AppendLog {
                         .set(name, value), sequence: sequence, epoch: 1, checksum: checksum, to: &chunk)
                     end += Int64(chunk.count - before)
                     guard chunk.count >= 1 << 20 else { continue }
-                    try fileSystem.writeAll(chunk, to: descriptor)
+                    try fileSystem.writeBytes(chunk, to: descriptor)
                     chunk.removeAll(keepingCapacity: true)
                 }
-                try fileSystem.writeAll(chunk, to: descriptor)
+                try fileSystem.writeBytes(chunk, to: descriptor)
             }
         } catch {
             // Why the log was not rewritten is what the caller needs to hear.

@@ -46,7 +46,7 @@ struct AppendLog {
         scratch.removeAll(keepingCapacity: scratch.capacity <= 1 << 16)
         LogRecord.append(change, sequence: sequence + 1, epoch: epoch, checksum: checksum, to: &scratch)
         do throws(FileSystemError) {
-            try fileSystem.writeAll(scratch, to: descriptor, at: end)
+            try fileSystem.writeBytes(scratch, to: descriptor, at: end)
         } catch {
             cutBack()
             throw error
@@ -84,20 +84,6 @@ struct AppendLog {
             // The append's own failure is thrown; nothing may be written after a record that may be half there.
             isPoisoned = true
         }
-    }
-}
-
-extension POSIXFileSystem {
-    /// Writes all of an array.
-    func writeAll(_ bytes: [UInt8], to descriptor: Descriptor, at offset: Int64? = nil) throws(FileSystemError) {
-        let outcome = bytes.withUnsafeBytes { buffer -> Result<Void, FileSystemError> in
-            do throws(FileSystemError) {
-                return .success(try writeFully(descriptor, from: buffer, at: offset))
-            } catch {
-                return .failure(error)
-            }
-        }
-        try outcome.get()
     }
 }
 

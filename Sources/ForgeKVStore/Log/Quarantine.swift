@@ -30,7 +30,7 @@ struct Quarantine {
                 name, at: directory, .exclusive, permissions: .privateFile, durability: .full
             ) { (copy) throws(FileSystemError) in
                 try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
-                    try fileSystem.writeAll(chunk, to: copy)
+                    try fileSystem.writeBytes(chunk, to: copy)
                 }
             }
         } catch where error.errno == .fileExists {

@@ -1,6 +1,7 @@
 /// Why a file of an ``ImageCacheManager`` is not the image that was asked for.
 public enum ImageCacheError: Error {
-    /// The image's file is there but holds no image: it is damaged, or another program wrote it.
+    /// The image's file is there but holds no image; the error inside is an ``ImageFileDamage`` if it is damaged, or of
+    /// another program, and a `CodingFailure` if it is whole but no image.
     case undecodable(id: String, underlying: any Error)
 
     /// The image's file holds another image: somebody renamed or swapped files of the cache.

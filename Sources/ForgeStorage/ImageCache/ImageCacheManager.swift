@@ -1,4 +1,3 @@
-import ForgeCoding
 public import ForgeFileSystem
 public import Foundation
 
@@ -7,7 +6,7 @@ public import Foundation
 /// Each image is a file in the cache's directory: `<id>.cache` where the id is made of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only; the name of any other id is escaped or hashed, so that no id leads out of the directory and two ids
 /// never share a file, on a disk that ignores case neither. The file holds the id too, and only the image that was
-/// cached as an id is ever returned for it.
+/// cached as an id is ever returned for it. A checksum tells of damage.
 ///
 /// Nothing but the six calls of `FileSystemProtocol` is used, and their errors are passed on as they are. With
 /// `SystemFileSystem` and `InMemoryFileSystem` an image is stored atomically: a reader, and a crash, see the old image or
@@ -48,8 +47,7 @@ public final class ImageCacheManager: Sendable {
     ///
     /// - Throws: The file system's own error; with the file systems of this toolkit the old image is still there.
     public func cacheImage(id: String, data: Data) throws {
-        let image = CachedImage(id: id, data: data, cachedAt: now())
-        let content = Data(try ValueCoder().encode(image))
+        let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
         let file = url(of: id)
         do {
             try fileSystem.write(content, to: file)
@@ -79,7 +77,7 @@ public final class ImageCacheManager: Sendable {
         guard let content = try content(of: url(of: id)) else { return nil }
         let image: CachedImage
         do {
-            image = try ValueCoder().decode(CachedImage.self, from: Array(content))
+            image = try ImageFile.image(in: content)
         } catch {
             throw ImageCacheError.undecodable(id: id, underlying: error)
         }

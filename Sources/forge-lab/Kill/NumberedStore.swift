@@ -30,7 +30,7 @@ struct NumberedFileStore: NumberedStore {
     func load(_ key: String) async throws -> Data? {
         do {
             return try await store.load(key)
-        } catch  where error.code == .notFound {
+        } catch let error as FileStoreError where error.code == .notFound {
             return nil
         }
     }

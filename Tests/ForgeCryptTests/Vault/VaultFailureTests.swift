@@ -100,7 +100,7 @@ struct VaultFailureTests {
             try fileSystem.write(Data(content), to: URL(filePath: directory + name))
         }
         try fileSystem.createDirectory(POSIXPath(directory + "#tmp-directory"))
-        try vault.set("w", for: TestKeys.token)
+        try place.vault().set("w", for: TestKeys.token)
         let left = ["#lock-vaults", "#tmp-directory", "#tmp-empty", "#tmp-foreign", "app.vault", "keep"]
         #expect(try place.names == left)
     }

@@ -110,6 +110,22 @@ struct VaultImageTests {
         }
     }
 
+    @Test("a value is bound to its name even where all else of two entries is alike")
+    func boundName() throws {
+        let image = VaultImage(key: Self.key)
+        let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
+        let entries = try ["aaaa", "bbbb"].map { name in
+            try SealedEntry(
+                SecretName(name, .set), .whenUnlocked, Array(name.utf8), generation: 1, vaultID: image.vaultID,
+                under: keys)
+        }
+        let spliced = Array(entries[0].bytes.prefix(48) + entries[1].bytes.dropFirst(48))
+        var reader = LittleEndianReader(spliced[...])
+        let entry = try SealedEntry(&reader, vaultID: image.vaultID, under: keys)
+        #expect(entry.name.string == "aaaa")
+        #expect(throws: VaultDamage.self) { try entry.value(vaultID: image.vaultID, under: keys) }
+    }
+
     @Test("a vault of a later version is told as such, and so are fields that this version does not know")
     func newerFormat() throws {
         let image = try Self.sample()

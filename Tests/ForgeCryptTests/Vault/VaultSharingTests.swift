@@ -26,6 +26,16 @@ struct VaultSharingTests {
         #expect(try second.keys() == [])
     }
 
+    @Test("a change is seen though size and times are those of before")
+    func sameTimes() throws {
+        let place = VaultPlace(InMemoryFileSystem(options: .init(clock: { FileTime(seconds: 1) })))
+        let (writer, reader) = (try place.vault(), try place.vault())
+        for value in ["a", "b", "c", "a"] {
+            try writer.set(value, for: TestKeys.token)
+            #expect(try reader.get(TestKeys.token) == value)
+        }
+    }
+
     @Test("no writer loses another's change", arguments: [true, false])
     func lostUpdates(_ isOnDisk: Bool) throws {
         let place = isOnDisk ? VaultPlace(onDisk: "updates") : VaultPlace()

@@ -58,6 +58,53 @@ struct ImageCacheFailureTests {
         #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
     }
 
+    @Test("no flipped bit goes unnoticed")
+    func bitFlips() throws {
+        try cache.cacheImage(id: "avatar", data: Data("image".utf8))
+        let content = try fileSystem.read(from: file("avatar.cache"))
+        for bit in 0..<content.count * 8 {
+            var damaged = content
+            damaged[bit / 8] ^= 1 << (bit % 8)
+            try fileSystem.write(damaged, to: file("avatar.cache"))
+            #expect(throws: ImageCacheError.self, "bit \(bit)") { try cache.readCachedImage(id: "avatar") }
+        }
+    }
+
+    @Test("what exactly is wrong with a file is told")
+    func damages() throws {
+        try cache.cacheImage(id: "avatar", data: Data("image".utf8))
+        let content = try fileSystem.read(from: file("avatar.cache"))
+        var newer = content
+        newer[8] = 2
+        var flipped = content
+        flipped[20] ^= 1
+        for (content, damage) in [
+            (Data("{}".utf8), .foreign), (Data(), .foreign), (content.prefix(10), .foreign), (newer, .newerVersion(2)),
+            (flipped, .checksum), (content.dropLast(), .checksum), (content + [0], .checksum),
+        ] as [(Data, ImageFileDamage)] {
+            try fileSystem.write(content, to: file("avatar.cache"))
+            let error = #expect(throws: ImageCacheError.self) { try cache.readCachedImage(id: "avatar") }
+            guard case .undecodable("avatar", let cause as ImageFileDamage) = try #require(error) else {
+                Issue.record("expected undecodable, got \(String(describing: error))")
+                continue
+            }
+            #expect(cause == damage)
+            #expect(!String(describing: cause).isEmpty)
+        }
+    }
+
+    @Test("a file of version 1 keeps its bytes, and images of today are written so")
+    func golden() throws {
+        let hexDigits =
+            "464f524745494d4701000000cb6d98b71101a362696466617661746172646461746146"
+            + "89504e4700ff686361636865644174c1fb41d954fc40100000"
+        let cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: directory, now: { Date(timeIntervalSince1970: 1_700_000_000.25) })
+        try cache.cacheImage(id: "avatar", data: Data([0x89, 0x50, 0x4E, 0x47, 0x00, 0xFF]))
+        let content = try fileSystem.read(from: file("avatar.cache"))
+        #expect(content.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined() == hexDigits)
+    }
+
     @Test("a file that was swapped with another's is a miss and is reported")
     func swapped() throws {
         try cache.cacheImage(id: "a", data: Data("1".utf8))

@@ -105,6 +105,14 @@ struct ImageCacheManagerTests {
         #expect(other.getCachedImage(id: "avatar")?.data == Data("img".utf8))
     }
 
+    @Test("without a directory of its own the cache is in the user's directory for caches")
+    func defaultDirectory() throws {
+        try ImageCacheManager(fileSystem: fileSystem).cacheImage(id: "avatar", data: Data())
+        let caches = try #require(FileManager.default.urls(for: .cachesDirectory, in: .userDomainMask).first)
+        let file = caches.appending(components: "ImageCache", "avatar.cache", directoryHint: .notDirectory)
+        #expect(fileSystem.fileExists(atPath: file.path))
+    }
+
     @Test("readers and writers at once see whole images")
     func concurrent() async throws {
         try cache.cacheImage(id: "shared", data: Data(repeating: 0, count: 10_000))
