@@ -71,8 +71,8 @@ let package = Package(
         .testTarget(
             name: "ForgeStorageTestingTests",
             dependencies: [
-                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system, crypto,
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+                "ForgeStorage", system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),

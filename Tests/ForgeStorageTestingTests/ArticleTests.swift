@@ -74,9 +74,9 @@ struct ArticleTests {
                 "line 3: closed a dirty file without synchronising: /draft",
                 "line 4: directory never synchronised after create/rename: /letter",
                 "line 4: renamed a file with unsynchronised data: /letter",
-                "line 5: acknowledged with unsynchronised data: /draft",
                 "line 5: acknowledged with an unsynchronised name: /draft",
                 "line 5: acknowledged with an unsynchronised name: /letter",
+                "line 5: acknowledged with unsynchronised data: /draft",
             ])
         fileSystem.log.removeAll()
         try fileSystem.withDirectory("/") { (root) throws(FileSystemError) in try fileSystem.synchronize(root, .full) }

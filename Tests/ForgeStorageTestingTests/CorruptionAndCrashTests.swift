@@ -18,10 +18,15 @@ struct CorruptionTests {
     @Test("a flipped bit, a zeroed sector and a misdirected one are read, and none of them is stored")
     func rot() throws {
         let cases: [(FileCorruption, ([UInt8]) -> [UInt8])] = [
-            (.flippedBit(offset: 700, bit: 3), { var all = $0; all[700] ^= 8; return all }),
-            (.zeroedSector(1), { $0[..<512] + [UInt8](repeating: 0, count: 512) + $0[1024...] }),
-            (.misdirectedSector(0, from: 1), { $0[512..<1024] + $0[512...] }),
-            (.misdirectedSector(0, from: 2), { $0[1024...] + [UInt8](repeating: 0, count: 36) + $0[512...] }),
+            (
+                .flippedBit(offset: 700, bit: 3),
+                {
+                    var all = $0; all[700] ^= 8; return all
+                }
+            ),
+            (.zeroedSector(1), { Array($0[..<512] + [UInt8](repeating: 0, count: 512) + $0[1024...]) }),
+            (.misdirectedSector(0, from: 1), { Array($0[512..<1024] + $0[512...]) }),
+            (.misdirectedSector(0, from: 2), { Array($0[1024...] + [UInt8](repeating: 0, count: 36) + $0[512...]) }),
         ]
         for (corruption, expected) in cases {
             let fileSystem = try fileSystem(.on(.read, name: "rot", do: .corrupt(corruption)))

@@ -30,18 +30,26 @@ struct FailingCallTests {
     @Test("a body that calls nothing, or nothing to fail it with, proves nothing")
     func refusesNothing() {
         let error = #expect(throws: NothingFailed.self) {
-            try forEachFailingCall(on: Self.start) { _ in } verify: { _, _ in }
+            try forEachFailingCall(on: Self.start) { _ in
+            } verify: { _, _ in
+            }
         }
         #expect(error?.description == "the body called nothing on the file system it was given")
         #expect(throws: NothingFailed.self) {
-            try forEachFailingCall(errnos: [], on: Self.start) { _ = try $0.status("/") } verify: { _, _ in }
+            try forEachFailingCall(errnos: [], on: Self.start) {
+                _ = try $0.status("/")
+            } verify: { _, _ in
+            }
         }
     }
 
     @Test("a body that fails without any fault is not run further")
     func failsByItself() {
         #expect(throws: FileSystemError.self) {
-            try forEachFailingCall(on: Self.start) { _ = try $0.status("/none") } verify: { _, _ in }
+            try forEachFailingCall(on: Self.start) {
+                _ = try $0.status("/none")
+            } verify: { _, _ in
+            }
         }
     }
 
@@ -81,7 +89,8 @@ struct FailingCallTests {
                 let descriptor = try fileSystem.open("/f")
                 _ = try fileSystem.status("/")
                 try fileSystem.close(descriptor)
-            } verify: { _, _ in }
+            } verify: { _, _ in
+            }
         }
         #expect(body?.failures.map(\.problem) == ["the body left open: /f"])
         let verifying = #expect(throws: FailingCallFailures.self) {
@@ -91,7 +100,8 @@ struct FailingCallTests {
                 if error == nil { _ = try fileSystem.open("/f") }
             }
         }
-        #expect(verifying?.failures.map(\.description).first?.hasPrefix("no call fails: verifying left open: /f") == true)
+        #expect(
+            verifying?.failures.map(\.description).first?.hasPrefix("no call fails: verifying left open: /f") == true)
     }
 
     @Test("a body that does something else in each run is found")
@@ -101,7 +111,8 @@ struct FailingCallTests {
             try forEachFailingCall(errnos: [.ioError], modes: [.once], on: Self.start) { fileSystem in
                 run += 1
                 if run == 1 { _ = try fileSystem.status("/f") }
-            } verify: { _, _ in }
+            } verify: { _, _ in
+            }
         }
         #expect(error?.failures.first?.problem.contains("was never made") == true)
     }

@@ -38,7 +38,7 @@ struct FaultRuleTests {
         #expect(outcomes == [nil, nil, .noSpace, nil])
         try fileSystem.plan.requireAllFired()
         #expect(fileSystem.plan.firedCount == 1)
-        #expect(fileSystem.log.text.contains("write fd3 /d/a.log i2 count 1 = ENOSPC ! fail ENOSPC"))
+        #expect(fileSystem.log.text.contains("write fd3 /d/a.log i1 count 1 = ENOSPC ! fail ENOSPC"))
     }
 
     @Test("a rule strikes every kth call, or all after the first k")
@@ -228,25 +228,39 @@ struct FaultRuleTests {
         "rules are told as they are meant",
         arguments: [
             (.on(do: .interrupt), "any operation on anything, always: interrupt"),
-            (.on(.read, .write, matching: .inode(4), every: 3, after: 9, do: .shorten(toBytes: 2)),
-             "read/write on inode 4, every 3, after 9: shorten to 2 bytes"),
-            (.on(.write, probability: 0.5, thread: "t", do: .fillUp(afterBytes: 7)),
-             "write on anything, probability 0.5, thread t: ENOSPC after 7 bytes"),
-            (FaultRule([.open], FaultOccurrence(calls: 2...4), do: .becomeReadOnly),
-             "open on anything, calls 2 to 4: read-only"),
+            (
+                .on(.read, .write, matching: .inode(4), every: 3, after: 9, do: .shorten(toBytes: 2)),
+                "read/write on inode 4, every 3, after 9: shorten to 2 bytes"
+            ),
+            (
+                .on(.write, probability: 0.5, thread: "t", do: .fillUp(afterBytes: 7)),
+                "write on anything, probability 0.5, thread t: ENOSPC after 7 bytes"
+            ),
+            (
+                FaultRule([.open], FaultOccurrence(calls: 2...4), do: .becomeReadOnly),
+                "open on anything, calls 2 to 4: read-only"
+            ),
             (.on(.open, do: .delay(.microseconds(3))), "open on anything, always: delay 3000ns"),
             (.on(.open, do: .crash()), "open on anything, always: crash"),
             (.on(.open, do: .crash(effect: .done)), "open on anything, always: crash afterwards"),
-            (.on(.read, do: .corrupt(.flippedBit(offset: 1, bit: 2))),
-             "read on anything, always: corrupt: bit 2 of byte 1 flipped"),
+            (
+                .on(.read, do: .corrupt(.flippedBit(offset: 1, bit: 2))),
+                "read on anything, always: corrupt: bit 2 of byte 1 flipped"
+            ),
             (.on(.read, do: .corrupt(.zeroedSector(3))), "read on anything, always: corrupt: sector 3 zeroed"),
             (.on(.read, do: .corrupt(.staleSector(3))), "read on anything, always: corrupt: sector 3 stale"),
-            (.on(.read, do: .corrupt(.misdirectedSector(3, from: 5))),
-             "read on anything, always: corrupt: sector 3 read from 5"),
-            (.on(.synchronize, do: .failSynchronization(reportedTo: .openFiles)),
-             "synchronize on anything, always: synchronisation fails with EIO, told to openFiles"),
-            (.on(.synchronize, do: .lieAboutSynchronization),
-             "synchronize on anything, always: synchronisation is a lie"),
+            (
+                .on(.read, do: .corrupt(.misdirectedSector(3, from: 5))),
+                "read on anything, always: corrupt: sector 3 read from 5"
+            ),
+            (
+                .on(.synchronize, do: .failSynchronization(reportedTo: .openFiles)),
+                "synchronize on anything, always: synchronisation fails with EIO, told to openFiles"
+            ),
+            (
+                .on(.synchronize, do: .lieAboutSynchronization),
+                "synchronize on anything, always: synchronisation is a lie"
+            ),
         ] as [(FaultRule, String)])
     func descriptions(_ rule: FaultRule, _ expected: String) {
         #expect(rule.description == expected)

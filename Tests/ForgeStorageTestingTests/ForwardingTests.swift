@@ -67,7 +67,9 @@ struct ForwardingTests {
         #expect(below.openDescriptors.isEmpty)
         #expect(wrapper.openDescriptors.isEmpty)
         for path in ["/d", "/d/f", "/d/link", "/h"] as [POSIXPath] {
-            #expect(try below.status(path) == plain.status(path))
+            #expect(
+                try below.status(path, followsSymbolicLinks: false)
+                    == plain.status(path, followsSymbolicLinks: false))
         }
         let called = Set(wrapper.log.records.map(\.operation))
         #expect(called == Set(FileSystemOperation.allCases).subtracting([.resolve]))
@@ -188,10 +190,12 @@ struct ForwardingTests {
             try fileSystem.makeDirectories(directory.appending("d"))
             try fileSystem.replace(directory.appending("d/f"), with: "text")
             try fileSystem.removeTree(directory.appending("d"))
-            return fileSystem.log.text.replacing(String(directory), with: "/root")
+            return fileSystem.log.text
         }
-        let inMemory = try transcript(try memory { try $0.makeDirectories("/m") }, "/m")
-        #expect(try transcript(SystemFileSystem(), directory) == inMemory.replacing("/m", with: "/root"))
+        let base = try memory { try $0.makeDirectories(directory) }
+        let expected = try transcript(base, directory)
+        let actual = try transcript(SystemFileSystem(), directory)
+        #expect(actual == expected, "\(actual)\nin memory:\n\(expected)")
     }
 
     @Test("a lock that waits does not keep others from giving it back")

@@ -54,7 +54,7 @@ struct LinterTests {
     @Test("a recipe that was told not to care is named for it")
     func withoutDurability() throws {
         try fileSystem.replace("/d/old", with: "new", durability: .none)
-        #expect(kinds() == [.closedDirtyFile, .renamedUnsynchronizedData, .directoryNeverSynchronized])
+        #expect(kinds() == [.closedDirtyFile, .directoryNeverSynchronized, .renamedUnsynchronizedData])
         fileSystem.log.removeAll()
         try fileSystem.replace("/d/older", with: "new", durability: .barrier)
         #expect(kinds() == [.directoryNeverSynchronized])
@@ -115,9 +115,11 @@ struct LinterTests {
         #expect(kinds() == [])
     }
 
-    @Test("writing over what was safe is named, appending is not", arguments: [
-        ([], 9, true), ([], 10, false), ([.append], 0, false), ([.truncate], 0, true),
-    ] as [(FileDescriptor.OpenOptions, Int64, Bool)])
+    @Test(
+        "writing over what was safe is named, appending is not",
+        arguments: [
+            ([], 9, true), ([], 10, false), ([.append], 0, false), ([.truncate], 0, true),
+        ] as [(FileDescriptor.OpenOptions, Int64, Bool)])
     func writesInPlace(_ options: FileDescriptor.OpenOptions, _ offset: Int64, _ isNamed: Bool) throws {
         let descriptor = try fileSystem.open("/d/old", .writeOnly, options: options)
         try fileSystem.writeFully(descriptor, from: [1, 2], at: offset)

@@ -71,7 +71,9 @@ struct OperationLogTests {
     @Test("names of temporary files are numbered, and nothing else that begins with a hash")
     func reservedNames() throws {
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())
-        for name in ["#tmp-aaaaaaaaaaaaaaaa", "#trash-bbbbbbbbbbbbbbbb", "#tmp-short", "#else", "#tmp-aaaaaaaaaaaaaaaa"] {
+        for name in [
+            "#tmp-aaaaaaaaaaaaaaaa", "#trash-bbbbbbbbbbbbbbbb", "#tmp-short", "#else", "#tmp-aaaaaaaaaaaaaaaa",
+        ] {
             _ = try? fileSystem.status(POSIXPath("/" + name))
         }
         let paths = fileSystem.log.text.split(separator: "\n").map { $0.split(separator: " ")[3] }

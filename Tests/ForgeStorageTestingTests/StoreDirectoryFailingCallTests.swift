@@ -22,7 +22,9 @@ struct StoreDirectoryFailingCallTests {
 
     static let verbs: [Verb] = [
         Verb(testDescription: "replace", new: state(["a": "new"])) { try $0.put("new", try key("a")) },
-        Verb(testDescription: "replace deep down", new: state(["x/y/z": "new"])) { try $0.put("new", try key("x/y/z")) },
+        Verb(testDescription: "replace deep down", new: state(["x/y/z": "new"])) {
+            try $0.put("new", try key("x/y/z"))
+        },
         Verb(testDescription: "create exclusively", new: state(["n": "new"])) {
             try $0.put("new", try key("n"), .exclusive)
         },
@@ -32,10 +34,14 @@ struct StoreDirectoryFailingCallTests {
         },
         Verb(testDescription: "make a directory", new: old) { try $0.makeDirectory(try key("m/n")) },
         Verb(testDescription: "read", new: old) { store in
-            guard try store.read(try key("d/b")) == Array("old".utf8) else { throw ConformanceViolation("read wrongly") }
+            guard try store.read(try key("d/b")) == Array("old".utf8) else {
+                throw ConformanceViolation("read wrongly")
+            }
         },
         Verb(testDescription: "list", new: old) { store in
-            guard try store.list(nil, isRecursive: true).count == 5 else { throw ConformanceViolation("listed wrongly") }
+            guard try store.list(nil, isRecursive: true).count == 5 else {
+                throw ConformanceViolation("listed wrongly")
+            }
         },
         Verb(testDescription: "status", new: old) { store in
             guard try store.status(of: try key("d/b")).sizeInBytes == 3 else {

@@ -18,9 +18,11 @@ struct SynchronizationFaultTests {
         }
     }
 
-    @Test("a failure is told to the caller once, and later synchronisations of the file succeed", arguments: [
-        Errno.ioError, .noSpace,
-    ])
+    @Test(
+        "a failure is told to the caller once, and later synchronisations of the file succeed",
+        arguments: [
+            Errno.ioError, .noSpace,
+        ])
     func caller(_ errno: Errno) throws {
         let fileSystem = try fileSystem(.on(.synchronize, do: .failSynchronization(errno)))
         let first = try fileSystem.open("/f", .readWrite)
@@ -28,7 +30,8 @@ struct SynchronizationFaultTests {
         #expect(synchronize(fileSystem, first) == errno)
         #expect(synchronize(fileSystem, first) == nil)
         #expect(synchronize(fileSystem, second) == nil)
-        #expect(fileSystem.log.records.filter { $0.operation == .synchronize }.map(\.isForwarded) == [false, true, true])
+        #expect(
+            fileSystem.log.records.filter { $0.operation == .synchronize }.map(\.isForwarded) == [false, true, true])
     }
 
     @Test("every file that is open hears of a failure once, whoever opens it later never")
@@ -68,11 +71,12 @@ struct SynchronizationFaultTests {
     func lies() throws {
         let fileSystem = try fileSystem(.on(.synchronize, matching: "/f", do: .lieAboutSynchronization))
         let descriptor = try fileSystem.open("/f", .readWrite)
-        try fileSystem.writeFully(descriptor, from: [1])
+        try fileSystem.writeFully(descriptor, from: [1], at: 3)
         #expect(synchronize(fileSystem, descriptor) == nil)
         #expect(synchronize(fileSystem, descriptor) == nil)
         #expect(fileSystem.log.falseSynchronizations.count == 2)
-        #expect(fileSystem.log.text.contains("synchronize fd3 /f i1 full = ok ! synchronisation is a lie (not forwarded)"))
+        #expect(
+            fileSystem.log.text.contains("synchronize fd3 /f i1 full = ok ! synchronisation is a lie (not forwarded)"))
         fileSystem.log.acknowledge("safe")
         #expect(fileSystem.log.lint().map(\.kind) == [.acknowledgedUnsynchronizedData])
         let once = try self.fileSystem(.on(.synchronize, do: .failSynchronization(reportedTo: .nobody)))

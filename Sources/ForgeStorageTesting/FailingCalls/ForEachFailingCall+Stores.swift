@@ -40,12 +40,14 @@ public func forEachFailingCall<Store>(
     try forEachFailingCall(errnos: errnos, modes: modes, effects: effects) {
         let fileSystem = FaultingFileSystem(try makeFileSystem())
         do { try prepare(try open(fileSystem)) }
+        fileSystem.waitForOthers()
         try requireNothingOpen(fileSystem)
         return fileSystem.base
     } _: { fileSystem in
         try change(try open(fileSystem))
     } verify: { fileSystem, error in
         do { try verify(try open(fileSystem), error) }
+        fileSystem.waitForOthers()
         try requireNoLeftovers(fileSystem, root)
     }
 }
@@ -67,6 +69,7 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
     while let call = calls.popLast() {
         let preparing = FaultingFileSystem(try makeFileSystem())
         do { try await prepare(try await open(preparing)) }
+        await preparing.settle()
         try requireNothingOpen(preparing)
         let fileSystem = FaultingFileSystem(preparing.base, plan: FaultPlan(call.map { [$0.rule] } ?? []))
         var failure: (any Error)?
@@ -76,13 +79,16 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
             guard call != nil else { throw error }
             failure = error
         }
+        await fileSystem.settle()
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do {
             do { try await verify(try await open(fileSystem), failure) }
+            await fileSystem.settle()
             try requireNoLeftovers(fileSystem, root)
         } catch {
             violation = error
+            await fileSystem.settle()
         }
         tally.verified(call, on: fileSystem, violation)
         if call == nil { calls = try tally.calls.reversed() }

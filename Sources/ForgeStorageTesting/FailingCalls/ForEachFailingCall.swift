@@ -1,4 +1,5 @@
 public import ForgeFileSystem
+import Foundation
 public import SystemPackage
 
 /// Runs `body` once for each of its calls to the file system, with that call failing, for each error number, once and for
@@ -44,9 +45,11 @@ public func forEachFailingCall(
             guard call != nil else { throw error }
             failure = error
         }
+        fileSystem.waitForOthers()
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do { try verify(fileSystem, failure) } catch { violation = error }
+        fileSystem.waitForOthers()
         tally.verified(call, on: fileSystem, violation)
     }
     try run(nil)
@@ -73,11 +76,31 @@ nonisolated(nonsending) public func forEachFailingCall(
             guard call != nil else { throw error }
             failure = error
         }
+        await fileSystem.settle()
         tally.bodyEnded(call, on: fileSystem, failure)
         var violation: (any Error)?
         do { try await verify(fileSystem, failure) } catch { violation = error }
+        await fileSystem.settle()
         tally.verified(call, on: fileSystem, violation)
         if call == nil { calls = try tally.calls.reversed() }
     }
     return try tally.result()
+}
+
+extension FaultingFileSystem {
+    /// How long other threads are given to let go of what they share, such as a store that they have just looked at: what
+    /// is still open after that was leaked.
+    private static var patience: Duration { .seconds(1) }
+
+    nonisolated(nonsending) func settle() async {
+        let clock = ContinuousClock()
+        let deadline = clock.now + Self.patience
+        while !openDescriptors.isEmpty, clock.now < deadline { await Task.yield() }
+    }
+
+    func waitForOthers() {
+        let clock = ContinuousClock()
+        let deadline = clock.now + Self.patience
+        while !openDescriptors.isEmpty, clock.now < deadline { Thread.sleep(forTimeInterval: 0.0001) }
+    }
 }

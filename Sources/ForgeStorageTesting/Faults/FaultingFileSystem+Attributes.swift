@@ -7,7 +7,9 @@ extension FaultingFileSystem {
             concern(&call, file, state)
         } _: { (_, call) throws(FileSystemError) in
             let status = try base.status(of: file)
-            call.record.outcome = .success("\(Self.name(of: status.type)) of \(status.sizeInBytes) bytes")
+            // The size of a directory is the file system's own business.
+            let size = status.type == .directory ? "" : " of \(status.sizeInBytes) bytes"
+            call.record.outcome = .success(Self.name(of: status.type) + size)
             return status
         }
     }

@@ -135,7 +135,7 @@ extension FaultingFileSystem {
         let resolved = state.resolve(path, at: directory)
         call.record.path = resolved
         call.target.paths.append(resolved)
-        call.record.directory = directoryNumber(of: path, at: directory)
+        defer { call.record.directory = directoryNumber(of: path, at: directory) }
         guard let status = lookUp(path, at: directory, followsLinks: followsLinks) else { return }
         call.target.inode = status.inode
         call.record.inode = log.number(of: InodeIdentity(status))

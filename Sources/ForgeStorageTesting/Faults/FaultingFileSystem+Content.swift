@@ -38,9 +38,10 @@ extension FaultingFileSystem {
             keepStaleSectors(call, position..<position + Int64(limited.count), &state)
             let count = try base.write(descriptor, from: limited, at: offset)
             call.record.sizeBefore = size
-            // A file opened for appending may have put the bytes elsewhere than asked.
-            let appended = offset == nil ? currentOffset(descriptor) - Int64(count) : position
-            call.record.position = appended
+            call.record.position = position
+            if call.file?.appends == true, let grown = lookUp(descriptor)?.sizeInBytes, grown != size {
+                call.record.position = grown - Int64(count)
+            }
             call.record.transferredCount = count
             return count
         }

@@ -21,19 +21,22 @@ extension FaultingFileSystem {
             let creates = call.target.createsName
             let descriptor = try base.open(
                 path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
-            register(descriptor, &call, &state, isCreation: creates)
+            register(descriptor, &call, &state, isCreation: creates, appends: options.contains(.append))
             if options.contains(.truncate), call.record.isRegular { call.record.newSize = 0 }
             return descriptor
         }
     }
 
-    private func register(_ descriptor: Descriptor, _ call: inout Call, _ state: inout State, isCreation: Bool) {
+    private func register(
+        _ descriptor: Descriptor, _ call: inout Call, _ state: inout State, isCreation: Bool, appends: Bool
+    ) {
         guard let status = lookUp(descriptor), let path = call.record.path else { return }
         let identity = InodeIdentity(status)
         state.openFileCount += 1
         let file = OpenedFile(
             path: path, identity: identity, inode: log.number(of: identity, isNew: isCreation),
-            isRegular: status.type == .regular, openFile: state.openFileCount, number: state.freeNumber)
+            isRegular: status.type == .regular, appends: appends, openFile: state.openFileCount,
+            number: state.freeNumber)
         state.files[descriptor] = file
         if isCreation { state.staleSectors[identity] = nil }
         call.record.isCreation = isCreation

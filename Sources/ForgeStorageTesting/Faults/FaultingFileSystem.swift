@@ -114,6 +114,8 @@ extension FaultingFileSystem {
         /// The inode as the log numbers it.
         var inode: Int
         var isRegular: Bool
+        /// Whether what is written goes to the end, whatever offset is given.
+        var appends: Bool
         /// The same for descriptors that were duplicated from one another.
         var openFile: Int
         /// The descriptor as the log numbers it.

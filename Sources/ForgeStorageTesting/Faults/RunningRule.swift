@@ -94,7 +94,7 @@ struct RunningRule: Sendable {
         case .write where left > 0:
             bytesLeft = 0
             strike(.shorten(left), &decision)
-        case .allocate:
+        case .write, .allocate:
             strike(.fail(errno, .none), &decision)
         default:
             if left == 0, call.createsName { strike(.fail(errno, .none), &decision) }

@@ -149,7 +149,10 @@ private struct Linter {
                 findings.append(LintFinding(.retriedSynchronization, record.sequence, record.path))
             }
             guard succeeded else {
-                if contents[inode]?.dirtySince != nil { contents[inode]?.hasFailed = true }
+                // A lie is no failure: nobody could have known.
+                if case .failure = record.outcome, contents[inode]?.dirtySince != nil {
+                    contents[inode]?.hasFailed = true
+                }
                 return
             }
             contents[inode]?.isOrdered = true
