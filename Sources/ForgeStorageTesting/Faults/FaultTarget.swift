@@ -9,7 +9,7 @@ public enum FaultTarget: Hashable, Sendable {
     /// or a link, either path. See ``FaultingFileSystem/path(of:)`` for how paths are told.
     case path(PathGlob)
 
-    /// The file with this number (``FileStatus/inode``), whatever path or descriptor leads to it.
+    /// The file with this number (`FileStatus.inode`), whatever path or descriptor leads to it.
     case inode(UInt64)
 
     func matches(_ call: FaultCall) -> Bool {
