@@ -75,7 +75,9 @@ let package = Package(
                 "ForgeStorage", system, crypto, logging,
             ],
             swiftSettings: settings),
-        .testTarget(name: "ForgeCodingTests", dependencies: ["ForgeCoding"], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
+            swiftSettings: settings),
         .testTarget(
             name: "ForgeKVStoreTests",
             dependencies: ["ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging],
@@ -91,7 +93,9 @@ let package = Package(
         .testTarget(
             name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
-        .testTarget(name: "ForgeCommandsTests", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
+            swiftSettings: settings),
         .testTarget(name: "ProcessTests", dependencies: ["forge", "forge-lab"], swiftSettings: settings),
         // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
         // appends to, which language mode 6 refuses.

@@ -1,8 +1,7 @@
 // Everything below one directory, read back in another run.
-// snippet.hide
-import Foundation
 // snippet.show
 import ForgeStorage
+import Foundation
 
 let root = URL(fileURLWithPath: "my-app-data")
 

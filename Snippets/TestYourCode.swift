@@ -1,8 +1,7 @@
 // Code that depends on the protocol is tested in memory.
-// snippet.hide
-import Foundation
 // snippet.show
 import ForgeStorage
+import Foundation
 
 /// Depends on the protocol, so it works on any store.
 final class Onboarding {

@@ -26,6 +26,7 @@ public struct ValueCoder: Sendable {
     /// - Parameters:
     ///   - value: any Codable value, an optional or a single number among them.
     ///   - schemaVersion: the version of the value's type, to be found in the envelope when it is read.
+    /// - Returns: envelope and payload.
     /// - Throws: `EncodingError` where the value cannot be encoded, ``CodingFailure`` where the limits are exceeded.
     public func encode<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> [UInt8] {
         switch format {
@@ -56,7 +57,7 @@ public struct ValueCoder: Sendable {
 
     /// The value that bytes with an envelope hold; nothing refers to the memory afterwards.
     ///
-    /// - Throws: as ``decode(_:from:)-([UInt8])``.
+    /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
         let header = try EnvelopeHeader(bytes)
         return try decode(type, header.format, UnsafeRawBufferPointer(rebasing: bytes[header.length...]))
@@ -64,7 +65,7 @@ public struct ValueCoder: Sendable {
 
     /// The value in an envelope that has been read already, to learn the schema version for instance.
     ///
-    /// - Throws: as ``decode(_:from:)-([UInt8])``.
+    /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from envelope: ValueEnvelope) throws -> T {
         try envelope.payload.withUnsafeBytes { try decode(type, envelope.format, $0) }
     }

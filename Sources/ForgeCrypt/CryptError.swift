@@ -72,7 +72,7 @@ public struct CryptError: Error, Sendable {
     /// What exactly is wrong, in words that are fixed in this library; nil where the code says it all.
     public var detail: String?
 
-    /// The error behind this one, such as a ``FileSystemError``.
+    /// The error behind this one, such as a `FileSystemError`.
     public var underlying: (any Error)?
 
     /// An error from its parts.

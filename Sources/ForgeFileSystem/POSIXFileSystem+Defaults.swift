@@ -63,7 +63,7 @@ extension POSIXFileSystem {
         do {
             _ = try status(path, at: directory, followsSymbolicLinks: followsSymbolicLinks)
             return true
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return false
         }
     }

@@ -220,6 +220,28 @@ import Testing
         }
     }
 
+    @Test("a key twice is refused, even to a type that asks for it twice")
+    func repeatedKeys() {
+        for hex in ["a2 6161 01 6161 02", "bf 6161 01 6161 02 ff", "a3 6161 01 6162 02 6161 03"] {
+            #expect(throws: DecodingError.self) {
+                try run(hex) { decoder in
+                    let map = try decoder.container(keyedBy: Odd.Key.self)
+                    _ = try map.decode(Int.self, forKey: "a")
+                    _ = try map.decodeIfPresent(Int.self, forKey: "b")
+                    _ = try map.decode(Int.self, forKey: "a")
+                }
+            }
+            #expect(throws: DecodingError.self) {
+                try run(hex) { decoder in
+                    let map = try decoder.container(keyedBy: Odd.Key.self)
+                    _ = try (map.decode(Int.self, forKey: "a"), map.decode(Int.self, forKey: "a"))
+                }
+            }
+        }
+        let many = (0..<40).map { "6261" + [UInt8($0 % 39 + 0x30)].hex + "00" }.joined()
+        #expect(throws: DecodingError.self) { try decode([String: Int].self, "b828" + many) }
+    }
+
     @Test("a value may try one type after another")
     func alternatives() throws {
         try run("a2 6178 01 6179 02") { decoder in

@@ -182,6 +182,26 @@ extension CodedValue {
         }
     }
 
+    @Test("single values of every width")
+    func singleValues() throws {
+        func write(_ body: @escaping (inout any SingleValueEncodingContainer) throws -> Void) throws -> String {
+            let value = Odd.Custom { encoder in
+                var container = encoder.singleValueContainer()
+                try body(&container)
+            }
+            return try BinaryEncoder().encode(value).hex
+        }
+        #expect(try write { try $0.encode(Int(-1)) } == "20" && write { try $0.encode(Int8(-1)) } == "20")
+        #expect(try write { try $0.encode(Int16(-1)) } == "20" && write { try $0.encode(Int32(-1)) } == "20")
+        #expect(try write { try $0.encode(Int64(-1)) } == "20" && write { try $0.encode(Int128(-1)) } == "20")
+        #expect(try write { try $0.encode(UInt(1)) } == "01" && write { try $0.encode(UInt8(1)) } == "01")
+        #expect(try write { try $0.encode(UInt16(1)) } == "01" && write { try $0.encode(UInt32(1)) } == "01")
+        #expect(try write { try $0.encode(UInt64(1)) } == "01" && write { try $0.encode(UInt128(1)) } == "01")
+        #expect(try write { try $0.encode(true) } == "f5" && write { try $0.encode("a") } == "6161")
+        #expect(try write { try $0.encode(1.5) } == "fb3ff8000000000000")
+        #expect(try write { try $0.encode(Float(1.5)) } == "fa3fc00000" && write { try $0.encodeNil() } == "f6")
+    }
+
     @Test("values find the user info and their path")
     func userInfo() throws {
         let key = try #require(CodingUserInfoKey(rawValue: "key"))

@@ -128,8 +128,12 @@ struct InMemoryFileSystemTests {
         try fileSystem.createDirectory("/a")
         try fileSystem.createDirectory("/a/b")
         try fileSystem.changeDirectory("a/b")
+        let above = try fileSystem.status("/a").inode
         try fileSystem.removeDirectory("/a/b")
         try fileSystem.removeDirectory("/a")
+        try fileSystem.createDirectory("/next")
+        #expect(try fileSystem.status("..").inode == above)
+        try fileSystem.removeDirectory("/next")
         expectErrno(.noSuchFileOrDirectory) { _ = try fileSystem.open("x", .writeOnly, options: [.create]) }
         expectErrno(.noSuchFileOrDirectory) { try fileSystem.createDirectory("x") }
         #expect(try fileSystem.status(".").linkCount == 0)

@@ -135,6 +135,7 @@ final class FailingFileSystem: POSIXFileSystem {
     ) throws(FileSystemError) {
         try check(.rename, path)
         try base.rename(path, at: directory, to: newPath, at: newDirectory, mode)
+        paths.withLock { paths in paths = paths.mapValues { $0 == path ? newPath : $0 } }
     }
 
     func unlink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) {

@@ -25,7 +25,7 @@ public struct BinaryDecoder: Sendable {
 
     /// The value that the bytes in memory hold, all of them; nothing refers to the memory afterwards.
     ///
-    /// - Throws: as ``decode(_:from:)-([UInt8])``.
+    /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
         let reader = ByteReader(bytes)
         do throws(WireFailure) {

@@ -30,6 +30,7 @@ final class KeyIndex {
     /// Reads all keys of a map and passes over its values.
     ///
     /// - Parameters:
+    ///   - reader: the bytes.
     ///   - content: the offset of the first key.
     ///   - count: how many entries there are; nil for up to the break.
     ///   - levels: how many more levels of nesting the values may have.

@@ -18,6 +18,7 @@ extension CodedValue {
     /// infinities `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
     ///
     /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of all on one line.
+    /// - Returns: a JSON text (RFC 8259).
     public func json(prettyPrinted: Bool = false) -> String {
         var writer = JSONText.Writer(isPretty: prettyPrinted)
         writer.write(self)

@@ -15,8 +15,8 @@ extension ByteSink {
             return
         }
         appendHead(MajorType.tag, Tag.epochDate)
-        // Up to 2^53 a whole double and its integer are the same number; minus zero has no integer.
-        if let whole = Int64(exactly: epoch), whole.magnitude <= 1 << 53, whole != 0 || epoch.sign == .plus {
+        // Up to 2^53 a whole double and its integer are the same number.
+        if let whole = Int64(exactly: epoch), whole.magnitude <= 1 << 53 {
             appendSigned(whole)
         } else {
             append(epoch)

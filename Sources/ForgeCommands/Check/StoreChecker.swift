@@ -73,7 +73,7 @@ struct StoreChecker {
         finding.kind = "key-value store"
         guard let inspection = try KVInspection(of: URL(path.splitLast().parent)) else { return }
         finding.state = inspection.problems.isEmpty ? .intact : .damaged
-        finding.details = ["\(inspection.keyCount) keys"] + inspection.problems + inspection.notes
+        finding.details = [counted(inspection.keyCount, "key")] + inspection.problems + inspection.notes
     }
 
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
@@ -82,19 +82,20 @@ struct StoreChecker {
         // The header is checked first: a file that was cut short is no matter of the key.
         let information = try VaultInformation(of: vault)
         guard let keyFile else {
-            finding.details = ["\(information?.count ?? 0) secrets; give --key-file to verify them"]
+            finding.details = ["\(counted(information?.count ?? 0, "secret")); give --key-file to verify them"]
             return
         }
         guard let key = try VaultKeyFile.load(at: keyFile) else {
             throw CommandFailure("there is no key file at \(keyFile.path)")
         }
-        finding.details = ["\(try VaultCrypt(at: vault, key: key).verify()) secrets"]
+        finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
         finding.state = .intact
     }
 
     private func checkImage(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "cached image"
-        _ = try ValueCoder().decode(CachedImage.self, from: fileSystem.readFile(path))
+        _ = try ImageFile.image(in: Data(fileSystem.readFile(path)))
+        finding.state = .intact
     }
 
     /// A file without checksums: what can be told is whether all of it can be read.

@@ -10,3 +10,8 @@ func readableSize(_ bytes: Int) -> String {
     let tenths = Int((size * 10).rounded())
     return "\(tenths / 10).\(tenths % 10) \(unit)"
 }
+
+/// A number of things: `1 key`, `2 keys`.
+func counted(_ count: Int, _ thing: String) -> String {
+    count == 1 ? "1 \(thing)" : "\(count) \(thing)s"
+}

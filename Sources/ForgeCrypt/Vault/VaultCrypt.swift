@@ -30,6 +30,7 @@ public final class VaultCrypt: CryptStoring {
 
     private struct State: Sendable {
         var snapshot: Snapshot?
+        var isDirectoryPrepared = false
         var wasSwept = false
     }
 
@@ -112,13 +113,13 @@ public final class VaultCrypt: CryptStoring {
         try describing(.deleteAll, nil) { () throws(CryptError) in
             guard try fileStatus(.deleteAll) != nil else { return }
             try state.withLock { (state) throws(CryptError) in
-                try file.whileLocked(.deleteAll) { (directory) throws(CryptError) in
+                try withLock(.deleteAll, &state) { (state, directory) throws(CryptError) in
                     do throws(CryptError) {
                         guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
                         // Starting over at 0 does no harm: the id is a new one.
                         let empty = VaultImage(key: key, generation: snapshot.image.generation &+ 1)
                         try write(empty, &state, at: directory)
-                    } catch where error.code.isUnreadableVault {
+                    } catch let error where error.code.isUnreadableVault {
                         state.snapshot = nil
                         do throws(FileSystemError) {
                             _ = try file.setAside(at: directory)
@@ -177,7 +178,7 @@ extension VaultCrypt {
     ) throws(CryptError) {
         try describing(operation, name) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
-                try file.whileLocked(operation) { (directory) throws(CryptError) in
+                try withLock(operation, &state) { (state, directory) throws(CryptError) in
                     let snapshot = try refresh(&state)
                     if !state.wasSwept {
                         sweep(directory)
@@ -191,6 +192,18 @@ extension VaultCrypt {
         }
     }
 
+    /// Calls `body` as the only writer.
+    private func withLock(
+        _ operation: CryptError.Operation, _ state: inout State,
+        _ body: (inout State, Descriptor) throws(CryptError) -> Void
+    ) throws(CryptError) {
+        var isPrepared = state.isDirectoryPrepared
+        defer { state.isDirectoryPrepared = isPrepared }
+        try file.whileLocked(operation, isPrepared: &isPrepared) { (directory) throws(CryptError) in
+            try body(&state, directory)
+        }
+    }
+
     /// The snapshot, taken anew if the file is not the one that it was taken of.
     private func refresh(_ state: inout State) throws(CryptError) -> Snapshot? {
         if let snapshot = state.snapshot, let status = try fileStatus(.get), snapshot.held.isStill(status) {
@@ -201,7 +214,7 @@ extension VaultCrypt {
         let bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: VaultImage.maximumSizeInBytes)
-        } catch where error.errno == .fileTooLarge {
+        } catch let error where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .get, path: file.path, detail: "longer than any vault", underlying: error)
         } catch {
             throw CryptError(error, .get, path: file.path)

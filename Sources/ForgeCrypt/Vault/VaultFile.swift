@@ -36,7 +36,7 @@ struct VaultFile: Sendable {
     func status() throws(FileSystemError) -> FileStatus? {
         do {
             return try fileSystem.status(path, followsSymbolicLinks: false)
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch let error where error.errno == .noSuchFileOrDirectory {
             return nil
         }
     }
@@ -83,14 +83,22 @@ struct VaultFile: Sendable {
     /// Calls `body` while no other writer, in this process or another, is between reading and writing.
     ///
     /// Waits for as long as the others take. The directory is created if it is missing.
+    ///
+    /// - Parameters:
+    ///   - operation: What the lock is for, as errors name it.
+    ///   - isPrepared: Whether the directory is known to be there for good; set once it is.
+    ///   - body: Called with the open directory.
+    /// - Returns: What `body` returns.
+    /// - Throws: What `body` throws, or why the lock was not had.
     func whileLocked<Result>(
-        _ operation: CryptError.Operation, _ body: (_ directory: Descriptor) throws(CryptError) -> Result
+        _ operation: CryptError.Operation, isPrepared: inout Bool,
+        _ body: (_ directory: Descriptor) throws(CryptError) -> Result
     ) throws(CryptError) -> Result {
         let held: HeldFile
         let lock: StoreLock
         do {
-            try fileSystem.makeDirectories(directory, permissions: .ownerReadWriteExecute)
-            held = try HeldFile(directory, on: fileSystem, isDirectory: true)
+            held = try openDirectory(isPrepared: isPrepared)
+            isPrepared = true
             lock = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try StoreLock(
                     .exclusive, waiting: true, named: Self.lockName, at: held.descriptor, on: fileSystem)
@@ -106,6 +114,20 @@ struct VaultFile: Sendable {
             }
             return try body(held.descriptor)
         }
+    }
+
+    /// The first time, makes sure that the directory's name is durable too, whoever created it: a flush that is not
+    /// worth repeating with every change.
+    private func openDirectory(isPrepared: Bool) throws(FileSystemError) -> HeldFile {
+        if isPrepared {
+            do {
+                return try HeldFile(directory, on: fileSystem, isDirectory: true)
+            } catch let error where error.errno == .noSuchFileOrDirectory {
+                // Removed since; it is created anew below.
+            }
+        }
+        try fileSystem.makeDirectories(directory, permissions: .ownerReadWriteExecute)
+        return try HeldFile(directory, on: fileSystem, isDirectory: true)
     }
 
     /// Stores the file as a whole, atomically and durably, mode 0600.
@@ -129,7 +151,7 @@ struct VaultFile: Sendable {
         let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
         do {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
-        } catch where error.errno.isMissingFeature {
+        } catch let error where error.errno.isMissingFeature {
             // 80 random bits are name enough where there is no exclusive rename.
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
@@ -154,7 +176,7 @@ struct VaultFile: Sendable {
                 let leftover = try HeldFile(entry.name, at: directory, on: fileSystem)
                 guard try leftover.start(VaultHeader.magic.count) == VaultHeader.magic else { continue }
                 try fileSystem.unlink(entry.name, at: directory)
-            } catch where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
+            } catch let error where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
                 continue  // Another store's, which has just renamed it, or another user's.
             }
         }

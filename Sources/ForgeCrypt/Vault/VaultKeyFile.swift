@@ -22,7 +22,7 @@ public enum VaultKeyFile {
         var bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: 4096)
-        } catch where error.errno == .fileTooLarge {
+        } catch let error where error.errno == .fileTooLarge {
             throw CryptError(.tampered, .loadKey, path: file.path, detail: "no key file", underlying: error)
         } catch {
             throw CryptError(error, .loadKey, path: file.path)
@@ -47,7 +47,7 @@ public enum VaultKeyFile {
         do {
             try create(key, file)
             return key
-        } catch where error.errno == .fileExists {
+        } catch let error where error.errno == .fileExists {
             guard let key = try load(at: url, fileSystem: fileSystem) else {
                 throw CryptError(error, .createKey, path: file.path)
             }

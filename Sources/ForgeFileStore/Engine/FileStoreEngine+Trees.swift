@@ -36,7 +36,7 @@ extension FileStoreEngine {
         let checked = try RelativeKey(checking: key, for: .createDirectory)
         try await offload { [self] _ in
             try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
-                try directory.makeDirectory(checked)
+                try directory.makeDirectory(checked, durability: durability)
             }
         }
     }

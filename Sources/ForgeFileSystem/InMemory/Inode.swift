@@ -1,64 +1,93 @@
 import SystemPackage
 
 extension InMemoryFileSystem {
-    /// A file, directory, symbolic link or special file, whatever names lead to it.
+    /// The attributes of a file, directory, symbolic link or special file, whatever names lead to it.
+    ///
+    /// What it holds stands in tables beside that of the inodes, so that this is plain memory, cheap to look at.
     struct Inode: Sendable {
+        /// What it is, with the numbers of `S_IFMT`, which are the same everywhere. Here they are constants; those of
+        /// `FileType` are calls into the C library's module.
+        enum Kind: UInt16, Sendable {
+            case fifo = 0o010000
+            case characterSpecial = 0o020000
+            case directory = 0o040000
+            case blockSpecial = 0o060000
+            case regular = 0o100000
+            case symbolicLink = 0o120000
+            case socket = 0o140000
+        }
+
+        var kind = Kind.regular
         /// Never given out twice by one file system.
-        var number: UInt64
-        var type: FileType
-        var permissions: FilePermissions
-        var owner: UserID
-        var group: GroupID
+        var number: UInt64 = 0
+        var permissions = FilePermissions()
+        var owner = UserID(0)
+        var group = GroupID(0)
         /// Where its device stands in the table of devices.
-        var device: Int
+        var device = 0
         /// How many names lead here; 1 for a directory that is in the tree, 0 once it was removed.
         var nameCount = 0
         /// How many open files, working directories and removed directories inside keep it although no name may.
         var holderCount = 0
-        var accessed: FileTime
-        var modified: FileTime
-        var changed: FileTime
+        var accessed = FileTime(seconds: 0)
+        var modified = FileTime(seconds: 0)
+        var changed = FileTime(seconds: 0)
 
-        /// Of a regular file.
-        var content = FileContent()
-        /// Of a directory.
-        var names = NameTable()
         /// Of a directory: where its parent stands in the table of inodes.
         var parent = 0
         /// Of a directory.
         var subdirectoryCount = 0
         /// Of a directory: whether it is the root of a device of its own.
         var isMountPoint = false
-        /// Of a symbolic link.
-        var target: POSIXPath?
         /// Of a device node.
         var deviceNumber: UInt64 = 0
         /// `flock(2)`: how many open files share the lock, -1 if one has it alone.
         var lockCount = 0
 
-        var isDirectory: Bool { type == .directory }
-        var isSymbolicLink: Bool { type == .symbolicLink }
-        var isRegular: Bool { type == .regular }
+        var isDirectory: Bool { kind == .directory }
+        var isSymbolicLink: Bool { kind == .symbolicLink }
+        var isRegular: Bool { kind == .regular }
         var isRemovedDirectory: Bool { isDirectory && nameCount == 0 }
+
+        /// Gives it one time for everything, as at its creation.
+        mutating func setTimes(_ time: FileTime) {
+            accessed = time
+            modified = time
+            changed = time
+        }
+
+        /// Goes back to what a new one is, but for what every new one is given.
+        mutating func clear() {
+            kind = .regular
+            subdirectoryCount = 0
+            isMountPoint = false
+            deviceNumber = 0
+            lockCount = 0
+        }
     }
 }
 
 extension InMemoryFileSystem.Inode {
-    /// What `stat(2)` tells of it.
-    func status(_ profile: InMemoryFileSystem.Profile) -> FileStatus {
-        let size: Int64
-        let allocated: Int64
+    /// What `stat(2)` tells of it, given the length of its content or target, the blocks that its content takes, how many
+    /// names it holds, and whose way of counting links is asked for.
+    func status(
+        size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
+    ) -> FileStatus {
         var links = UInt64(nameCount)
-        if isDirectory {
-            (size, allocated) = (FileContent.blockSize, FileContent.blockSize)
-            if nameCount > 0 { links = 2 + UInt64(profile == .darwin ? names.count : subdirectoryCount) }
-        } else {
-            size = target.map { Int64($0.count) } ?? content.size
-            allocated = content.allocatedBlocks * FileContent.blockSize
-        }
+        if isDirectory, nameCount > 0 { links = 2 + UInt64(profile == .darwin ? entryCount : subdirectoryCount) }
+        let allocated = isDirectory ? 1 : allocatedBlocks
         return FileStatus(
-            type: type, permissions: permissions, sizeInBytes: size, allocatedSizeInBytes: allocated, inode: number,
+            type: kind.fileType, permissions: permissions, sizeInBytes: isDirectory ? FileContent.blockSize : size,
+            allocatedSizeInBytes: allocated * FileContent.blockSize, inode: number,
             device: UInt64(device + 1), linkCount: links, owner: owner, group: group, accessed: accessed,
             modified: modified, changed: changed)
     }
+}
+
+extension InMemoryFileSystem.Inode.Kind {
+    init?(_ type: FileType) {
+        self.init(rawValue: UInt16(truncatingIfNeeded: type.rawValue))
+    }
+
+    var fileType: FileType { FileType(rawValue: CInterop.Mode(rawValue)) }
 }

@@ -68,6 +68,20 @@ struct NameTable: Sendable {
 
     func name(at position: Int) -> ArraySlice<UInt8> { bytes[entries[position].nameRange] }
 
+    /// The name as a path of its own, made with one allocation.
+    func path(at position: Int) -> POSIXPath {
+        let range = entries[position].nameRange
+        return POSIXPath(
+            terminated: bytes.withUnsafeBytes { bytes in
+                [UInt8](unsafeUninitializedCapacity: range.count + 1) { buffer, count in
+                    let target = UnsafeMutableRawBufferPointer(buffer)
+                    target.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[range]))
+                    target[range.count] = 0
+                    count = range.count + 1
+                }
+            })
+    }
+
     /// Adds a name that is not there yet; `key` is what it is found by, nil for the name itself.
     mutating func insert(_ name: UnsafeRawBufferPointer, key: [UInt8]?, hash: UInt32, inode: Int) {
         let entry = Entry(

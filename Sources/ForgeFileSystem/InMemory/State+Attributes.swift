@@ -2,7 +2,10 @@ import SystemPackage
 
 extension InMemoryFileSystem.State {
     mutating func status(of reference: FileReference) throws(Errno) -> FileStatus {
-        inodes[try inode(of: reference)].status(options.profile)
+        let index = try inode(of: reference)
+        return inodes[index].status(
+            size: targets[index].map { Int64($0.count) } ?? contents[index].size,
+            allocatedBlocks: contents[index].allocatedBlocks, entryCount: names[index].count, options.profile)
     }
 
     mutating func setPermissions(_ permissions: FilePermissions, of reference: FileReference) throws(Errno) {

@@ -16,7 +16,7 @@ extension InMemoryFileSystem.State {
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
         let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
-        let count = inodes[index].content.read(into: limited, at: position)
+        let count = contents[index].read(into: limited, at: position)
         noteAccess(index)
         if offset == nil { openFiles[file].offset = position + Int64(count) }
         return count
@@ -33,13 +33,13 @@ extension InMemoryFileSystem.State {
         let index = openFiles[file].inode
         try requireWritableDevice(index)
         var position = offset ?? openFiles[file].offset
-        if openFiles[file].appends, offset == nil || options.profile == .linux { position = inodes[index].content.size }
+        if openFiles[file].appends, offset == nil || options.profile == .linux { position = contents[index].size }
         guard position < options.maximumFileSizeInBytes else { throw .fileTooLarge }
         var count = min(buffer.count, Self.maximumTransfer)
         count = Int(min(Int64(count), options.maximumFileSizeInBytes - position))
         let device = inodes[index].device
         if devices[device].quota.sizeInBytes != nil {
-            count = inodes[index].content.writableCount(count, at: position, freeBlocks: devices[device].freeBlocks)
+            count = contents[index].writableCount(count, at: position, freeBlocks: devices[device].freeBlocks)
             guard count > 0 else { throw .noSpace }
         }
         dropPrivilegeBits(index)
@@ -56,7 +56,7 @@ extension InMemoryFileSystem.State {
         switch origin {
         case .start: base = 0
         case .current: base = openFiles[file].offset
-        case .end: base = inodes[openFiles[file].inode].content.size
+        case .end: base = contents[openFiles[file].inode].size
         default: throw .invalidArgument
         }
         let (position, overflows) = base.addingReportingOverflow(offset)
@@ -97,7 +97,7 @@ extension InMemoryFileSystem.State {
         guard !overflows, end <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         try requireWritableDevice(index)
         if let writeError { throw fail(because: writeError) }
-        let wanted = inodes[index].content.unallocatedBlocks(in: offset..<end)
+        let wanted = contents[index].unallocatedBlocks(in: offset..<end)
         guard wanted <= devices[inodes[index].device].freeBlocks else { throw .noSpace }
         dropPrivilegeBits(index)
         reserve(offset..<end, of: index)

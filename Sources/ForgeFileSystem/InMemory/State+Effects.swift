@@ -5,23 +5,23 @@ extension InMemoryFileSystem.State {
     // MARK: Content
 
     mutating func writeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.write(bytes, at: offset)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].write(bytes, at: offset)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
     }
 
     mutating func setSize(_ size: Int64, of index: Int) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.setSize(size)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].setSize(size)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
     }
 
     mutating func reserve(_ range: Range<Int64>, of index: Int) {
-        let before = inodes[index].content.allocatedBlocks
-        inodes[index].content.reserve(range)
-        devices[inodes[index].device].usedBlocks += inodes[index].content.allocatedBlocks - before
+        let before = contents[index].allocatedBlocks
+        contents[index].reserve(range)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
     }
 
@@ -57,7 +57,7 @@ extension InMemoryFileSystem.State {
 
     /// Creates an inode that no name leads to yet, as a child of `directory` will be.
     mutating func createInode(
-        _ type: FileType, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
+        _ kind: Inode.Kind, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
         deviceNumber: UInt64 = 0
     ) throws(Errno) -> Int {
         let device = inodes[directory].device
@@ -70,19 +70,23 @@ extension InMemoryFileSystem.State {
         }
         if inodes[directory].permissions.contains(.setGroupID), options.profile == .linux {
             let asksForGroup = permissions.contains([.setGroupID, .groupExecute])
-            if type == .directory {
+            if kind == .directory {
                 permissions.insert(.setGroupID)
             } else if asksForGroup, !processes[current].isSuperuser, !processes[current].isMember(of: group) {
                 permissions.remove(.setGroupID)
             }
         }
-        var inode = Inode(
-            number: 0, type: type, permissions: permissions, owner: processes[current].user, group: group,
-            device: device, accessed: time, modified: time, changed: time)
-        inode.target = target
-        inode.deviceNumber = deviceNumber
-        inode.parent = directory
-        return insert(inode)
+        let owner = processes[current].user
+        let index = addInode(on: device)
+        inodes[index].kind = kind
+        inodes[index].permissions = permissions
+        inodes[index].owner = owner
+        inodes[index].group = group
+        inodes[index].parent = directory
+        inodes[index].setTimes(time)
+        if let target { targets[index] = target }
+        if deviceNumber != 0 { inodes[index].deviceNumber = deviceNumber }
+        return index
     }
 
     /// Lets a new name lead to an inode.
@@ -97,7 +101,7 @@ extension InMemoryFileSystem.State {
     /// Takes a name away.
     mutating func removeName(at position: Int, from directory: Int) {
         let index = inode(at: position, in: directory)
-        inodes[directory].names.remove(at: position)
+        names[directory].remove(at: position)
         touchContent(directory)
         dropName(of: index, from: directory)
     }
@@ -108,11 +112,11 @@ extension InMemoryFileSystem.State {
         let newDirectory = name.directory
         if let target {
             let replaced = inode(at: target, in: newDirectory)
-            inodes[newDirectory].names.setInode(index, at: target)
-            inodes[directory].names.remove(at: position)
+            names[newDirectory].setInode(index, at: target)
+            names[directory].remove(at: position)
             dropName(of: replaced, from: newDirectory)
         } else {
-            inodes[directory].names.remove(at: position)
+            names[directory].remove(at: position)
             insertName(name, in: newDirectory, leadingTo: index)
         }
         moveParent(of: index, from: directory, to: newDirectory)
@@ -125,8 +129,8 @@ extension InMemoryFileSystem.State {
     mutating func exchangeNames(at position: Int, in directory: Int, at other: Int, in otherDirectory: Int) {
         let index = inode(at: position, in: directory)
         let otherIndex = inode(at: other, in: otherDirectory)
-        inodes[directory].names.setInode(otherIndex, at: position)
-        inodes[otherDirectory].names.setInode(index, at: other)
+        names[directory].setInode(otherIndex, at: position)
+        names[otherDirectory].setInode(index, at: other)
         moveParent(of: index, from: directory, to: otherDirectory)
         moveParent(of: otherIndex, from: otherDirectory, to: directory)
         touchContent(directory)
@@ -154,14 +158,14 @@ extension InMemoryFileSystem.State {
     }
 
     private func inode(at position: Int, in directory: Int) -> Int {
-        Int(inodes[directory].names.entries[position].inode)
+        Int(names[directory].entries[position].inode)
     }
 
     private mutating func insertName(_ name: Walk, in directory: Int, leadingTo index: Int) {
         name.withName { bytes in
             let key = folding.isIdentity ? nil : folding.key(bytes)
             let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
-            inodes[directory].names.insert(bytes, key: key, hash: hash, inode: index)
+            names[directory].insert(bytes, key: key, hash: hash, inode: index)
         }
     }
 }

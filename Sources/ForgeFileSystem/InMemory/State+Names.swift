@@ -15,15 +15,13 @@ extension InMemoryFileSystem.State {
         _ path: POSIXPath, at directory: Descriptor, _ type: FileType, _ permissions: FilePermissions,
         _ deviceNumber: UInt64
     ) throws(Errno) {
-        guard type != .directory else { throw .notPermitted }
-        guard [.regular, .fifo, .socket, .characterSpecial, .blockSpecial].contains(type) else {
-            throw .invalidArgument
-        }
+        guard let kind = Inode.Kind(type), kind != .symbolicLink else { throw .invalidArgument }
+        guard kind != .directory else { throw .notPermitted }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
-        let isDevice = type == .characterSpecial || type == .blockSpecial
+        let isDevice = kind == .characterSpecial || kind == .blockSpecial
         guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
         let index = try createInode(
-            type, permissions.subtracting(processes[current].umask), in: walk.directory,
+            kind, permissions.subtracting(processes[current].umask), in: walk.directory,
             deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)
     }
@@ -40,7 +38,7 @@ extension InMemoryFileSystem.State {
 
     mutating func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) -> POSIXPath {
         let index = try resolve(path, at: directory, followsLinks: false)
-        guard let target = inodes[index].target else { throw .invalidArgument }
+        guard let target = targets[index] else { throw .invalidArgument }
         noteAccess(index)
         return target
     }
@@ -87,7 +85,7 @@ extension InMemoryFileSystem.State {
         guard walk.last == .name else { throw options.profile == .darwin ? .notPermitted : .isDirectory }
         try requireWritableDevice(walk.directory)
         guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
-        let index = Int(inodes[walk.directory].names.entries[position].inode)
+        let index = Int(names[walk.directory].entries[position].inode)
         if walk.hasTrailingSlash, !inodes[index].isDirectory { throw .notDirectory }
         if walk.hasTrailingSlash { throw options.profile == .darwin ? .notPermitted : .isDirectory }
         try mayRemove(index, from: walk.directory, asDirectory: false)
@@ -106,10 +104,10 @@ extension InMemoryFileSystem.State {
         }
         try requireWritableDevice(walk.directory)
         guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
-        let index = Int(inodes[walk.directory].names.entries[position].inode)
+        let index = Int(names[walk.directory].entries[position].inode)
         try mayRemove(index, from: walk.directory, asDirectory: true)
         guard !inodes[index].isMountPoint else { throw .resourceBusy }
-        guard inodes[index].names.count == 0 else { throw .directoryNotEmpty }
+        guard names[index].count == 0 else { throw .directoryNotEmpty }
         removeName(at: position, from: walk.directory)
     }
 
@@ -118,20 +116,27 @@ extension InMemoryFileSystem.State {
         guard inodes[index].isDirectory else { throw .notDirectory }
         guard !inodes[index].isRemovedDirectory else { throw .noSuchFileOrDirectory }
         noteAccess(index)
-        var positions = inodes[index].names.entries.indices.filter { !inodes[index].names.entries[$0].isRemoved }
-        if case .shuffled(let seed) = options.listingOrder {
-            let keys = inodes[index].names.entries.map { entry in
-                var generator = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15
-                generator = (generator ^ generator >> 30) &* 0xBF58_476D_1CE4_E5B9
-                return generator ^ generator >> 27
-            }
-            positions.sort { (keys[$0], $0) < (keys[$1], $1) }
+        let names = names[index]
+        var entries: [DirectoryEntry] = []
+        entries.reserveCapacity(names.count)
+        for position in order(of: names) {
+            let child = Int(names.entries[position].inode)
+            guard child >= 0 else { continue }
+            entries.append(
+                DirectoryEntry(
+                    name: names.path(at: position), type: inodes[child].kind.fileType, inode: inodes[child].number))
         }
-        return positions.map { position in
-            let child = Int(inodes[index].names.entries[position].inode)
-            return DirectoryEntry(
-                name: POSIXPath(inodes[index].names.name(at: position)), type: inodes[child].type,
-                inode: inodes[child].number)
+        return entries
+    }
+
+    /// All places in a table of names, those of removed names too, in the order in which they are listed.
+    private func order(of names: NameTable) -> [Int] {
+        guard case .shuffled(let seed) = options.listingOrder else { return Array(names.entries.indices) }
+        let keys = names.entries.map { entry in
+            var bits = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15
+            bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+            return bits ^ bits >> 27
         }
+        return names.entries.indices.sorted { (keys[$0], $0) < (keys[$1], $1) }
     }
 }

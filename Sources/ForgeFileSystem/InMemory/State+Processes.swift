@@ -42,7 +42,7 @@ extension InMemoryFileSystem.State {
         let index = try resolve(path, at: .workingDirectory, followsLinks: true)
         guard inodes[index].isDirectory else { throw .notDirectory }
         guard index != Self.root, !inodes[index].isMountPoint else { throw .resourceBusy }
-        guard inodes[index].names.count == 0 else { throw .directoryNotEmpty }
+        guard names[index].count == 0 else { throw .directoryNotEmpty }
         devices[inodes[index].device].usedInodes -= 1
         devices.append(device)
         devices[devices.count - 1].usedInodes = 1

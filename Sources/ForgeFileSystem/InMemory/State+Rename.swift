@@ -19,9 +19,10 @@ extension InMemoryFileSystem.State {
         try requireWritableDevice(old.directory)
         guard let oldPosition = try findPosition(old) else { throw .noSuchFileOrDirectory }
         let newPosition = try findPosition(new)
-        let source = Int(inodes[old.directory].names.entries[oldPosition].inode)
-        let target = newPosition.map { Int(inodes[new.directory].names.entries[$0].inode) }
-        let isRespelling = old.directory == new.directory && oldPosition == newPosition
+        let source = Int(names[old.directory].entries[oldPosition].inode)
+        let target = newPosition.map { Int(names[new.directory].entries[$0].inode) }
+        let isRespelling =
+            old.directory == new.directory && oldPosition == newPosition && !isShown(new, at: oldPosition)
         if mode == .exclusive, target != nil, !isRespelling { throw .fileExists }
         if mode == .exchanging {
             guard let target else { throw .noSuchFileOrDirectory }
@@ -36,7 +37,7 @@ extension InMemoryFileSystem.State {
         }
         if source == target {
             guard isRespelling else { return }
-            try respell(at: oldPosition, new, mode)
+            try respell(at: oldPosition, new)
             return
         }
         try mayRename(source, from: old.directory, over: target, in: new.directory, mode)
@@ -72,20 +73,20 @@ extension InMemoryFileSystem.State {
             guard let index else { continue }
             guard !inodes[index].isMountPoint else { throw .resourceBusy }
         }
-        if mode != .exchanging, let target, inodes[target].isDirectory, inodes[target].names.count > 0 {
+        if mode != .exchanging, let target, inodes[target].isDirectory, names[target].count > 0 {
             throw .directoryNotEmpty
         }
     }
 
+    /// Whether the name that stands here is shown exactly as the walk spells it.
+    private func isShown(_ name: Walk, at position: Int) -> Bool {
+        let shown = names[name.directory].name(at: position)
+        return name.withName { $0.elementsEqual(shown) }
+    }
+
     /// Renames a file to another spelling of its own name, where both are one name: the new spelling is shown.
-    private mutating func respell(at position: Int, _ name: Walk, _ mode: RenameMode) throws(Errno) {
-        let shown = inodes[name.directory].names.name(at: position)
-        let isSame = name.withName { $0.elementsEqual(shown) }
-        guard !isSame else {
-            if mode == .exclusive { throw .fileExists }
-            return
-        }
-        let source = Int(inodes[name.directory].names.entries[position].inode)
+    private mutating func respell(at position: Int, _ name: Walk) throws(Errno) {
+        let source = Int(names[name.directory].entries[position].inode)
         try mayRemove(source, from: name.directory, asDirectory: inodes[source].isDirectory)
         moveName(at: position, from: name.directory, to: name, over: nil)
     }

@@ -10,6 +10,12 @@ extension InMemoryFileSystem {
         let options: Options
         let folding: NameFolding
         var inodes: [Inode] = []
+        /// What regular files hold, at the places of their inodes.
+        var contents: [FileContent] = []
+        /// What directories hold.
+        var names: [NameTable] = []
+        /// What symbolic links hold.
+        var targets: [POSIXPath?] = []
         var devices: [Device] = []
         var openFiles = OpenFileTable()
         var processes: [Process] = []
@@ -94,11 +100,16 @@ extension InMemoryFileSystem {
             stamp = nil
             let time = now()
             lastNumber += 1
-            var root = Inode(
-                number: lastNumber, type: .directory, permissions: FilePermissions(rawValue: 0o755),
-                owner: UserID(0), group: GroupID(0), device: 0, accessed: time, modified: time, changed: time)
+            var root = Inode()
+            root.kind = .directory
+            root.number = lastNumber
+            root.permissions = FilePermissions(rawValue: 0o755)
+            root.setTimes(time)
             root.nameCount = 1
             inodes = [root]
+            contents = [FileContent()]
+            names = [NameTable()]
+            targets = [nil]
         }
     }
 }
@@ -106,17 +117,22 @@ extension InMemoryFileSystem {
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
 
-    /// Stores an inode that no name leads to yet.
-    mutating func insert(_ inode: Inode) -> Int {
-        var inode = inode
+    /// A blank inode of a device, which no name leads to yet.
+    mutating func addInode(on device: Int) -> Int {
         lastNumber += 1
-        inode.number = lastNumber
-        devices[inode.device].usedInodes += 1
-        guard let index = freeInodes.popLast() else {
-            inodes.append(inode)
-            return inodes.count - 1
+        devices[device].usedInodes += 1
+        let index: Int
+        if let free = freeInodes.popLast() {
+            index = free
+        } else {
+            index = inodes.count
+            inodes.append(Inode())
+            contents.append(FileContent())
+            names.append(NameTable())
+            targets.append(nil)
         }
-        inodes[index] = inode
+        inodes[index].number = lastNumber
+        inodes[index].device = device
         return index
     }
 
@@ -135,15 +151,16 @@ extension InMemoryFileSystem.State {
     mutating func removeIfUnused(_ index: Int) {
         var index = index
         while inodes[index].nameCount == 0, inodes[index].holderCount == 0 {
-            let inode = inodes[index]
-            devices[inode.device].usedInodes -= 1
-            devices[inode.device].usedBlocks -= inode.content.allocatedBlocks
-            inodes[index].content = FileContent()
-            inodes[index].names = NameTable()
-            inodes[index].target = nil
+            devices[inodes[index].device].usedInodes -= 1
+            devices[inodes[index].device].usedBlocks -= contents[index].allocatedBlocks
+            let parent = inodes[index].isDirectory ? inodes[index].parent : nil
+            contents[index] = FileContent()
+            names[index] = NameTable()
+            targets[index] = nil
+            inodes[index].clear()
             freeInodes.append(index)
-            guard inode.isDirectory else { return }
-            index = inode.parent
+            guard let parent else { return }
+            index = parent
             inodes[index].holderCount -= 1
         }
     }

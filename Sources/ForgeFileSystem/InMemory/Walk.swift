@@ -105,7 +105,7 @@ extension InMemoryFileSystem.State {
     mutating func follow(_ link: Int, _ walk: inout Walk) throws(Errno) {
         walk.links += 1
         guard walk.links <= (options.profile == .darwin ? 32 : 40), !walk.resolution.contains(.noSymbolicLinks),
-            let target = inodes[link].target
+            let target = targets[link]
         else { throw .tooManySymbolicLinkLevels }
         if target.isAbsolute {
             guard !walk.resolution.contains(.beneath) else { throw .improperLink }
@@ -159,21 +159,21 @@ extension InMemoryFileSystem.State {
     /// The inode that the last name of the walk leads to.
     func find(_ walk: Walk) throws(Errno) -> Int? {
         guard let position = try findPosition(walk) else { return nil }
-        return Int(inodes[walk.directory].names.entries[position].inode)
+        return Int(names[walk.directory].entries[position].inode)
     }
 
     /// Where the last name of the walk stands in its directory.
     func findPosition(_ walk: Walk) throws(Errno) -> Int? {
         guard walk.name.count <= 255 else { throw .fileNameTooLong }
         if folding.isIdentity, options.profile == .linux {
-            return walk.withName { inodes[walk.directory].names.find($0, hash: NameTable.hash($0)) }
+            return walk.withName { names[walk.directory].find($0, hash: NameTable.hash($0)) }
         }
         let key: [UInt8]? = walk.withName { bytes in
             if options.profile == .darwin, String(validating: bytes, as: UTF8.self) == nil { return nil }
             return folding.isIdentity ? [UInt8](bytes) : folding.key(bytes)
         }
         guard let key else { throw .illegalByteSequence }
-        return key.withUnsafeBytes { inodes[walk.directory].names.find($0, hash: NameTable.hash($0)) }
+        return key.withUnsafeBytes { names[walk.directory].find($0, hash: NameTable.hash($0)) }
     }
 
     private static func kind(_ bytes: [UInt8], _ name: Range<Int>) -> Walk.Last {

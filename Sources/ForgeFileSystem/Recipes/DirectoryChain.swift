@@ -14,9 +14,10 @@ extension POSIXFileSystem {
         try makeDirectories(path, at: .workingDirectory, permissions: permissions, resolution: [])
     }
 
-    /// The same from an open directory, and with a limit on the walk.
+    /// The same from an open directory, with a limit on the walk, and durable only if asked for.
     package func makeDirectories(
-        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution,
+        durability: Durability = .full
     ) throws(FileSystemError) {
         // From the end backwards: what exists already is found with the first call.
         var missing: [POSIXPath] = []
@@ -24,7 +25,10 @@ extension POSIXFileSystem {
         while true {
             do {
                 var existing = current
-                if try createIfParentExists(current, at: directory, permissions: permissions, resolution: resolution) {
+                let isNew = try createIfParentExists(
+                    current, at: directory, permissions: permissions, resolution: resolution)
+                guard durability == .full else { break }
+                if isNew {
                     try synchronizeParent(of: current, at: directory, resolution: resolution)
                     existing = current.splitLast().parent
                 }
@@ -42,9 +46,9 @@ extension POSIXFileSystem {
             }
         }
         for path in missing.reversed() {
-            if try createIfParentExists(path, at: directory, permissions: permissions, resolution: resolution) {
-                try synchronizeParent(of: path, at: directory, resolution: resolution)
-            }
+            _ = try createIfParentExists(path, at: directory, permissions: permissions, resolution: resolution)
+            guard durability == .full else { continue }
+            try synchronizeParent(of: path, at: directory, resolution: resolution)
         }
     }
 

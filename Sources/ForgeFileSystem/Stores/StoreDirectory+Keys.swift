@@ -122,8 +122,10 @@ extension StoreDirectory {
     }
 
     /// Creates a directory and its parents.
-    package func makeDirectory(_ key: RelativeKey) throws(FileSystemError) {
+    package func makeDirectory(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try fileSystem.makeDirectories(
-            key.path, at: root, permissions: .privateDirectory, resolution: Self.resolution)
+            key.path, at: root, permissions: .privateDirectory, resolution: Self.resolution, durability: .none)
+        guard durability == .full else { return }
+        try withDirectory(key) { (directory) throws(FileSystemError) in try settle(key.path, directory) }
     }
 }

@@ -11,7 +11,7 @@ extension StoreDirectory {
         return try fileSystem.withDirectory(key.path, at: root, resolution: Self.resolution, body)
     }
 
-    /// Opens the directory that a key's last component stands in.
+    /// Opens the directory that a key's last component stands in; one that is created is not durable yet.
     package func withParent<Result>(
         of key: RelativeKey, creating: Bool,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
@@ -33,8 +33,9 @@ extension StoreDirectory {
         do {
             return try open()
         } catch  where creating && error.errno == .noSuchFileOrDirectory {
+            // Made durable by `settle`, together with those that others have created.
             try fileSystem.makeDirectories(
-                parent, at: root, permissions: .privateDirectory, resolution: Self.resolution)
+                parent, at: root, permissions: .privateDirectory, resolution: Self.resolution, durability: .none)
             return try open()
         }
     }
@@ -60,11 +61,21 @@ extension StoreDirectory {
         }
     }
 
-    /// Makes a directory's own name durable, once: whoever created it may have been killed before doing so.
-    private func settle(_ directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
+    /// Makes the names on the way to a directory durable, once for each: whoever created one may have been killed before
+    /// doing so, or may have had no need to.
+    func settle(_ directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
         let inode = try fileSystem.status(of: .descriptor(descriptor)).inode
         guard !settled.withLock({ $0.contains(directory, inode) }) else { return }
-        try fileSystem.synchronizeParent(of: directory, at: root, resolution: Self.resolution)
+        let parent = directory.splitLast().parent
+        if parent.isEmpty {
+            try fileSystem.synchronize(root, .full)
+        } else {
+            try fileSystem.withDirectory(parent, at: root, resolution: Self.resolution) {
+                (above) throws(FileSystemError) in
+                try settle(parent, above)
+                try fileSystem.synchronize(above, .full)
+            }
+        }
         settled.withLock { $0.insert(directory, inode) }
     }
 

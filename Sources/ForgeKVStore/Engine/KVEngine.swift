@@ -38,14 +38,10 @@ final class KVEngine: Sendable {
 
     deinit {
         writer.withLock { writer in
-            if writer.obstacle == nil, !writer.log.isPoisoned, writer.log.isDirty {
-                do throws(FileSystemError) {
-                    try writer.log.flush()
-                    // Of a later epoch than all before it, so that damage to those cannot be taken for a torn tail.
-                    try writer.log.append(.flushed)
-                } catch {
-                    options.logger.error("closing \(place.path): \(error)")
-                }
+            do throws(FileSystemError) {
+                if writer.obstacle == nil { try writer.log.close() }
+            } catch {
+                options.logger.error("closing \(place.path): \(error)")
             }
             do { try place.fileSystem.close(writer.log.descriptor) } catch _ {}
         }

@@ -6,6 +6,7 @@ extension FileKVStore {
         guard name == "log" else { return false }
         guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }
         let first = bytes[16..<32]
-        return bytes.starts(with: LogHeader.magic) || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
+        return bytes.starts(with: LogHeader.magic)
+            || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
     }
 }

@@ -11,7 +11,8 @@ package struct CRC32C: Sendable {
 
     /// Adds bytes, by the processor's own instruction where it has one.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) {
-        state = Self.isAccelerated
+        state =
+            Self.isAccelerated
             ? forge_crc32c_accelerated(state, bytes.baseAddress, bytes.count) : Self.portable(state, bytes)
     }
 

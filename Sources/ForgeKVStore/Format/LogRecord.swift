@@ -6,7 +6,7 @@ enum LogRecord {
         case remove(KeyName)
         case removeAll
 
-        /// Nothing: it stands behind a flush and says, by its epoch, that all before it had reached the device.
+        /// Nothing: it stands behind a flush and says, by its frame, that all before it had reached the device.
         case flushed
     }
 
@@ -14,11 +14,17 @@ enum LogRecord {
     struct Frame: Hashable, Sendable {
         var payloadSize: Int
         var sequence: UInt64
-        var epoch: UInt32
+        var unflushedCount: UInt32
         var checksum: UInt32
+
+        /// The last record that had reached the device when this one was written; 0 for none.
+        var flushedSequence: UInt64 {
+            let (flushed, overflow) = sequence.subtractingReportingOverflow(UInt64(unflushedCount) + 1)
+            return overflow ? 0 : flushed
+        }
     }
 
-    /// The payload's length, the sequence number, the epoch and the checksum.
+    /// The payload's length, the sequence number, how many records before it no flush had covered, the checksum.
     static let frameSize = 20
 
     /// The operation, a byte of flags and the length of the name.
@@ -34,7 +40,7 @@ enum LogRecord {
 
     /// Appends a record to `bytes`.
     static func append(
-        _ change: Change, sequence: UInt64, epoch: UInt32, checksum start: CRC32C, to bytes: inout [UInt8]
+        _ change: Change, sequence: UInt64, unflushedCount: UInt32, checksum start: CRC32C, to bytes: inout [UInt8]
     ) {
         let origin = bytes.count
         var payloadSize = payloadPrefixSize
@@ -45,7 +51,7 @@ enum LogRecord {
         }
         bytes.append(integer: UInt32(payloadSize))
         bytes.append(integer: sequence)
-        bytes.append(integer: epoch)
+        bytes.append(integer: unflushedCount)
         bytes.append(integer: UInt32(0))
         switch change {
         case .set(let name, let value):
@@ -83,7 +89,7 @@ enum LogRecord {
         Frame(
             payloadSize: Int(buffer.integer(at: 0, as: UInt32.self)),
             sequence: buffer.integer(at: 4, as: UInt64.self),
-            epoch: buffer.integer(at: 12, as: UInt32.self),
+            unflushedCount: buffer.integer(at: 12, as: UInt32.self),
             checksum: buffer.integer(at: 16, as: UInt32.self))
     }
 

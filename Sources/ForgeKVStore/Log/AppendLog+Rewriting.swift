@@ -30,11 +30,20 @@ extension AppendLog {
                     let before = chunk.count
                     sequence += 1
                     LogRecord.append(
-                        .set(name, value), sequence: sequence, epoch: 1, checksum: checksum, to: &chunk)
+                        .set(name, value), sequence: sequence, unflushedCount: UInt32(clamping: sequence - 1),
+                        checksum: checksum, to: &chunk)
                     end += Int64(chunk.count - before)
                     guard chunk.count >= 1 << 20 else { continue }
                     try fileSystem.writeBytes(chunk, to: descriptor)
                     chunk.removeAll(keepingCapacity: true)
+                }
+                if sequence > 0 {
+                    // True by the time anybody can read it: the name points here only after the flush.
+                    let before = chunk.count
+                    sequence += 1
+                    LogRecord.append(
+                        .flushed, sequence: sequence, unflushedCount: 0, checksum: checksum, to: &chunk)
+                    end += Int64(chunk.count - before)
                 }
                 try fileSystem.writeBytes(chunk, to: descriptor)
             }
@@ -45,6 +54,7 @@ extension AppendLog {
         }
         guard let kept else { throw FileSystemError(.duplicate, .badFileDescriptor) }
         return AppendLog(
-            kept, header: header, end: end, sequence: sequence, epoch: 2, isDirty: false, on: fileSystem)
+            kept, header: header, end: end, sequence: sequence, flushedSequence: sequence, isDirty: false,
+            on: fileSystem)
     }
 }

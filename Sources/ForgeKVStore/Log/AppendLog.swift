@@ -19,21 +19,23 @@ struct AppendLog {
     private(set) var isPoisoned = false
 
     private var sequence: UInt64
-    private var epoch: UInt32
+
+    /// The last record that is known to have reached the device.
+    private var flushedSequence: UInt64
     private let checksum: CRC32C
     private var scratch: [UInt8] = []
 
     /// A log that ends at `end`.
     init(
-        _ descriptor: Descriptor, header: LogHeader, end: Int64, sequence: UInt64, epoch: UInt32, isDirty: Bool,
-        on fileSystem: any POSIXFileSystem
+        _ descriptor: Descriptor, header: LogHeader, end: Int64, sequence: UInt64, flushedSequence: UInt64,
+        isDirty: Bool, on fileSystem: any POSIXFileSystem
     ) {
         self.fileSystem = fileSystem
         self.descriptor = descriptor
         self.header = header
         self.end = end
         self.sequence = sequence
-        self.epoch = epoch
+        self.flushedSequence = flushedSequence
         self.isDirty = isDirty
         checksum = header.fileID.checksum
     }
@@ -44,7 +46,10 @@ struct AppendLog {
     mutating func append(_ change: LogRecord.Change) throws(FileSystemError) {
         guard sequence < LogRecord.maximumSequence else { throw FileSystemError(.write, .overflow) }
         scratch.removeAll(keepingCapacity: scratch.capacity <= 1 << 16)
-        LogRecord.append(change, sequence: sequence + 1, epoch: epoch, checksum: checksum, to: &scratch)
+        if sequence - flushedSequence > UInt32.max { try flush() }
+        LogRecord.append(
+            change, sequence: sequence + 1, unflushedCount: UInt32(sequence - flushedSequence), checksum: checksum,
+            to: &scratch)
         do throws(FileSystemError) {
             try fileSystem.writeBytes(scratch, to: descriptor, at: end)
         } catch {
@@ -66,8 +71,14 @@ struct AppendLog {
             throw error
         }
         isDirty = false
-        // Two records of one epoch cannot prove each other durable; that is all that is lost at the end of the count.
-        if epoch < .max { epoch += 1 }
+        flushedSequence = sequence
+    }
+
+    /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
+    mutating func close() throws(FileSystemError) {
+        guard isDirty, !isPoisoned else { return }
+        try flush()
+        try append(.flushed)
     }
 
     /// Removes what stands behind the end and makes sure that it never comes back.

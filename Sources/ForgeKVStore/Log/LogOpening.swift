@@ -25,7 +25,7 @@ struct LogOpening {
         do throws(FileSystemError) {
             log = try fileSystem.open(
                 .logName, at: place.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
-        } catch where error.errno == .noSuchFileOrDirectory {
+        } catch  where error.errno == .noSuchFileOrDirectory {
             return try create()
         } catch {
             throw failure(error)
@@ -95,8 +95,8 @@ extension LogOpening {
     ) throws(KVStoreError) -> KVEngine.Writer {
         var writer = KVEngine.Writer(
             log: AppendLog(
-                log, header: header, end: found.end, sequence: found.sequence, epoch: found.epoch, isDirty: true,
-                on: fileSystem))
+                log, header: header, end: found.end, sequence: found.sequence,
+                flushedSequence: found.flushedSequence, isDirty: !found.endsFlushed, on: fileSystem))
         do throws(FileSystemError) {
             if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
             for range in found.damage {

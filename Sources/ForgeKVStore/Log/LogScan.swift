@@ -2,13 +2,13 @@ import ForgeFileSystem
 
 /// Reads a log from its first record to its end and tells what is intact, what is damaged and what is torn.
 ///
-/// The epoch grows with each flush, so a record of a later epoch proves that everything before it had reached the
-/// device: a record that is bad all the same was damaged. A bad record that nothing of a later epoch follows was never
-/// known to be on the device; the log ends before it, whatever stands behind, because it is what a power cut leaves.
+/// Every record says which records had reached the device when it was written. A bad record that a later one vouches
+/// for was damaged; it costs itself and nothing else. A bad record that none vouches for was never known to be on the
+/// device; the log ends before it, whatever stands behind, because that is what a power cut leaves.
 struct LogScan {
     /// What a scan found.
     struct Outcome {
-        /// Damaged stretches with intact records of a later epoch behind them; an empty one where records are missing.
+        /// Damaged stretches with intact records behind them; an empty one where records are missing.
         var damage: [Range<Int64>] = []
 
         /// The end of the last record that counts.
@@ -17,8 +17,11 @@ struct LogScan {
         /// The last sequence number that counts.
         var sequence: UInt64 = 0
 
-        /// The last epoch that counts.
-        var epoch: UInt32 = 1
+        /// The last record that had reached the device for certain.
+        var flushedSequence: UInt64 = 0
+
+        /// Whether the last record says that all before it had reached the device, and does nothing else.
+        var endsFlushed = false
 
         /// How many records count.
         var recordCount = 0
@@ -30,15 +33,21 @@ struct LogScan {
         var isTorn = false
     }
 
+    /// A bad stretch and the intact records behind it, which count only once a record vouches for what is missing.
+    private struct Segment {
+        var damage: Range<Int64>
+        /// The last record that is missing; nil until an intact one tells.
+        var lastMissing: UInt64?
+        var changes: [LogRecord.Change] = []
+        /// The state behind the last of the changes.
+        var state = Outcome()
+    }
+
     private var window: LogWindow
     private let checksum: CRC32C
     private let maximumPayloadSize: Int
     private var outcome = Outcome()
-
-    /// Where the records after ``pendingDamage`` begin, which count only if one of a later epoch follows.
-    private var pending: [LogRecord.Change] = []
-    private var pendingDamage: [Range<Int64>] = []
-    private var pendingState = Outcome()
+    private var pending: [Segment] = []
 
     /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
     private var budget: Int64
@@ -66,12 +75,12 @@ struct LogScan {
                 break
             } else {
                 let next = try resynchronize(from: offset, after: state)
-                pendingDamage.append(offset..<(next ?? window.size))
+                pending.append(Segment(damage: offset..<(next ?? window.size)))
                 offset = next ?? window.size
             }
         }
-        outcome.discardedRecordCount = pending.count
-        outcome.isTorn = !pendingDamage.isEmpty
+        outcome.discardedRecordCount = pending.reduce(0) { $0 + $1.changes.count }
+        outcome.isTorn = !pending.isEmpty
         return outcome
     }
 
@@ -83,25 +92,39 @@ struct LogScan {
     private mutating func accept(
         _ record: Record, at offset: Int64, state: inout Outcome, _ apply: (LogRecord.Change) -> Void
     ) {
-        let isGap = record.frame.sequence != state.sequence + 1
-        // An intact record that does not continue its predecessor: records are missing though no byte is damaged.
-        if isGap, pendingDamage.last?.upperBound != offset { pendingDamage.append(offset..<offset) }
+        if let last = pending.last, last.lastMissing == nil {
+            // At least what came before: garbage between two records that follow one another hides none.
+            pending[pending.count - 1].lastMissing = record.frame.sequence - 1
+        } else if record.frame.sequence != state.sequence + 1 {
+            // Intact, but not the next: records are missing though no byte is damaged.
+            pending.append(Segment(damage: offset..<offset, lastMissing: record.frame.sequence - 1))
+        }
         state.sequence = record.frame.sequence
         state.end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
-        state.epoch = record.frame.epoch
+        state.flushedSequence = max(state.flushedSequence, record.frame.flushedSequence)
         state.recordCount += 1
-        guard !pendingDamage.isEmpty else {
+        if case .flushed = record.change { state.endsFlushed = true } else { state.endsFlushed = false }
+        guard !pending.isEmpty else {
             apply(record.change)
             outcome = state
             return
         }
-        guard record.frame.epoch > outcome.epoch else { return pending.append(record.change) }
-        state.damage += pendingDamage
-        pending.forEach(apply)
-        apply(record.change)
-        pending = []
-        pendingDamage = []
-        outcome = state
+        pending[pending.count - 1].changes.append(record.change)
+        pending[pending.count - 1].state = state
+        settle(flushed: state.flushedSequence, apply)
+    }
+
+    /// Lets the segments count that a record has vouched for.
+    private mutating func settle(flushed: UInt64, _ apply: (LogRecord.Change) -> Void) {
+        while let first = pending.first, let lastMissing = first.lastMissing,
+            lastMissing <= max(flushed, outcome.sequence)
+        {
+            let damage = outcome.damage + [first.damage]
+            first.changes.forEach(apply)
+            outcome = first.state
+            outcome.damage = damage
+            pending.removeFirst()
+        }
     }
 
     /// The record at `offset`, if there is one that can follow what was read so far.
@@ -127,17 +150,18 @@ struct LogScan {
             frame.payloadSize >= LogRecord.payloadPrefixSize, frame.payloadSize <= maximumPayloadSize,
             Int64(frame.payloadSize) <= window.size - offset - Int64(LogRecord.frameSize),
             frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
-            frame.epoch >= state.epoch
+            // Else the subtraction that it stands for would have gone below zero.
+            frame.unflushedCount < frame.sequence
         else { return nil }
         return frame
     }
 
     /// Where the next intact record begins, after one that is not.
     private mutating func resynchronize(from offset: Int64, after state: Outcome) throws(FileSystemError) -> Int64? {
-        // Most often the payload is damaged and the length still says where the next record begins.
+        // Most often the payload is damaged and the length still says where the next record begins; if it is the next.
         if let frame = try frame(at: offset, after: state) {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
-            if try record(at: next, after: state) != nil { return next }
+            if try record(at: next, after: state)?.frame.sequence == state.sequence + 2 { return next }
         }
         let last = window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize)
         // More records than fit into the file cannot be missing.

@@ -33,7 +33,7 @@ struct Quarantine {
                     try fileSystem.writeBytes(chunk, to: copy)
                 }
             }
-        } catch where error.errno == .fileExists {
+        } catch  where error.errno == .fileExists {
             // It was set aside before, by an opening that could not repair the log.
         }
         return KVDamageReport(

@@ -9,11 +9,7 @@ enum PropertyListValue {
     /// What coded bytes begin with. Data that happens to begin so is stored as coded bytes itself.
     static let marker = Array("ForgeKV\u{1}".utf8)
 
-    /// The object for a value that is encoded already.
-    ///
-    /// - Parameters:
-    ///   - bytes: The value in its envelope.
-    ///   - isDictionary: Whether a map in it is a dictionary, and not a value with properties.
+    /// The object for a value in its envelope; `isDictionary` says that a map in it is no value with properties.
     static func object(for bytes: [UInt8], isDictionary: Bool) -> Any {
         do {
             let envelope = try ValueEnvelope(decoding: bytes)
@@ -119,8 +115,9 @@ enum PropertyListValue {
         switch UInt8(bitPattern: number.objCType.pointee) {
         case UInt8(ascii: "c"), UInt8(ascii: "B"): .bool(number.boolValue)
         case UInt8(ascii: "d"), UInt8(ascii: "f"): .double(number.doubleValue)
-        case UInt8(ascii: "Q"): UInt64(exactly: number).map { $0 > Int64.max ? .unsigned($0) : .integer(Int64($0)) }
-            ?? .integer(number.int64Value)
+        case UInt8(ascii: "Q"):
+            UInt64(exactly: number).map { $0 > Int64.max ? .unsigned($0) : .integer(Int64($0)) }
+                ?? .integer(number.int64Value)
         default: .integer(number.int64Value)
         }
     }

@@ -1,9 +1,9 @@
 import ForgeCoding
 import ForgeKVStore
-import Foundation
+package import Foundation
 
 /// The bytes of an image's file: magic, version, checksum, and the image as it is encoded.
-enum ImageFile {
+package enum ImageFile {
     private static let magic = Array("FORGEIMG".utf8)
     private static let version: UInt32 = 1
     private static let checksumOffset = 12
@@ -22,7 +22,7 @@ enum ImageFile {
         return content
     }
 
-    static func image(in content: Data) throws -> CachedImage {
+    package static func image(in content: Data) throws -> CachedImage {
         try content.withUnsafeBytes { bytes in
             guard bytes.count >= headerLength, bytes.starts(with: magic) else { throw ImageFileDamage.foreign }
             let version = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: magic.count, as: UInt32.self))

@@ -123,6 +123,9 @@ extension ConformanceChecks {
         refuses("an exclusive rename does not replace what is the same file", .fileExists) {
             try rename($0, "f", "f", .exclusive)
         },
+        refuses("an exclusive rename tells that the target exists before that its slash is wrong", .fileExists) {
+            try rename($0, "f", "f/", .exclusive)
+        },
         holds("an exclusive rename moves to a free name") { tree in
             try rename(tree, "f", "g", .exclusive)
             try expectEqual(try tree.content("g"), "content", "the content")

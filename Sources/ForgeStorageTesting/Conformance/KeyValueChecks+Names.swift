@@ -44,9 +44,9 @@ extension ConformanceChecks {
             try expectEqual(store.get(key), nil, "get")
             try expect(!store.contains(key), "contains is true")
         },
-        ConformanceCheck("a thousand keys keep their values apart") { store in
-            for index in 0..<1000 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }
-            for index in 0..<1000 {
+        ConformanceCheck("many keys keep their values apart") { store in
+            for index in 0..<300 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }
+            for index in 0..<300 {
                 try expectEqual(store.get(KVKey<String>("key \(index)")), "value \(index)", "key \(index)")
             }
         },
@@ -54,9 +54,13 @@ extension ConformanceChecks {
 
     /// Names that a store which takes them for paths, patterns, properties or markup gets wrong.
     static let hostileNames = [
-        "", " ", ".", "..", "../x", "../../etc/passwd", "/", "/etc/passwd", "a/../b", "~", "~root", "a\0b", "\0", "\n", "\r\n",
-        "\u{1}", "\u{7F}", "\u{FEFF}", "\u{202E}abc", "é", "e\u{301}", "ß", "ss", "İ", "😀", "<key>", "&amp;", "%2e%2e", "%", "#lock",
-        "#tmp-x", "#forge:", "#forge:%00", "log", "NSGlobalDomain", "AppleLanguages.x", "@count", "self", "a.b", "a[0]", "*", "?",
-        "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 1024), String(repeating: "é", count: 512),
+        "", " ", ".", "..", "../x", "../../etc/passwd", "/", "/etc/passwd", "a/../b", "~", "~root", "a\0b", "\0", "\n",
+        "\r\n",
+        "\u{1}", "\u{7F}", "\u{FEFF}", "\u{202E}abc", "é", "e\u{301}", "ß", "ss", "İ", "😀", "<key>", "&amp;", "%2e%2e",
+        "%", "#lock",
+        "#tmp-x", "#forge:", "#forge:%00", "log", "NSGlobalDomain", "AppleLanguages.x", "@count", "self", "a.b", "a[0]",
+        "*", "?",
+        "$(id)", "'; --", "con", "nul.txt", "A", "a", String(repeating: "x", count: 1024),
+        String(repeating: "é", count: 512),
     ]
 }

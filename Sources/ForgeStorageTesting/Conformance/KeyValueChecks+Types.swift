@@ -15,7 +15,8 @@ extension ConformanceChecks {
         roundTrip("UInt32", [UInt32.min, 1, .max]),
         roundTrip("UInt64", [UInt64.min, 1, UInt64(Int64.max), UInt64(Int64.max) + 1, .max]),
         roundTrip(
-            "Double", [0, -0.0, 0.1, -1.5, .pi, .infinity, -.infinity, .leastNonzeroMagnitude, .greatestFiniteMagnitude],
+            "Double",
+            [0, -0.0, 0.1, -1.5, .pi, .infinity, -.infinity, .leastNonzeroMagnitude, .greatestFiniteMagnitude],
             areEqual: { (left: Double, right: Double) in left.bitPattern == right.bitPattern }),
         roundTrip(
             "Float", [0, -0.0, 0.1, -1.5, .infinity, .leastNonzeroMagnitude, .greatestFiniteMagnitude],
@@ -34,7 +35,8 @@ extension ConformanceChecks {
                 Data(), Data([0]), Data(0...255), Data("bplist00".utf8), Data("ForgeKV\u{1}".utf8),
                 Data("ForgeKV\u{1}\u{11}\u{1}\u{f6}".utf8),
             ]),
-        roundTrip("URL", [URL(string: "https://example.org/a%20b?c=d#e"), URL(string: "file:///tmp/x")].compactMap(\.self)),
+        roundTrip(
+            "URL", [URL(string: "https://example.org/a%20b?c=d#e"), URL(string: "file:///tmp/x")].compactMap(\.self)),
         roundTrip("UUID", [UUID(uuid: (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255))]),
         roundTrip("Decimal", [Decimal(0), Decimal(string: "-12345678901234567890.0123456789")].compactMap(\.self)),
         roundTrip("[Int]", [[], [1], [.min, 0, .max]]),
@@ -48,8 +50,10 @@ extension ConformanceChecks {
         roundTrip("String?", [nil, "", "a"]),
         roundTrip("[Int]?", [nil, [], [1]]),
         roundTrip("enum with raw values", CheckColour.allCases),
-        roundTrip("enum with associated values", [CheckShape.point, .circle(radius: 1.5), .polygon([1, 2], name: nil)]),
-        roundTrip("struct", [CheckProfile(), CheckProfile(name: "", tags: [], manager: ["x": .blue], born: .distantPast)]),
+        roundTrip(
+            "enum with associated values", [CheckShape.point, .circle(radius: 1.5), .polygon([1, 2], name: nil)]),
+        roundTrip(
+            "struct", [CheckProfile(), CheckProfile(name: "", tags: [], manager: ["x": .blue], born: .distantPast)]),
         roundTrip("struct without properties", [CheckNothing()]),
         ConformanceCheck("a value of 4 MiB comes back") { store in
             let key = KVKey<Data>("large")
@@ -127,7 +131,8 @@ enum CheckTexts {
     /// Texts that formats are known to change: controls, line ends, a byte order mark, what XML and CBOR mark up.
     static let all = [
         "", " ", " lead and trail ", "é", "e\u{301}", "😀👨‍👩‍👧‍👦", "\0", "a\0b", "\u{1}\u{1F}\u{7F}\u{85}", "a\r\nb\rc\nd\te",
-        "<&>\"'", "]]>", "&amp;", "\u{FEFF}x", "\u{FFFE}\u{FFFF}", "\u{2028}", "\u{10FFFF}", "%41%", "~", "true", "12", "null",
+        "<&>\"'", "]]>", "&amp;", "\u{FEFF}x", "\u{FFFE}\u{FFFF}", "\u{2028}", "\u{10FFFF}", "%41%", "~", "true", "12",
+        "null",
         String(repeating: "x", count: 70_000),
     ]
 }

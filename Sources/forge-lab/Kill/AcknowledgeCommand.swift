@@ -30,7 +30,7 @@ struct VerifyCommand: AsyncParsableCommand {
 
     @Argument(help: "The kind of store.") var kind: StoreKind
     @Argument(help: "The directory of the store.") var directory: String
-    @Argument(help: "The last acknowledged number, -1 for none.") var acknowledged: Int
+    @Option(help: "The last acknowledged number, -1 for none.") var acknowledged: Int
 
     func run() async throws {
         let workload = try KillWorkload(kind, directory: URL(fileURLWithPath: directory))

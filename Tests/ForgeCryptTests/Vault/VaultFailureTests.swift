@@ -76,8 +76,19 @@ struct VaultFailureTests {
         try stranger.deleteAll()
         #expect(try place.names.count == 2)
         try stranger.set("w", for: TestKeys.token)
-        fileSystem.fail(.synchronize, .ioError)
+        // The first flush makes the directory's own name durable.
+        fileSystem.fail(.synchronize, .ioError, number: 2)
         #expect(try CryptError.code { try place.vault().deleteAll() } == .durabilityUnknown)
+    }
+
+    @Test("a directory that is removed between two changes is created again")
+    func vanishedDirectory() throws {
+        let vault = try place.vault()
+        try vault.set("v", for: TestKeys.token)
+        try fileSystem.removeItem(at: place.directory)
+        try vault.set("w", for: TestKeys.refresh)
+        #expect(try vault.keys() == ["auth.refresh"])
+        #expect(try fileSystem.status("/app/secrets").permissions == .ownerReadWriteExecute)
     }
 
     @Test("a signal that interrupts waiting for the lock does no harm")

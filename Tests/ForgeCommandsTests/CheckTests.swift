@@ -1,0 +1,67 @@
+import Foundation
+import Testing
+
+struct CheckTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    /// Flips one bit in the middle of a file.
+    private func damage(_ url: URL) throws {
+        var bytes = try Data(contentsOf: url)
+        bytes[bytes.count / 2] ^= 0x10
+        try bytes.write(to: url)
+    }
+
+    @Test("what the demo stored is intact, and the check changes nothing")
+    func intact() throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        for _ in 0..<2 {
+            let run = try CommandRun(["check", scratch.path("demo"), "--key-file", scratch.path("demo/vault-key")])
+            #expect(run.status == 0, "\(run.errors)")
+            #expect(run.output.contains("intact (3 keys)"))
+            #expect(run.output.contains("intact (1 secret)"))
+            #expect(run.output.contains("7 checked, 0 damaged"))
+        }
+        let withoutKey = try CommandRun(["check", scratch.path("demo")])
+        #expect(withoutKey.output.contains("give --key-file"))
+    }
+
+    @Test(
+        "damage is found and is the exit status",
+        arguments: ["settings/log", "secrets/vault", "images/board_background.cache"])
+    func damaged(path: String) throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        try damage(scratch.url.appendingPathComponent("demo/\(path)"))
+        let run = try CommandRun([
+            "check", scratch.path("demo"), "--key-file", scratch.path("demo/vault-key"), "--json",
+        ])
+        #expect(run.status == 1)
+        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        let damaged = rows.filter { $0["state"] as? String == "damaged" }.compactMap { $0["path"] as? String }
+        #expect(damaged == [path])
+    }
+
+    @Test("leftovers, links and what was set aside are named")
+    func oddities() throws {
+        #expect(try CommandRun(["kv", "set", scratch.path("store"), "key", "1"]).status == 0)
+        for name in ["#tmp-abcdefghijklmnop", "quarantine-records-1"] {
+            try Data("x".utf8).write(to: scratch.url.appendingPathComponent("store/\(name)"))
+        }
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("store/link"), withDestinationPath: "/etc")
+        let run = try CommandRun(["check", scratch.path("store")])
+        #expect(run.status == 1)
+        #expect(run.output.contains("leftover"))
+        #expect(run.output.contains("quarantine"))
+        #expect(run.output.contains("neither a file nor a directory"))
+    }
+
+    @Test("a directory that is not there is one line on standard error")
+    func missing() throws {
+        let run = try CommandRun(["check", scratch.path("typo")])
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+    }
+}

@@ -1,0 +1,67 @@
+import Foundation
+import Testing
+
+struct DemoTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    @Test("the demo stores everything, reads it back in a second process, shows it, and leaves nothing")
+    func plays() throws {
+        let run = try CommandRun(["demo", "--directory", scratch.path("demo")])
+        #expect(run.status == 0, "\(run.errors)")
+        for text in [
+            "all there, byte for byte", "FileKVStore", "VaultCrypt", "DiskFileStore", "ImageCacheManager",
+            "CodableStorage", "avatars/current.jpg", "nothing is left",
+        ] {
+            #expect(run.output.contains(text), "\(text)")
+        }
+        #expect(!run.output.contains("token-123"))
+    }
+
+    @Test("a file of the user's comes back byte for byte, and a second demo plays on what the first kept")
+    func keepsAvatar() throws {
+        let avatar = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31 ^ $0 >> 7) })
+        try avatar.write(to: scratch.url.appendingPathComponent("me.jpg"))
+        for _ in 0..<2 {
+            let run = try CommandRun([
+                "demo", "--keep", "--directory", scratch.path("demo"), "--avatar", scratch.path("me.jpg"),
+            ])
+            #expect(run.status == 0, "\(run.errors)")
+        }
+        let fetched = try CommandRun([
+            "file", "get", scratch.path("demo/files"), "avatars/current.jpg", "--output", scratch.path("back.jpg"),
+        ])
+        #expect(fetched.status == 0, "\(fetched.errors)")
+        #expect(try Data(contentsOf: scratch.url.appendingPathComponent("back.jpg")) == avatar)
+    }
+
+    @Test("an avatar that is not there is one line on standard error")
+    func missingAvatar() throws {
+        let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", scratch.path("none.jpg")])
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+        #expect(run.errors.contains("none.jpg"))
+    }
+
+    @Test("a directory that cannot be made is one line on standard error")
+    func impossibleDirectory() throws {
+        try Data().write(to: scratch.url.appendingPathComponent("file"))
+        let run = try CommandRun(["demo", "--directory", scratch.path("file/demo")])
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+    }
+
+    @Test(
+        "a full disk is one line on standard error", .enabled(if: FileManager.default.fileExists(atPath: "/dev/full")))
+    func fullDisk() throws {
+        try Data("x".utf8).write(to: scratch.url.appendingPathComponent("x"))
+        #expect(try CommandRun(["file", "set", scratch.path("files"), "x", scratch.path("x")]).status == 0)
+        let run = try CommandRun(["file", "get", scratch.path("files"), "x", "--output", "/dev/full"])
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+        #expect(run.errors.contains("ENOSPC"))
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import Testing
+
+struct StoreCommandTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    @Test("a value goes in as JSON or text and comes out again, in another process")
+    func keyValue() throws {
+        let store = scratch.path("settings")
+        for (key, value) in [("count", "42"), ("name", "dusk"), ("flag", "true"), ("list", "[1,2.5,null]")] {
+            #expect(try CommandRun(["kv", "set", store, key, value]).status == 0)
+        }
+        #expect(try CommandRun(["kv", "set", store, "text", "42", "--string"]).status == 0)
+        #expect(try CommandRun(["kv", "get", store, "count"]).output == "42\n")
+        #expect(try CommandRun(["kv", "get", store, "name"]).output == "dusk\n")
+        #expect(try CommandRun(["kv", "get", store, "name", "--json"]).output == "\"dusk\"\n")
+        #expect(try CommandRun(["kv", "get", store, "text", "--json"]).output == "\"42\"\n")
+        let listing = try CommandRun(["kv", "list", store, "--json"])
+        let parsed = try #require(
+            JSONSerialization.jsonObject(with: Data(listing.output.utf8)) as? [String: Any])
+        #expect(Set(parsed.keys) == ["count", "name", "flag", "list", "text"])
+        #expect(parsed["flag"] as? Bool == true)
+        #expect(try CommandRun(["kv", "list", store]).output.contains("dusk"))
+        #expect(try CommandRun(["kv", "rm", store, "count"]).status == 0)
+        let gone = try CommandRun(["kv", "get", store, "count"])
+        #expect(gone.status == 1)
+        #expect(gone.errorLines.count == 1)
+        #expect(try CommandRun(["kv", "rm", store, "count"]).status == 1)
+    }
+
+    @Test("a mistyped store is told, not made", arguments: [["kv", "list"], ["file", "list"], ["kv", "get"]])
+    func missingStore(command: [String]) throws {
+        let extra = command[1] == "get" ? ["key"] : []
+        let run = try CommandRun(command + [scratch.path("typo")] + extra)
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("typo")))
+    }
+
+    @Test("a file goes in from a path or standard input and comes out again")
+    func files() throws {
+        let store = scratch.path("files")
+        try Data("from a file".utf8).write(to: scratch.url.appendingPathComponent("source"))
+        #expect(try CommandRun(["file", "set", store, "a/one.txt", scratch.path("source")]).status == 0)
+        #expect(try CommandRun(["file", "set", store, "a/two.txt"], input: "from input").status == 0)
+        #expect(try CommandRun(["file", "get", store, "a/one.txt"]).output == "from a file")
+        #expect(try CommandRun(["file", "get", store, "a/two.txt"]).output == "from input")
+        let taken = try CommandRun(["file", "set", store, "a/two.txt", "--new"], input: "again")
+        #expect(taken.status == 1)
+        #expect(taken.errorLines.count == 1)
+        let listing = try CommandRun(["file", "list", store, "--json"])
+        let rows = try #require(JSONSerialization.jsonObject(with: Data(listing.output.utf8)) as? [[String: Any]])
+        #expect(rows.compactMap { $0["key"] as? String } == ["a/one.txt", "a/two.txt"])
+        #expect(try CommandRun(["file", "list", store, "a"]).output.contains("one.txt"))
+        #expect(try CommandRun(["file", "rm", store, "a/one.txt"]).status == 0)
+        #expect(try CommandRun(["file", "rm", store, "a", "--recursive"]).status == 0)
+        #expect(try CommandRun(["file", "get", store, "a/two.txt"]).status == 1)
+    }
+
+    @Test("a key that would leave the store is one line on standard error", arguments: ["../x", "/etc/passwd", "a//b"])
+    func hostileKey(key: String) throws {
+        let run = try CommandRun(["file", "set", scratch.path("files"), key], input: "x")
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+    }
+
+    @Test("a secret goes in by standard input and is told to nobody but who asks for it")
+    func secrets() throws {
+        let vault = [scratch.path("vault/v"), "--key-file", scratch.path("key")]
+        #expect(try CommandRun(["secret", "set"] + vault + ["token"], input: "s3cret\n").status == 0)
+        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
+        #expect(try CommandRun(["secret", "list"] + vault).output == "token\n")
+        #expect(try CommandRun(["secret", "list"] + vault + ["--json"]).output.contains("\"token\""))
+        #expect(try CommandRun(["secret", "get"] + vault + ["other"]).status == 1)
+        #expect(try CommandRun(["secret", "set"] + vault + ["empty"], input: "").status == 1)
+        // Another key: one clear line, and nothing is overwritten.
+        let wrong = [scratch.path("vault/v"), "--key-file", scratch.path("other-key")]
+        let missing = try CommandRun(["secret", "list"] + wrong)
+        #expect(missing.status == 1)
+        #expect(missing.errors.contains("key file"))
+        let refused = try CommandRun(["secret", "set"] + wrong + ["token"], input: "new")
+        #expect(refused.status == 1)
+        #expect(refused.errorLines.count == 1)
+        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
+        #expect(try CommandRun(["secret", "rm"] + vault + ["token"]).status == 0)
+        #expect(try CommandRun(["secret", "rm"] + vault + ["token"]).status == 1)
+    }
+}

@@ -1,0 +1,270 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+private func hasErrno(_ errno: Errno) -> @Sendable (any Error) -> Bool {
+    { ($0 as? FileSystemError)?.errno == errno }
+}
+
+@Suite("Replacing a file")
+struct FileReplacementTests {
+    private let memory = InMemoryFileSystem()
+
+    private func replace(
+        _ name: POSIXPath, _ text: String, _ mode: RenameMode = .replacing,
+        permissions: FilePermissions = .ownerReadWrite,
+        on fileSystem: (some POSIXFileSystem)? = InMemoryFileSystem?.none
+    ) throws {
+        func run(_ fileSystem: some POSIXFileSystem) throws {
+            try fileSystem.withDirectory("/") { (root) throws(FileSystemError) in
+                try withBytes(of: Data(text.utf8)) { (bytes) throws(FileSystemError) in
+                    try fileSystem.replaceFile(name, at: root, with: bytes, mode, permissions: permissions)
+                }
+            }
+        }
+        if let fileSystem { try run(fileSystem) } else { try run(memory) }
+    }
+
+    private var names: Set<String> {
+        get throws { Set(try memory.contentsOfDirectory(at: URL(filePath: "/")).map(\.lastPathComponent)) }
+    }
+
+    @Test("gives the new file the exact mode, whatever the umask")
+    func mode() throws {
+        let all: FilePermissions = [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute]
+        try replace("f", "1", permissions: all)
+        #expect(try memory.status("/f").permissions == all)
+        try replace("g", "1", permissions: .ownerRead)
+        #expect(try memory.status("/g").permissions == .ownerRead)
+    }
+
+    @Test("replaces a link, never its target")
+    func link() throws {
+        try replace("target", "old")
+        try memory.createSymbolicLink("/f", to: "target")
+        try replace("f", "new")
+        #expect(try memory.readFile("/target") == Array("old".utf8))
+        #expect(try memory.status("/f", followsSymbolicLinks: false).type == .regular)
+    }
+
+    @Test("fails exclusively with EEXIST, and leaves no temporary file")
+    func exclusive() throws {
+        try replace("f", "old", .exclusive)
+        #expect(performing: { try replace("f", "new", .exclusive) }, throws: hasErrno(.fileExists))
+        #expect(try memory.readFile("/f") == Array("old".utf8))
+        #expect(try names == ["f"])
+    }
+
+    @Test(
+        "falls back to a link where no exclusive rename is known",
+        arguments: [Errno.invalidArgument, .noFunction, .notSupported])
+    func fallback(_ errno: Errno) throws {
+        let old = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .rename { throw FileSystemError(.rename, errno) }
+        }
+        try replace("f", "old", .exclusive, on: old)
+        #expect(performing: { try replace("f", "new", .exclusive, on: old) }, throws: hasErrno(.fileExists))
+        #expect(try memory.readFile("/f") == Array("old".utf8))
+        #expect(try memory.status("/f").linkCount == 1)
+        #expect(try names == ["f"])
+        #expect(performing: { try replace("f", "new", on: old) }, throws: hasErrno(errno))
+    }
+
+    @Test("says that the file stands if the fallback cannot take the other name away")
+    func fallbackFails() throws {
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .rename { throw FileSystemError(.rename, .noFunction) }
+            if call.operation == .unlink { throw FileSystemError(.unlink, .ioError) }
+        }
+        #expect {
+            try replace("f", "new", .exclusive, on: failing)
+        } throws: { error in
+            (error as? FileSystemError)?.isEffectVisible == true && (error as? FileSystemError)?.path == "f"
+        }
+        #expect(try memory.readFile("/f") == Array("new".utf8))
+    }
+
+    @Test("takes another name if the temporary one is taken, and gives up some time")
+    func takenNames() throws {
+        let counter = CallCounter(failing: 0..<3)
+        let taken = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path?.isLeftover == true else { return }
+            try counter.count(.open, call.path, .fileExists)
+        }
+        try replace("f", "1", on: taken)
+        #expect(counter.count == 4)
+        let always = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path?.isLeftover == true else { return }
+            throw FileSystemError(.open, .fileExists)
+        }
+        #expect(performing: { try replace("f", "2", on: always) }, throws: hasErrno(.fileExists))
+    }
+
+    @Test("keeps the old file whichever call fails, unless it says that the new one stands")
+    func everyFailingCall() throws {
+        var number = 0
+        while true {
+            let memory = InMemoryFileSystem()
+            try memory.write(Data("old".utf8), to: URL(filePath: "/f"))
+            let counter = CallCounter(failing: number..<(number + 1))
+            let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                try counter.count(call.operation, call.path, .ioError)
+            }
+            var expected = "new"
+            do {
+                try replace("f", "new", on: failing)
+            } catch let error as FileSystemError {
+                if !error.isEffectVisible { expected = "old" }
+            }
+            #expect(try memory.readFile("/f") == Array(expected.utf8), "call \(number)")
+            #expect(memory.openDescriptors == [], "call \(number)")
+            let names = try memory.contentsOfDirectory(at: URL(filePath: "/")).map(\.lastPathComponent)
+            #expect(names == ["f"], "call \(number)")
+            number += 1
+            guard counter.didFail else { break }
+        }
+        #expect(number > 8)
+    }
+}
+
+@Suite("Removing a tree", .serialized)
+struct TreeRemovalTests {
+    private let memory = InMemoryFileSystem()
+
+    private func build(on fileSystem: some POSIXFileSystem, at root: POSIXPath) throws {
+        try fileSystem.makeDirectories(root.appending("a/b/c"))
+        try fileSystem.makeDirectories(root.appending("a/d"))
+        for name: POSIXPath in ["1", "a/2", "a/b/3", "a/b/c/4", "a/d/5"] {
+            try fileSystem.close(fileSystem.open(root.appending(name), .writeOnly, options: [.create]))
+        }
+    }
+
+    @Test("removes all of it and nothing that links in it lead to")
+    func links() throws {
+        try build(on: memory, at: "/outside")
+        try build(on: memory, at: "/tree")
+        try memory.createSymbolicLink("/tree/a/link", to: "/outside")
+        try memory.createSymbolicLink("/tree/a/b/up", to: "..")
+        try memory.removeTree("/tree")
+        #expect(!memory.fileExists(atPath: "/tree"))
+        #expect(memory.fileExists(atPath: "/outside/a/b/c/4"))
+        try memory.createSymbolicLink("/link", to: "/outside")
+        try memory.removeTree("/link")
+        #expect(memory.fileExists(atPath: "/outside/a/b/c/4"))
+        #expect(memory.openDescriptors == [])
+    }
+
+    @Test("a tree that is missing is an error")
+    func missing() {
+        #expect(performing: { try memory.removeTree("/no") }, throws: hasErrno(.noSuchFileOrDirectory))
+    }
+
+    @Test("takes as few descriptors for a deep tree as for a flat one")
+    func deep() throws {
+        let few = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))
+        var path: POSIXPath = "/tree"
+        for _ in 0..<300 {
+            try few.createDirectory(path)
+            path = path.appending("d")
+        }
+        try few.removeTree("/tree")
+        #expect(!few.fileExists(atPath: "/tree"))
+    }
+
+    @Test("closes every descriptor exactly once whichever call fails")
+    func everyFailingCall() throws {
+        var number = 0
+        while true {
+            let memory = InMemoryFileSystem()
+            try build(on: memory, at: "/tree")
+            let counter = CallCounter(failing: number..<(number + 1))
+            let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                try counter.count(call.operation, call.path, .ioError)
+            }
+            do {
+                try failing.removeTree("/tree")
+            } catch {
+                #expect(hasErrno(.ioError)(error), "call \(number): \(error)")
+            }
+            #expect(memory.openDescriptors == [], "call \(number)")
+            number += 1
+            guard counter.didFail else { break }
+        }
+        #expect(number > 30)
+    }
+
+    @Test("stops when the directory it is in was moved elsewhere")
+    func moved() throws {
+        try build(on: memory, at: "/tree")
+        try memory.createDirectory("/elsewhere")
+        let moving = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path == "..", memory.fileExists(atPath: "/tree/a") else { return }
+            try memory.rename("/tree/a", to: "/elsewhere/a")
+        }
+        #expect(performing: { try moving.removeTree("/tree") }, throws: hasErrno(.resourceBusy))
+        #expect(memory.fileExists(atPath: "/elsewhere/a"))
+        #expect(memory.openDescriptors == [])
+    }
+}
+
+@Suite("Creating a chain of directories")
+struct DirectoryChainTests {
+    private let memory = InMemoryFileSystem()
+
+    @Test("creates what is missing and accepts what is there")
+    func chain() throws {
+        try memory.makeDirectories("/a/b/c", permissions: .ownerReadWriteExecute)
+        try memory.makeDirectories("/a/b/c")
+        try memory.makeDirectories("/a/b/c/d/e/")
+        #expect(try memory.status("/a/b/c/d/e").type == .directory)
+    }
+
+    @Test("accepts a link to a directory, and refuses what is none")
+    func obstacles() throws {
+        try memory.makeDirectories("/a")
+        try memory.createSymbolicLink("/link", to: "/a")
+        try memory.makeDirectories("/link/b")
+        #expect(memory.fileExists(atPath: "/a/b"))
+        try memory.makeDirectories("/link")
+        try memory.write(Data(), to: URL(filePath: "/file"))
+        #expect(performing: { try memory.makeDirectories("/file") }, throws: hasErrno(.fileExists))
+        #expect(performing: { try memory.makeDirectories("/file/x/y") }, throws: hasErrno(.notDirectory))
+        #expect(performing: { try memory.makeDirectories("") }, throws: hasErrno(.noSuchFileOrDirectory))
+    }
+
+    @Test("makes a directory durable that somebody else has just created, if it may")
+    func existing() throws {
+        try memory.makeDirectories("/a")
+        let counter = CallCounter()
+        let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try counter.count(.synchronize, nil, .ioError) }
+        }
+        try counting.makeDirectories("/a")
+        #expect(counter.count == 1)
+        for errno in [Errno.permissionDenied, .notPermitted, .readOnlyFileSystem, .invalidArgument] {
+            let refusing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+                if call.operation == .synchronize { throw FileSystemError(.synchronize, errno) }
+            }
+            try refusing.makeDirectories("/a")
+        }
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { throw FileSystemError(.synchronize, .ioError) }
+        }
+        #expect(performing: { try failing.makeDirectories("/a") }, throws: hasErrno(.ioError))
+    }
+
+    @Test("many at once all succeed on the disk")
+    func concurrent() async throws {
+        let root = POSIXPath(FileManager.default.temporaryDirectory.path + "/ForgeChain-\(UUID().uuidString)")
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 {
+                group.addTask { try SystemFileSystem().makeDirectories(root.appending("a/b/c/d")) }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try SystemFileSystem().status(root.appending("a/b/c/d")).type == .directory)
+        try SystemFileSystem().removeTree(root)
+    }
+}

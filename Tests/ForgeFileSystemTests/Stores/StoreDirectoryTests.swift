@@ -1,0 +1,217 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+/// A record of the calls that matter for what survives a crash.
+private final class CallLog: Sendable {
+    private let lines = Mutex<[String]>([])
+
+    func add(_ line: String) { lines.withLock { $0.append(line) } }
+
+    func take() -> [String] {
+        lines.withLock { lines in
+            defer { lines = [] }
+            return lines
+        }
+    }
+}
+
+@Suite("The root directory of a store")
+struct StoreDirectoryTests {
+    private let memory = InMemoryFileSystem()
+    private let log = CallLog()
+
+    private func open(_ path: POSIXPath = "/a/b/store") throws -> StoreDirectory {
+        let intercepted = InterceptedFileSystem(memory) { [log] (call) throws(FileSystemError) in
+            switch call.operation {
+            case .synchronize, .createDirectory, .rename, .unlink: log.add("\(call.operation)")
+            default: break
+            }
+        }
+        return try StoreDirectory(path, on: intercepted)
+    }
+
+    private func save(_ text: String, _ key: String, in store: StoreDirectory) throws {
+        try withBytes(of: Data(text.utf8)) { (bytes) throws(FileSystemError) in
+            do {
+                try store.replace(try RelativeKey(key), with: bytes)
+            } catch let error as FileSystemError {
+                throw error
+            } catch {
+                throw FileSystemError(.resolve, .invalidArgument, underlying: error)
+            }
+        }
+    }
+
+    private func hasErrno(_ errno: Errno) -> @Sendable (any Error) -> Bool {
+        { ($0 as? FileSystemError)?.errno == errno }
+    }
+
+    @Test("opening creates the chain of directories, each made durable before the next")
+    func opening() throws {
+        let store = try open()
+        // Found missing from the end, created from the beginning.
+        let calls = log.take().drop { $0 == "createDirectory" }
+        #expect(
+            Array(calls) == [
+                "synchronize", "createDirectory", "synchronize", "createDirectory", "synchronize",
+            ])
+        #expect(try memory.status("/a/b/store").permissions == .ownerReadWriteExecute)
+        #expect(try store.isRemoved() == false)
+    }
+
+    @Test("the first save into a directory makes its name durable, whoever created it; later ones need not")
+    func settling() throws {
+        let store = try open()
+        try memory.createDirectory("/a/b/store/d")
+        _ = log.take()
+        try save("1", "d/x", in: store)
+        // The parent of d; the content; the name.
+        #expect(log.take().filter { $0 == "synchronize" }.count == 3)
+        try save("2", "d/x", in: store)
+        #expect(log.take().filter { $0 == "synchronize" }.count == 2)
+        try save("1", "d/e/f/x", in: store)
+        // The parents of e and f; the content; the name.
+        #expect(log.take().filter { $0 == "synchronize" }.count == 4)
+        try store.makeDirectory(try RelativeKey("d/e/g"))
+        #expect(log.take().filter { $0 == "synchronize" }.count == 1)
+        try store.removeTree(try RelativeKey("d"))
+        try memory.createDirectory("/a/b/store/d")
+        _ = log.take()
+        try save("3", "d/x", in: store)
+        #expect(log.take().filter { $0 == "synchronize" }.count == 3)
+    }
+
+    @Test("a key is a file or a directory, never both")
+    func exclusiveKinds() throws {
+        let store = try open()
+        try save("1", "foo/bar", in: store)
+        #expect(performing: { try save("2", "foo", in: store) }, throws: hasErrno(.isDirectory))
+        #expect(performing: { try save("2", "foo/bar/baz", in: store) }, throws: hasErrno(.notDirectory))
+        #expect(performing: { try store.read(try RelativeKey("foo")) }, throws: hasErrno(.isDirectory))
+        #expect(performing: { try store.unlink(try RelativeKey("foo")) }, throws: hasErrno(.isDirectory))
+        #expect(performing: { try store.removeTree(try RelativeKey("foo/bar")) }, throws: hasErrno(.notDirectory))
+        #expect(try store.read(try RelativeKey("foo/bar")) == Array("1".utf8))
+    }
+
+    @Test("on Darwin, unlinking a directory is the same error")
+    func darwin() throws {
+        let store = try StoreDirectory("/store", on: InMemoryFileSystem(options: .darwin))
+        try store.makeDirectory(try RelativeKey("d"))
+        #expect(performing: { try store.unlink(try RelativeKey("d")) }, throws: hasErrno(.isDirectory))
+    }
+
+    @Test("a store that somebody has open keeps its temporary files; the last one to open it alone sweeps")
+    func sweeping() throws {
+        var first: StoreDirectory? = try open()
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/#tmp-a"))
+        var second: StoreDirectory? = try open()
+        #expect(memory.fileExists(atPath: "/a/b/store/#tmp-a"))
+        first = nil
+        #expect(memory.fileExists(atPath: "/a/b/store/#tmp-a"))
+        second = nil
+        let third = try open()
+        #expect(!memory.fileExists(atPath: "/a/b/store/#tmp-a"))
+        withExtendedLifetime((first, second, third)) {}
+    }
+
+    @Test("a leftover that may not be removed does not keep the store from opening, nor from being locked")
+    func stubbornLeftovers() throws {
+        _ = try open()
+        try memory.createDirectory("/a/b/store/d")
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/d/#tmp-a"))
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/#tmp-b"))
+        let stubborn = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .unlink, call.path == "#tmp-a" else { return }
+            throw FileSystemError(.unlink, .notPermitted)
+        }
+        let store = try StoreDirectory("/a/b/store", on: stubborn)
+        #expect(!memory.fileExists(atPath: "/a/b/store/#tmp-b"))
+        #expect(memory.fileExists(atPath: "/a/b/store/d/#tmp-a"))
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/#tmp-c"))
+        let other = try open()
+        #expect(memory.fileExists(atPath: "/a/b/store/#tmp-c"))
+        withExtendedLifetime((store, other)) {}
+    }
+
+    @Test("a sweep that fails closes what it opened and says why")
+    func failedSweep() throws {
+        _ = try open()
+        let before = memory.openDescriptors
+        let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .list { throw FileSystemError(.list, .ioError) }
+        }
+        #expect(performing: { try StoreDirectory("/a/b/store", on: failing) }, throws: hasErrno(.ioError))
+        #expect(memory.openDescriptors == before)
+    }
+
+    @Test("removeAll leaves the lock and what others are just writing")
+    func removeAll() throws {
+        let store = try open()
+        try save("1", "x", in: store)
+        try save("1", "d/e/f", in: store)
+        try memory.write(Data(), to: URL(filePath: "/a/b/store/#tmp-a"))
+        try store.removeAll()
+        let left = try memory.contentsOfDirectory(at: URL(filePath: "/a/b/store")).map(\.lastPathComponent)
+        #expect(Set(left) == ["#lock", "#tmp-a"])
+    }
+
+    @Test("a deleted tree vanishes by one rename before anything in it is touched")
+    func removeTreeOrder() throws {
+        let store = try open()
+        try save("1", "d/x", in: store)
+        _ = log.take()
+        try store.removeTree(try RelativeKey("d"))
+        #expect(log.take() == ["rename", "synchronize", "unlink"])
+    }
+
+    @Test("a listing shows links and never follows them")
+    func listing() throws {
+        let store = try open()
+        try save("1", "d/x", in: store)
+        try memory.createSymbolicLink("/a/b/store/d/link", to: "/a")
+        let entries = try store.list(nil, isRecursive: true)
+        #expect(Set(entries.map { String($0.path) }) == ["d", "d/x", "d/link"])
+        #expect(entries.first { $0.path == "d/link" }?.type == .symbolicLink)
+        #expect(try store.list(try RelativeKey("d"), isRecursive: false).count == 2)
+    }
+
+    @Test("a file read through withFile is checked and closed")
+    func withFile() throws {
+        let store = try open()
+        try save("123", "x", in: store)
+        let before = memory.openDescriptors
+        let size = try store.withFile(try RelativeKey("x")) { (descriptor) throws(FileSystemError) in
+            try memory.status(of: .descriptor(descriptor)).sizeInBytes
+        }
+        #expect(size == 3)
+        #expect(memory.openDescriptors == before)
+        try memory.link("/a/b/store/x", to: "/second")
+        #expect(performing: { try store.read(try RelativeKey("x")) }, throws: hasErrno(.tooManyLinks))
+        #expect(
+            performing: { try store.read(try RelativeKey("y"), maximumSizeInBytes: 1) },
+            throws: hasErrno(.noSuchFileOrDirectory))
+    }
+}
+
+@Suite("Work that waits for the device")
+struct BlockingWorkTests {
+    @Test("runs off the pool's threads and gives its result or its error back")
+    func run() async throws {
+        #expect(await BlockingWork.run { 7 } == 7)
+        await #expect(throws: FileSystemError.self) {
+            try await BlockingWork.run { () throws(FileSystemError) -> Int in throw FileSystemError(.read, .ioError) }
+        }
+    }
+
+    @Test("does not hold up other work")
+    func parallel() async {
+        let gate = DispatchSemaphore(value: 0)
+        async let waiting: Void = BlockingWork.run { gate.wait() }
+        await BlockingWork.run { _ = gate.signal() }
+        await waiting
+    }
+}

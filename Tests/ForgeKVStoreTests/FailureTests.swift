@@ -1,0 +1,249 @@
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite struct FailureTests {
+    private let fileSystem = FailingFileSystem()
+    private let recorder = IssueRecorder()
+    private let a = KVKey<Int>("a")
+
+    private func open(compactionFloorInBytes: Int = 1 << 20) throws -> FileKVStore {
+        try FileKVStore(
+            at: "/store", fileSystem: fileSystem,
+            options: recorder.options(compactionFloorInBytes: compactionFloorInBytes))
+    }
+
+    private func code(_ body: () throws -> Void) -> KVStoreError.Code? {
+        do {
+            try body()
+            return nil
+        } catch {
+            return (error as? KVStoreError)?.code
+        }
+    }
+
+    @Test("a write that fails leaves the old value, in memory and on disk, and the next one works")
+    func failingWrite() throws {
+        do {
+            let store = try open()
+            try store.set(a, value: 1)
+            fileSystem.fail(.write, .noSpace)
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
+            #expect(code { try store.remove(a) } == .unavailable(.inputOutput))
+            #expect(code { try store.removeAll() } == .unavailable(.inputOutput))
+            #expect(store.get(a) == 1)
+            fileSystem.fail(nil)
+            #expect(store.get(a) == 1)
+            try store.set(KVKey<Int>("b"), value: 3)
+        }
+        #expect(try open().integers() == ["a": 1, "b": 3])
+        #expect(recorder.issues.isEmpty)
+    }
+
+    @Test("a full disk takes a part of a record, which is cut off again")
+    func fullDisk() throws {
+        let disk = InMemoryFileSystem()
+        let options = recorder.options()
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: disk, options: options)
+            try store.set(a, value: 1)
+            let size = try disk.status("/store/log").sizeInBytes
+            try disk.setQuota(.init(sizeInBytes: try disk.usage().sizeInBytes))
+            let error = try #require(throws: KVStoreError.self) {
+                try store.set(KVKey<Data>("large"), value: Data(count: 100_000))
+            }
+            #expect((error.underlying as? FileSystemError)?.errno == .noSpace)
+            #expect(try disk.status("/store/log").sizeInBytes == size)
+            #expect(store.get(a) == 1)
+            #expect(!store.contains(KVKey<Data>("large")))
+            try store.set(a, value: 2)
+        }
+        #expect(try FileKVStore(at: "/store", fileSystem: disk, options: options).integers() == ["a": 2])
+        #expect(recorder.issues.isEmpty)
+    }
+
+    @Test("if a record that failed cannot be cut off, nothing more is written")
+    func failingCut() throws {
+        do {
+            let store = try open()
+            try store.set(a, value: 1)
+            fileSystem.fail { operation, _ in operation == .write || operation == .truncate ? .ioError : nil }
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
+            fileSystem.fail(nil)
+            #expect(code { try store.set(a, value: 3) } == .unavailable(.poisoned))
+            #expect(code { try store.remove(a) } == .unavailable(.poisoned))
+            #expect(code { try store.remove(KVKey<Int>("never there")) } == .unavailable(.poisoned))
+            #expect(code { try store.removeAll() } == .unavailable(.poisoned))
+            #expect(code { try store.synchronize() } == .unavailable(.poisoned))
+            #expect(code { try store.compact() } == .unavailable(.poisoned))
+            #expect(try store.read(a) == 1)
+        }
+        let store = try open()
+        #expect(store.get(a) == 1)
+        try store.set(a, value: 4)
+    }
+
+    @Test("after a flush that failed nothing is acknowledged any more, and reads go on")
+    func failingFlush() throws {
+        do {
+            let store = try open()
+            try store.set(a, value: 1)
+            fileSystem.fail(.synchronize)
+            #expect(code { try store.synchronize() } == .durabilityUnknown)
+            fileSystem.fail(nil)
+            #expect(code { try store.synchronize() } == .unavailable(.poisoned))
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.poisoned))
+            #expect(store.get(a) == 1)
+        }
+        #expect(try open().get(a) == 1)
+    }
+
+    @Test("flushing when nothing was written does nothing")
+    func idleFlush() throws {
+        let store = try open()
+        fileSystem.fail(.synchronize)
+        try store.synchronize()
+        fileSystem.fail(nil)
+        try store.set(a, value: 1)
+        try store.synchronize()
+        fileSystem.fail(.synchronize)
+        try store.synchronize()
+    }
+
+    @Test(
+        "a compaction that fails costs nothing and is told; the write that set it off stays done",
+        arguments: [FileSystemOperation.rename, .write, .duplicate])
+    func failingCompaction(_ operation: FileSystemOperation) throws {
+        do {
+            let store = try open(compactionFloorInBytes: 200)
+            try store.set(a, value: 0)
+            fileSystem.fail { candidate, path in
+                // Only what belongs to the new log.
+                candidate == operation && (path.map { String($0).contains("#tmp-") } ?? false) ? .ioError : nil
+            }
+            for value in 1...100 { try store.set(a, value: value) }
+            #expect((1...4).contains(recorder.issues.count), "told, but not at every write: \(recorder.issues.count)")
+            #expect(code { try store.compact() } == .unavailable(.inputOutput))
+            fileSystem.fail(nil)
+            try store.set(a, value: 101)
+            #expect(store.get(a) == 101)
+            try store.compact()
+        }
+        #expect(try open().integers() == ["a": 101])
+        #expect(try fileSystem.status("/store/log").sizeInBytes < 200)
+    }
+
+    @Test("if it is not known whether the new log or the old one stays, nothing more is written")
+    func compactionInDoubt() throws {
+        do {
+            let store = try open()
+            try store.set(a, value: 1)
+            fileSystem.fail { operation, path in operation == .synchronize && path == "/store" ? .ioError : nil }
+            #expect(code { try store.compact() } == .unavailable(.inputOutput))
+            fileSystem.fail(nil)
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.poisoned))
+            #expect(store.get(a) == 1)
+        }
+        #expect(try open().integers() == ["a": 1])
+    }
+
+    @Test(
+        "a store that cannot be opened says why, and is as it was",
+        arguments: [
+            FileSystemOperation.open, .read, .status, .lock, .list, .createDirectory, .truncate, .write, .synchronize,
+        ])
+    func failingOpen(_ operation: FileSystemOperation) throws {
+        try open().set(a, value: 1)
+        let before = try fileSystem.readFile("/store/log")
+        fileSystem.fail(operation)
+        do {
+            _ = try open()
+        } catch let error as KVStoreError {
+            #expect(error.code == .unavailable(.inputOutput))
+            #expect(error.operation == .open)
+            #expect(error.store == "/store")
+        }
+        fileSystem.fail(nil)
+        #expect(try fileSystem.readFile("/store/log") == before)
+        #expect(try open().integers() == ["a": 1])
+        #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
+    }
+
+    @Test("a damaged log that cannot be set aside is served but not written to, and stays untouched")
+    func failingQuarantine() throws {
+        do {
+            let store = try open()
+            for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
+        }
+        let descriptor = try fileSystem.open("/store/log", .readWrite)
+        _ = try [UInt8(0xFF)].withUnsafeBytes { bytes in try fileSystem.write(descriptor, from: bytes, at: 64 + 30 + 22)
+        }
+        try fileSystem.close(descriptor)
+        let damaged = try fileSystem.readFile("/store/log")
+        fileSystem.fail { operation, path in
+            operation == .write && (path.map { String($0).hasPrefix("#tmp-") } ?? false) ? .noSpace : nil
+        }
+        do {
+            let store = try open()
+            #expect(try store.integers().count == 2)
+            #expect(recorder.descriptions.contains { $0.hasPrefix("read-only") })
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
+            #expect(code { try store.removeAll() } == .unavailable(.inputOutput))
+        }
+        #expect(try fileSystem.readFile("/store/log") == damaged)
+        fileSystem.fail(nil)
+        let store = try open()
+        #expect(try store.integers().count == 2)
+        #expect(try store.damageReports().count == 1)
+        try store.set(a, value: 2)
+    }
+
+    @Test(
+        "whichever call fails, what was acknowledged is there and what was refused is not",
+        arguments: [Errno.ioError, .noSpace])
+    func everyFailingCall(_ errno: Errno) throws {
+        var call = 0
+        while true {
+            let fileSystem = FailingFileSystem()
+            let options = recorder.options(compactionFloorInBytes: 100)
+            let counter = Mutex(0)
+            let failing = call
+            fileSystem.fail { _, _ in
+                counter.withLock { count in
+                    defer { count += 1 }
+                    return count == failing ? errno : nil
+                }
+            }
+            var acknowledged: [String: Int] = [:]
+            var isUncertain = false
+            do {
+                let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+                for index in 0..<12 {
+                    let name = ["a", "b", "c"][index % 3]
+                    do {
+                        if index == 7 {
+                            try store.remove(KVKey<Int>(name))
+                            acknowledged[name] = nil
+                        } else {
+                            try store.set(KVKey<Int>(name), value: index)
+                            acknowledged[name] = index
+                        }
+                        if index == 5 { try store.synchronize() }
+                    } catch let error as KVStoreError {
+                        isUncertain = isUncertain || error.code == .durabilityUnknown
+                    }
+                    #expect(try store.integers() == acknowledged, "call \(call), operation \(index)")
+                }
+            } catch is KVStoreError {}
+            fileSystem.fail(nil)
+            let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+            #expect(try store.integers() == acknowledged, "call \(call)")
+            guard counter.withLock({ $0 }) > call else { break }
+            call += 1
+        }
+        #expect(call > 30)
+    }
+}

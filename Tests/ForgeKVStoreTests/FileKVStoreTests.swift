@@ -1,0 +1,219 @@
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite struct FileKVStoreTests {
+    private let a = KVKey<Int>("a")
+
+    @Test("the store's directory is 0700 and its files are 0600, whatever the parents")
+    func modes() throws {
+        let directory = TemporaryDirectory()
+        let url = directory.url.appending(path: "x/y")
+        let store = try FileKVStore(at: url)
+        try store.set(a, value: 1)
+        let system = SystemFileSystem()
+        let path = try POSIXPath(url)
+        #expect(try system.status(path).permissions == .ownerReadWriteExecute)
+        for name in ["log", "#lock"] {
+            #expect(try system.status(path.appending(POSIXPath(name))).permissions == .ownerReadWrite)
+        }
+    }
+
+    @Test("two objects for one directory are one store, by whatever path")
+    func sharing() throws {
+        let directory = TemporaryDirectory()
+        let first = try FileKVStore(at: directory.url)
+        let link = directory.url.appending(path: "link")
+        try FileManager.default.createSymbolicLink(at: link, withDestinationURL: directory.url)
+        let second = try FileKVStore(at: link)
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        try second.set(a, value: 2)
+        #expect(first.get(a) == 2)
+    }
+
+    @Test("a store can be opened as soon as the last object for it is gone, however many threads do so")
+    func reopening() async throws {
+        let directory = TemporaryDirectory()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for task in 0..<8 {
+                group.addTask {
+                    for index in 0..<20 {
+                        let store = try FileKVStore(at: directory.url)
+                        try store.set(KVKey<Int>("\(task)"), value: index)
+                        #expect(store.get(KVKey<Int>("\(task)")) == index)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try FileKVStore(at: directory.url).integers().count == 8)
+    }
+
+    @Test("another process is told which process has the store")
+    func inUse() throws {
+        let fileSystem = InMemoryFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+        try store.set(a, value: 1)
+        let other = fileSystem.process()
+        let error = try #require(throws: KVStoreError.self) { try FileKVStore(at: "/store", fileSystem: other) }
+        let own = ProcessInfo.processInfo.processIdentifier
+        #expect(error.code == .unavailable(.inUse(processID: own)))
+        #expect("\(error)".contains("in use by process \(own)"))
+        #expect(other.openDescriptors.isEmpty)
+        try store.set(a, value: 2)
+    }
+
+    @Test("after a kill the store opens in another process with everything that was acknowledged")
+    func killed() throws {
+        let fileSystem = InMemoryFileSystem()
+        let victim = fileSystem.process()
+        let store = try FileKVStore(at: "/store", fileSystem: victim)
+        for index in 0..<100 { try store.set(KVKey<Int>("\(index)"), value: index) }
+        victim.endProcess()
+        #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).keys().count == 100)
+    }
+
+    @Test("no descriptor stays open after a store is gone")
+    func descriptors() throws {
+        let fileSystem = InMemoryFileSystem()
+        for index in 0..<20 {
+            let options = FileKVStore.Options(compactionFloorInBytes: 0)
+            let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+            for value in 0..<20 { try store.set(a, value: index * value) }
+        }
+        #expect(fileSystem.openDescriptors.isEmpty)
+    }
+
+    @Test("what a crash left over is swept, and nothing else")
+    func leftovers() throws {
+        let fixture = LogFixture()
+        try fixture.open().set(a, value: 1)
+        for name in ["#tmp-aaaabbbbccccdddd", "mine", "quarantine-records-00000000-64-00000000"] {
+            try fixture.fileSystem.close(
+                fixture.fileSystem.open(POSIXPath("/store/\(name)"), .writeOnly, options: [.create]))
+        }
+        let store = try fixture.open()
+        #expect(try fixture.names() == ["#lock", "log", "mine", "quarantine-records-00000000-64-00000000"])
+        #expect(try store.damageReports().map(\.offset) == [64])
+    }
+
+    @Test("what stands in the way of the directory is an error with its path")
+    func inTheWay() throws {
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.close(fileSystem.open("/file", .writeOnly, options: [.create]))
+        for path: POSIXPath in ["/file", "/file/store"] {
+            let error = try #require(throws: KVStoreError.self) { try FileKVStore(at: path, fileSystem: fileSystem) }
+            #expect(error.operation == .open)
+            #expect(error.store == String(path))
+        }
+        let url = try #require(URL(string: "https://example.org/store"))
+        #expect(throws: KVStoreError.self) { try FileKVStore(at: url) }
+    }
+
+    @Test("a value above the limit is refused and changes nothing")
+    func valueLimit() throws {
+        let options = FileKVStore.Options(maximumValueSizeInBytes: 100)
+        let stores: [any KVStoring] = [
+            try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: options),
+            InMemoryKVStore(maximumValueSizeInBytes: 100),
+        ]
+        for store in stores {
+            let key = KVKey<Data>("a")
+            try store.set(key, value: Data(count: 90))
+            for attempt in [
+                { try store.set(key, value: Data(count: 101)) },
+                { try store.setRawValue([UInt8](repeating: 0, count: 101), named: "a") },
+            ] {
+                let error = try #require(throws: KVStoreError.self) { try attempt() }
+                #expect(error.code == .valueTooLarge)
+                #expect(store.get(key)?.count == 90)
+            }
+        }
+    }
+
+    @Test("a log stays within twice its live values and the floor, whatever is overwritten")
+    func compaction() throws {
+        let fixture = LogFixture()
+        let options = FileKVStore.Options(compactionFloorInBytes: 10_000)
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: fixture.fileSystem, options: options)
+            for index in 0..<100 { try store.set(KVKey<Int>("key \(index)"), value: index) }
+            let live = try fixture.bytes().count
+            var largest = 0
+            for round in 0..<200 {
+                for index in 0..<20 { try store.set(KVKey<Int>("key \(index)"), value: round) }
+                largest = max(largest, try fixture.bytes().count)
+            }
+            #expect(largest < 2 * live + 10_000 + 1000)
+            for index in 0..<99 { try store.remove(KVKey<Int>("key \(index)")) }
+            try store.compact()
+            #expect(try fixture.bytes().count < 200)
+        }
+        #expect(try fixture.open().integers() == ["key 99": 99])
+    }
+
+    @Test("removeAll is one record, however many keys there are")
+    func removeAll() throws {
+        let fixture = LogFixture()
+        let store = try fixture.open()
+        for index in 0..<500 { try store.set(KVKey<Int>("\(index)"), value: index) }
+        let before = try fixture.bytes().count
+        try store.removeAll()
+        #expect(try fixture.bytes().count - before == 24)
+    }
+
+    @Test("opening and closing a store that nobody writes to leaves its log as it is")
+    func idleOpening() throws {
+        let fixture = LogFixture()
+        try fixture.open().set(a, value: 1)
+        let bytes = try fixture.bytes()
+        for _ in 0..<5 { #expect(try fixture.open().get(a) == 1) }
+        #expect(try fixture.bytes() == bytes)
+    }
+
+    @Test("an undecodable value is told once")
+    func undecodable() throws {
+        let fixture = LogFixture()
+        let recorder = IssueRecorder()
+        let store = try fixture.open(recorder)
+        try store.set(KVKey<String>("a"), value: "text")
+        for _ in 0..<3 { #expect(store.get(a) == nil) }
+        #expect(recorder.issues.count == 1)
+        #expect(recorder.descriptions[0].contains("undecodable"))
+        try store.set(KVKey<String>("a"), value: "other text")
+        for _ in 0..<3 { #expect(store.get(a) == nil) }
+        #expect(recorder.issues.count == 2)
+    }
+
+    @Test("an issue can be told to a handler that uses the store")
+    func reentrantHandler() throws {
+        let fileSystem = InMemoryFileSystem()
+        let other = InMemoryKVStore()
+        let options = FileKVStore.Options(onIssue: { issue in
+            do { try other.set(KVKey<String>("issue"), value: issue.description) } catch {}
+            // Opening and using the same store again from here must not lock up.
+            do { _ = try FileKVStore(at: "/store", fileSystem: fileSystem).keys() } catch {}
+        })
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        try store.set(KVKey<String>("a"), value: "text")
+        #expect(store.get(a) == nil)
+        #expect(other.contains(KVKey<String>("issue")))
+    }
+
+    @Test("twenty thousand values and a large one survive reopening")
+    func many() throws {
+        let fixture = LogFixture()
+        do {
+            let store = try fixture.open()
+            for index in 0..<20_000 { try store.set(KVKey<Int>("key \(index)"), value: index) }
+            try store.set(KVKey<Data>("large"), value: Data(count: 3 << 20))
+        }
+        let store = try fixture.open()
+        #expect(try store.keys().count == 20_001)
+        #expect(store.get(KVKey<Int>("key 19999")) == 19_999)
+        #expect(store.get(KVKey<Data>("large"))?.count == 3 << 20)
+    }
+}

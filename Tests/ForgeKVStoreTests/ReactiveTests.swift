@@ -1,0 +1,212 @@
+import ForgeKVStore
+import Foundation
+import Synchronization
+import Testing
+
+@Suite struct ReactiveTests {
+    private let reactive = ReactiveKVStore(InMemoryKVStore())
+    private let key = KVKey<Int>("a")
+
+    private func first<Value>(_ count: Int, of stream: KVStream<Value>) async -> [Value?] {
+        var values: [Value?] = []
+        guard count > 0 else { return values }
+        for await value in stream {
+            values.append(value)
+            if values.count == count { break }
+        }
+        return values
+    }
+
+    @Test("a stream gives the present value first, then every change in order")
+    func order() async throws {
+        try reactive.set(key, value: 1)
+        let stream = reactive.stream(key)
+        try reactive.set(key, value: 2)
+        try reactive.remove(key)
+        try reactive.set(key, value: 3)
+        try reactive.removeAll()
+        try reactive.set(key, value: 4)
+        #expect(await first(6, of: stream) == [1, 2, nil, 3, nil, 4])
+    }
+
+    @Test("no change between the subscription and the first element is missed")
+    func noGap() async throws {
+        let stream = reactive.stream(key)
+        for value in 1...50 { try reactive.set(key, value: value) }
+        #expect(await first(51, of: stream) == [nil] + (1...50).map { $0 })
+    }
+
+    @Test("changes of other keys, and removals of what is not there, are not told")
+    func silence() async throws {
+        let stream = reactive.stream(key)
+        try reactive.set(KVKey<Int>("b"), value: 1)
+        try reactive.remove(key)
+        try reactive.removeAll()
+        try reactive.removeValue(named: "a")
+        try reactive.set(key, value: 1)
+        #expect(await first(2, of: stream) == [nil, 1])
+    }
+
+    @Test("a write that fails is not told")
+    func failingWrite() async throws {
+        let reactive = ReactiveKVStore(InMemoryKVStore(maximumValueSizeInBytes: 50))
+        let key = KVKey<String>("a")
+        let stream = reactive.stream(key)
+        #expect(throws: KVStoreError.self) { try reactive.set(key, value: String(repeating: "x", count: 60)) }
+        try reactive.set(key, value: "y")
+        #expect(await first(2, of: stream) == [nil, "y"])
+    }
+
+    @Test("a write whose durability is not known is told, because it can be read")
+    func uncertainWrite() async throws {
+        struct Uncertain: KVStoring {
+            let base = InMemoryKVStore()
+            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+            func set<T>(_ key: KVKey<T>, value: T) throws {
+                try base.set(key, value: value)
+                throw KVStoreError(.durabilityUnknown, .set, key: key.name)
+            }
+            func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+            func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+            func removeAll() throws { try base.removeAll() }
+        }
+        let reactive = ReactiveKVStore(Uncertain())
+        let stream = reactive.stream(key)
+        #expect(throws: KVStoreError.self) { try reactive.set(key, value: 1) }
+        #expect(await first(2, of: stream) == [nil, 1])
+    }
+
+    @Test("streams of one key are independent, and each sees its own type")
+    func independence() async throws {
+        let integers = reactive.stream(key)
+        let texts = reactive.stream(KVKey<String>("a"))
+        let again = reactive.stream(key)
+        try reactive.set(key, value: 1)
+        try reactive.set(KVKey<String>("a"), value: "one")
+        #expect(await first(3, of: integers) == [nil, 1, nil])
+        #expect(await first(3, of: texts) == [nil, nil, "one"])
+        #expect(await first(3, of: again) == [nil, 1, nil])
+    }
+
+    @Test("a stored nil is told as a value")
+    func storedNil() async throws {
+        let key = KVKey<Int?>("a")
+        let stream = reactive.stream(key)
+        try reactive.set(key, value: nil)
+        try reactive.remove(key)
+        let values = await first(3, of: stream)
+        #expect(values[0] == nil)
+        #expect(values[1] == .some(.none))
+        #expect(values[2] == nil)
+    }
+
+    @Test("raw writes are told too")
+    func rawWrites() async throws {
+        try reactive.set(key, value: 7)
+        let bytes = try #require(try reactive.rawValue(named: "a"))
+        let stream = reactive.stream(KVKey<Int>("b"))
+        try reactive.setRawValue(bytes, named: "b")
+        try reactive.removeValue(named: "b")
+        #expect(await first(3, of: stream) == [nil, 7, nil])
+    }
+
+    @Test("a consumer that is slow keeps the first elements and always gets the last", arguments: [1, 2, 3, 128])
+    func conflation(_ limit: Int) async throws {
+        let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
+        let stream = reactive.stream(key)
+        for value in 1...1000 { try reactive.set(key, value: value) }
+        var iterator = stream.makeAsyncIterator()
+        var values: [Int?] = []
+        while values.last != .some(1000), let value = await iterator.next() { values.append(value) }
+        #expect(values.count == limit)
+        #expect(values == ([nil] + (1...999).map { $0 }).prefix(limit - 1) + [1000])
+        try reactive.set(key, value: 1001)
+        #expect(await iterator.next() == 1001)
+    }
+
+    @Test("a consumer that takes one element for each write loses none, however many there are")
+    func alternation() async throws {
+        let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: 3)
+        var iterator = reactive.stream(key).makeAsyncIterator()
+        #expect(await iterator.next() == .some(nil))
+        for value in stride(from: 0, to: 400, by: 2) {
+            try reactive.set(key, value: value)
+            try reactive.set(key, value: value + 1)
+            #expect(await iterator.next() == value)
+            #expect(await iterator.next() == value + 1)
+        }
+    }
+
+    @Test("a stream ends when its task is cancelled, and its subscription is freed")
+    func cancellation() async throws {
+        let stream = reactive.stream(key)
+        let task = Task {
+            var count = 0
+            for await _ in stream { count += 1 }
+            return count
+        }
+        task.cancel()
+        #expect(await task.value <= 1)
+        #expect(reactive.subscriptionCount == 0)
+    }
+
+    @Test("a stream that waits ends when its task is cancelled")
+    func cancellationWhileWaiting() async throws {
+        let stream = reactive.stream(key)
+        let started = AsyncStream.makeStream(of: Void.self)
+        let task = Task {
+            for await _ in stream { started.continuation.yield() }
+            return true
+        }
+        for await _ in started.stream { break }
+        task.cancel()
+        #expect(await task.value)
+        #expect(reactive.subscriptionCount == 0)
+    }
+
+    @Test("a subscription is freed when the stream is dropped, read or unread")
+    func dropping() async throws {
+        do {
+            let stream = reactive.stream(key)
+            _ = reactive.stream(key)
+            #expect(reactive.subscriptionCount == 1)
+            var iterator = stream.makeAsyncIterator()
+            _ = await iterator.next()
+        }
+        #expect(reactive.subscriptionCount == 0)
+        for await _ in reactive.stream(key) { break }
+        #expect(reactive.subscriptionCount == 0)
+    }
+
+    @Test("a stream ends after its last element when the store is gone")
+    func storeGone() async throws {
+        var reactive: ReactiveKVStore? = ReactiveKVStore(InMemoryKVStore())
+        let stream = try #require(reactive?.stream(key))
+        try reactive?.set(key, value: 1)
+        reactive = nil
+        var values: [Int?] = []
+        for await value in stream { values.append(value) }
+        #expect(values == [nil, 1])
+    }
+
+    @Test("under many writers every stream sees one order, which ends as the store does")
+    func concurrentWriters() async throws {
+        let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: 10_000)
+        let streams = [reactive.stream(key), reactive.stream(key)]
+        let key = key
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for writer in 0..<4 {
+                group.addTask { for index in 0..<250 { try reactive.set(key, value: writer * 1000 + index) } }
+            }
+            try await group.waitForAll()
+        }
+        let one = await first(1001, of: streams[0])
+        let other = await first(1001, of: streams[1])
+        #expect(one == other)
+        #expect(one.last == reactive.get(key))
+        for writer in 0..<4 {
+            let own = one.compactMap(\.self).filter { $0 / 1000 == writer }
+            #expect(own == (0..<250).map { writer * 1000 + $0 })
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import Testing
+
+@Suite struct UserDefaultsTests {
+    private let suite = TemporarySuite()
+    private var store: UserDefaultsKVStore { UserDefaultsKVStore(suiteName: suite.name) }
+    private var defaults: UserDefaults? { UserDefaults(suiteName: suite.name) }
+
+    @Test("what a property list can hold is there for other code as it is")
+    func native() throws {
+        try store.set(KVKey<Bool>("bool"), value: true)
+        try store.set(KVKey<Int8>("int"), value: -5)
+        try store.set(KVKey<Double>("double"), value: 1.5)
+        try store.set(KVKey<Float>("float"), value: 0.5)
+        try store.set(KVKey<String>("string"), value: "é")
+        try store.set(KVKey<Data>("data"), value: Data([1, 2]))
+        try store.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 86_400))
+        try store.set(KVKey<[Int]>("array"), value: [1, 2])
+        try store.set(KVKey<[String: Int]>("dictionary"), value: ["a": 1])
+        try store.set(KVKey<Int?>("optional"), value: 7)
+        let defaults = try #require(defaults)
+        #expect(defaults.bool(forKey: "bool"))
+        #expect(defaults.integer(forKey: "int") == -5)
+        #expect(defaults.double(forKey: "double") == 1.5)
+        #expect(defaults.double(forKey: "float") == 0.5)
+        #expect(defaults.string(forKey: "string") == "é")
+        #expect(defaults.data(forKey: "data") == Data([1, 2]))
+        #expect(defaults.object(forKey: "date") as? Date == Date(timeIntervalSince1970: 86_400))
+        #expect(defaults.array(forKey: "array") as? [Int] == [1, 2])
+        #expect(defaults.dictionary(forKey: "dictionary") as? [String: Int] == ["a": 1])
+        #expect(defaults.integer(forKey: "optional") == 7)
+    }
+
+    @Test("what other code stored is read, of every type that can hold it")
+    func foreign() throws {
+        let defaults = try #require(defaults)
+        defaults.set(5, forKey: "int")
+        defaults.set(true, forKey: "bool")
+        defaults.set(2.5, forKey: "double")
+        defaults.set(["a", "b"], forKey: "array")
+        defaults.set(["list": [1, 2], "flag": false] as [String: Any], forKey: "dictionary")
+        _ = defaults.synchronize()
+        struct Mixed: Codable, Sendable, Equatable {
+            var list: [Int]
+            var flag: Bool
+        }
+        #expect(store.get(KVKey<Int>("int")) == 5)
+        #expect(store.get(KVKey<UInt8>("int")) == 5)
+        #expect(store.get(KVKey<Int?>("int")) == .some(5))
+        #expect(store.get(KVKey<Double>("int")) == 5)
+        #expect(store.get(KVKey<Bool>("int")) == nil)
+        #expect(store.get(KVKey<Bool>("bool")) == true)
+        #expect(store.get(KVKey<Int>("bool")) == nil)
+        #expect(store.get(KVKey<Double>("double")) == 2.5)
+        #expect(store.get(KVKey<[String]>("array")) == ["a", "b"])
+        #expect(store.get(KVKey<Mixed>("dictionary")) == Mixed(list: [1, 2], flag: false))
+    }
+
+    @Test("a structure is stored as data behind the marker, not as a dictionary that nobody versions")
+    func wrapped() throws {
+        struct Point: Codable, Sendable { var x = 1 }
+        try store.set(KVKey<Point>("point"), value: Point())
+        let data = try #require(defaults?.data(forKey: "point"))
+        #expect(data.starts(with: Array("ForgeKV\u{1}".utf8)))
+    }
+
+    @Test("removing everything of a suite leaves another suite alone")
+    func otherSuites() throws {
+        let other = TemporarySuite()
+        let otherStore = UserDefaultsKVStore(suiteName: other.name)
+        try store.set(KVKey<Int>("a"), value: 1)
+        try otherStore.set(KVKey<Int>("a"), value: 2)
+        try store.removeAll()
+        #expect(!store.contains(KVKey<Int>("a")))
+        #expect(otherStore.get(KVKey<Int>("a")) == 2)
+    }
+
+    @Test(
+        "a suite that would be a file elsewhere is refused",
+        arguments: [
+            "", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", String(repeating: "x", count: 201),
+        ])
+    func hostileSuites(_ name: String) throws {
+        let store = UserDefaultsKVStore(suiteName: name)
+        let key = KVKey<Int>("a")
+        for attempt in [
+            { try store.set(key, value: 1) }, { try store.remove(key) }, { try store.removeAll() },
+            { _ = try store.read(key) }, { _ = try store.keys() }, { _ = try store.rawValue(named: "a") },
+        ] {
+            let error = try #require(throws: KVStoreError.self) { try attempt() }
+            #expect(error.code == .unsupported)
+        }
+        #expect(store.get(key) == nil)
+        #expect(!store.contains(key))
+    }
+
+    @Test("the app's own settings are a store too")
+    func standard() throws {
+        let store = UserDefaultsKVStore(suiteName: nil)
+        let key = KVKey<String>("forge-kv-tests.\(UUID().uuidString)")
+        try store.set(key, value: "value")
+        #expect(store.get(key) == "value")
+        #expect(UserDefaults.standard.string(forKey: key.name) == "value")
+        #expect(try store.keys().contains(key.name))
+        try store.remove(key)
+        #expect(!store.contains(key))
+    }
+
+    #if os(Linux)
+    @Test("a file that cannot be written is an error, and the old value stays")
+    func failingFile() throws {
+        let key = KVKey<Int>("a")
+        let store = store
+        try store.set(key, value: 1)
+        let home = try #require(ProcessInfo.processInfo.environment["HOME"])
+        let file = "\(home)/.config/\(suite.name).plist"
+        let moved = file + ".moved"
+        try FileManager.default.moveItem(atPath: file, toPath: moved)
+        // A directory that holds something cannot be replaced by a file.
+        try FileManager.default.createDirectory(atPath: file + "/x", withIntermediateDirectories: true)
+        defer {
+            do { try FileManager.default.removeItem(atPath: file) } catch {}
+            do { try FileManager.default.moveItem(atPath: moved, toPath: file) } catch {}
+        }
+        for attempt in [
+            { try store.set(key, value: 2) }, { try store.remove(key) }, { try store.removeAll() },
+        ] {
+            let error = try #require(throws: KVStoreError.self) { try attempt() }
+            #expect(error.code == .unavailable(.inputOutput))
+            #expect(store.get(key) == 1)
+        }
+    }
+    #endif
+}
