@@ -103,7 +103,12 @@ extension FaultingFileSystem {
                 if audience == .openFiles, let file = call.file {
                     state.plantError(errno, in: file.identity, except: file.openFile)
                 }
-                if audience != .nobody { throw failure(errno, call) }
+                guard audience != .nobody else { return }
+                // What the failed call would have covered stays undecided for ever, also after later successes.
+                if let memory = base as? InMemoryFileSystem {
+                    try memory.recordFailedSynchronization(of: descriptor, level)
+                }
+                throw failure(errno, call)
             } else if let file = call.file, let errno = state.pendingErrors.removeValue(forKey: file.openFile) {
                 call.record.isForwarded = false
                 call.record.faults.append("\(errno.name) of an earlier write-back")

@@ -117,7 +117,7 @@ struct VaultFailureTests {
     @Test("sweeping that fails does not fail the change")
     func failedSweep() throws {
         try place.vault().set("v", for: TestKeys.token)
-        try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-mine"))
+        try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-vault-mine"))
         fileSystem.fail(.unlink, .permissionDenied)
         try place.vault().set("w", for: TestKeys.token)
         fileSystem.fail(.list, .ioError)

@@ -89,7 +89,7 @@ struct BlockChoices: Sendable {
         _ profile: CrashProfile, _ seed: UInt64
     ) -> [[UInt8]] {
         guard let durable = wholes.first, let last = wholes.last, !write.bytes.isEmpty else { return [] }
-        var generator = SeededGenerator(seed: seed ^ UInt64(truncatingIfNeeded: number))
+        var generator = SplitMix64(seed: seed ^ UInt64(truncatingIfNeeded: number))
         func scramble(_ range: Range<Int>, in bytes: inout [UInt8]) {
             for place in range { bytes[place] = UInt8(truncatingIfNeeded: generator.next()) }
         }

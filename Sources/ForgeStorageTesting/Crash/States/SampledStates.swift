@@ -19,7 +19,7 @@ struct SampledStates: IteratorProtocol {
     private let limit: Int
     private let bases: [Vector]
     private let deviations: [[Deviation]]
-    private var generator: SeededGenerator
+    private var generator: SplitMix64
     private var produced = 0
     private var base = 0
     private var first = -1
@@ -40,7 +40,7 @@ struct SampledStates: IteratorProtocol {
     init(_ space: StateSpace, limit: Int, seed: UInt64) {
         self.space = space
         self.limit = limit
-        generator = SeededGenerator(seed: seed ^ UInt64(truncatingIfNeeded: space.model.effectCount))
+        generator = SplitMix64(seed: seed ^ UInt64(truncatingIfNeeded: space.model.effectCount))
         bases = [
             Vector(names: space.lastNames, files: space.files.mapValues(\.last)),
             Vector(names: space.firstNames, files: space.files.mapValues(\.first)),
