@@ -105,7 +105,9 @@ struct VaultFailureTests {
         try vault.set("v", for: TestKeys.token)
         let bytes = try fileSystem.readFile(place.path)
         let directory = "/app/secrets/"
-        for (name, content) in [("#tmp-vault-whole", bytes), ("#tmp-vault-empty", []), ("#tmp-foreign", bytes), ("keep", bytes)] {
+        for (name, content) in [
+            ("#tmp-vault-whole", bytes), ("#tmp-vault-empty", []), ("#tmp-foreign", bytes), ("keep", bytes),
+        ] {
             try fileSystem.write(Data(content), to: URL(filePath: directory + name))
         }
         try fileSystem.createDirectory(POSIXPath(directory + "#tmp-vault-directory"))
