@@ -63,7 +63,8 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .executableTarget(
-            name: "forge-lab", dependencies: ["ForgeStorage", "ForgeStorageTesting", system, arguments],
+            name: "forge-lab",
+            dependencies: ["ForgeFileSystem", "ForgeStorage", "ForgeStorageTesting", system, arguments],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],

@@ -67,21 +67,29 @@ extension InMemoryFileSystem.State {
 
     mutating func truncate(_ reference: FileReference, to size: Int64) throws(Errno) {
         guard size >= 0 else { throw .invalidArgument }
-        let index: Int
         switch reference {
         case .descriptor(let descriptor):
             let file = try openFile(descriptor)
-            index = openFiles[file].inode
+            let index = openFiles[file].inode
             guard inodes[index].isRegular, openFiles[file].isWritable else { throw .invalidArgument }
             try requireWritableDevice(index)
+            try resize(index, to: size)
         case .path(let path, let directory, let followsLinks):
-            index = try resolve(path, at: directory, followsLinks: followsLinks)
-            guard !inodes[index].isDirectory else { throw .isDirectory }
-            guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
-            guard inodes[index].isRegular else { throw .invalidArgument }
-            try requireWritableDevice(index)
-            try require(.write, to: index)
+            try truncate(resolve(path, at: directory, followsLinks: followsLinks), to: size)
         }
+    }
+
+    mutating func truncate(_ index: Int, to size: Int64) throws(Errno) {
+        guard size >= 0 else { throw .invalidArgument }
+        guard !inodes[index].isDirectory else { throw .isDirectory }
+        guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
+        guard inodes[index].isRegular else { throw .invalidArgument }
+        try requireWritableDevice(index)
+        try require(.write, to: index)
+        try resize(index, to: size)
+    }
+
+    private mutating func resize(_ index: Int, to size: Int64) throws(Errno) {
         guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         if let writeError { throw fail(because: writeError) }
         dropPrivilegeBits(index)

@@ -14,6 +14,13 @@ extension InMemoryFileSystem.State {
         try requireFreeDescriptor()
         var walk = try start(path, at: directory, resolution)
         let index = try openInode(&walk, mode, flags, permissions)
+        return insertOpenFile(index, mode, flags)
+    }
+
+    /// A new open file of an inode whose permissions were looked at, and the descriptor that stands for it.
+    mutating func insertOpenFile(
+        _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
+    ) -> Descriptor {
         hold(index)
         let file = openFiles.insert(
             OpenFile(
@@ -74,7 +81,7 @@ extension InMemoryFileSystem.State {
         return index
     }
 
-    private mutating func openExisting(
+    mutating func openExisting(
         _ index: Int, _ mode: FileDescriptor.AccessMode, truncates: Bool
     ) throws(Errno) {
         if truncates, inodes[index].isRegular { try requireWritableDevice(index) }
@@ -113,7 +120,7 @@ extension InMemoryFileSystem.State {
         return file
     }
 
-    private func requireFreeDescriptor() throws(Errno) {
+    func requireFreeDescriptor() throws(Errno) {
         guard processes[current].descriptors.count < options.maximumOpenFileCount else { throw .tooManyOpenFiles }
     }
 
