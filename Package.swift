@@ -90,7 +90,10 @@ let package = Package(
         .testTarget(
             name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
             swiftSettings: settings),
-        .testTarget(name: "ProcessTests", dependencies: ["forge", "forge-lab"], swiftSettings: settings),
+        .testTarget(
+            name: "ProcessTests",
+            dependencies: ["forge", "forge-lab", "ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
         // appends to, which language mode 6 refuses.
         .testTarget(

@@ -6,18 +6,21 @@
 # MODE is how the suite reaches the file system:
 #     calls   through `forge-lab call` in place of the suite's own helper: paths are walked by InMemoryFileSystem
 #     mount   with the suite's own helper on `forge-lab mount`: paths are walked by the kernel
+#     checked as `mount`, but the kernel checks permissions too (`--kernel-permissions`)
 #     system  with the suite's own helper on the disk, in a temporary directory, to compare with
 #
 # TEST is a path in the suite's `tests` directory, such as `rename` or `rename/09.t`; all of them if none is given.
+# Most of its time goes into waiting for the next second; JOBS (8) files run at a time.
+#
 # The suite is neither built nor changed. Takes root, and /dev/fuse but for `system`. Ends with 1 if a test failed.
 set -eu
 
 mode=${1:-}
 suite=${2:-}
 case $mode in
-calls | mount | system) shift ;;
+calls | mount | checked | system) shift ;;
 *)
-    echo "usage: $0 calls|mount|system SUITE_DIRECTORY [TEST...]" >&2
+    echo "usage: $0 calls|mount|checked|system SUITE_DIRECTORY [TEST...]" >&2
     exit 64
     ;;
 esac
@@ -61,7 +64,10 @@ if [ "$mode" = system ]; then
 else
     test -c /dev/fuse || { echo "pjdfstest: not run: no /dev/fuse here" >&2; exit 69; }
     mkfifo "$scratch/ready"
-    "$lab" mount "$scratch/place" --socket "$scratch/socket" >"$scratch/ready" &
+    options=
+    if [ "$mode" = checked ]; then options=--kernel-permissions; fi
+    # shellcheck disable=SC2086
+    "$lab" mount "$scratch/place" $options --socket "$scratch/socket" >"$scratch/ready" &
     server=$!
     read -r line <"$scratch/ready"
     echo "pjdfstest: $mode: $line"
@@ -80,4 +86,4 @@ tests=
 for test; do tests="$tests $scratch/tests/$test"; done
 cd "$scratch/place"
 # `prove` prints each failed file with the numbers of its failed tests.
-prove --recurse --timer $tests
+prove --recurse --jobs "${JOBS:-8}" $tests

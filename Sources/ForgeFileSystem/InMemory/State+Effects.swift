@@ -47,7 +47,7 @@ extension InMemoryFileSystem.State {
         inodes[index].accessed = now()
     }
 
-    private mutating func touchContent(_ index: Int) {
+    mutating func touchContent(_ index: Int) {
         let time = now()
         inodes[index].modified = time
         inodes[index].changed = time

@@ -13,7 +13,7 @@ extension InMemoryFileSystem.State {
     ) throws(Errno) -> Descriptor {
         let index = try inode(of: .descriptor(descriptor))
         try requireFreeDescriptor()
-        try openExisting(index, mode, truncates: flags.contains(.truncate))
+        try openExisting(index, mode, flags)
         return insertOpenFile(index, mode, flags)
     }
 

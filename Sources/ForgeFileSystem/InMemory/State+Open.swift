@@ -66,7 +66,7 @@ extension InMemoryFileSystem.State {
         if isExclusive { throw .fileExists }
         if creates, inodes[found].isDirectory { throw .isDirectory }
         if flags.contains(.directory), !inodes[found].isDirectory { throw .notDirectory }
-        try openExisting(found, mode, truncates: flags.contains(.truncate))
+        try openExisting(found, mode, flags)
         return found
     }
 
@@ -82,8 +82,9 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func openExisting(
-        _ index: Int, _ mode: FileDescriptor.AccessMode, truncates: Bool
+        _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) throws(Errno) {
+        let truncates = flags.contains(.truncate)
         if truncates, inodes[index].isRegular { try requireWritableDevice(index) }
         var access: Access = []
         if mode != .writeOnly { access.insert(.read) }
@@ -93,7 +94,11 @@ extension InMemoryFileSystem.State {
         let isSpecial = !inodes[index].isRegular && !inodes[index].isDirectory
         if access.contains(.write), !isSpecial { try requireWritableDevice(index) }
         try require(access, to: index)
-        // Special files are names only: nobody is ever at the other end.
+        if inodes[index].kind == .fifo {
+            try requireOtherEnd(of: index, mode, flags)
+            return
+        }
+        // Sockets and devices are names only: nobody is ever at the other end.
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
         if let writeError { throw fail(because: writeError) }
@@ -131,6 +136,7 @@ extension InMemoryFileSystem.State {
         unlock(file)
         let index = openFiles[file].inode
         openFiles.remove(file)
+        if inodes[index].kind == .fifo { drainPipe(index) }
         release(index)
     }
 }

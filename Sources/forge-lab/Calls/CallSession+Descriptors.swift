@@ -21,7 +21,8 @@ extension CallSession {
             try fileSystem.allocate(arguments.descriptor(0), at: arguments.number(1), length: arguments.number(2))
         case "pread":
             let bytes = try fileSystem.readBytes(
-                of: arguments.descriptor(0), at: arguments.number(2), count: Int(min(max(0, arguments.number(1)), 1024)))
+                of: arguments.descriptor(0), at: arguments.number(2), count: Int(min(max(0, arguments.number(1)), 1024))
+            )
             print(bytes: bytes.prefix { $0 != 0 })
             return true
         case "pwrite":

@@ -26,9 +26,6 @@ struct CallSession {
             guard !words.isEmpty else { throw Misuse(description: "too few arguments") }
             while let name = words.popFirst() {
                 try call(String(decoding: name, as: UTF8.self), &words, fileSystem)
-                guard words.isEmpty || words.popFirst() == Self.separator else {
-                    throw Misuse(description: "too many arguments")
-                }
             }
         } catch let error as Misuse {
             response.diagnostics += Array("\(error.description)\n".utf8)
@@ -50,6 +47,7 @@ struct CallSession {
     }
 
     private static let separator = Array(":".utf8)
+    private static let endOfOptions = Array("--".utf8)
 
     private mutating func call(
         _ name: String, _ words: inout ArraySlice<[UInt8]>, _ fileSystem: InMemoryFileSystem
@@ -93,6 +91,9 @@ struct CallSession {
             words.removeFirst()
             values.append(try value(of: word, kind, index))
         }
+        guard words.isEmpty || words.popFirst() == Self.separator else {
+            throw Misuse(description: "too many arguments")
+        }
         return CallArguments(values)
     }
 
@@ -121,6 +122,7 @@ struct CallSession {
         var identity = Identity()
         while let word = words.first, word.count >= 2, word.first == UInt8(ascii: "-") {
             words.removeFirst()
+            guard word != Self.endOfOptions else { break }
             let option = String(decoding: word.prefix(2), as: UTF8.self)
             let rest = Array(word.dropFirst(2))
             guard let value = rest.isEmpty ? words.popFirst() : rest else {

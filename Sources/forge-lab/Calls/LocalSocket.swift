@@ -35,7 +35,10 @@ final class LocalSocket: Sendable {
     func sendAll(_ bytes: [UInt8]) throws(Errno) {
         var sent = 0
         while sent < bytes.count {
-            let count = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress! + sent, $0.count - sent, 0) }
+            let count = bytes.withUnsafeBytes { bytes in
+                let rest = UnsafeRawBufferPointer(rebasing: bytes[sent...])
+                return send(descriptor, rest.baseAddress, rest.count, 0)
+            }
             guard count >= 0 || errno == EINTR else { throw Errno(rawValue: errno) }
             sent += max(0, count)
         }

@@ -10,10 +10,19 @@ struct KernelMount {
     private static let noDevices: UInt = 4
     private static let detach: CInt = 2
 
-    /// Mounts; without `default_permissions`, so that the server checks permissions and not the kernel.
-    init(_ device: FUSEDevice, at directory: String) throws(Errno) {
+    /// Mounts.
+    ///
+    /// - Parameters:
+    ///   - device: Where the server answers.
+    ///   - directory: Where to mount.
+    ///   - kernelChecksPermissions: Whether the kernel checks permissions before it asks the server, which does anyway.
+    ///     The kernel opens FIFOs without asking anybody, and steps up to `..` likewise; only so are these checked.
+    /// - Throws: The error number; nothing is mounted.
+    init(_ device: FUSEDevice, at directory: String, kernelChecksPermissions: Bool) throws(Errno) {
         self.directory = directory
-        let options = "fd=\(device.descriptor),rootmode=40000,user_id=0,group_id=0,allow_other"
+        let options =
+            "fd=\(device.descriptor),rootmode=40000,user_id=0,group_id=0,allow_other"
+            + (kernelChecksPermissions ? ",default_permissions" : "")
         let result = options.withCString { options in
             mount("forge", directory, "fuse.forge", Self.noSetUserID | Self.noDevices, options)
         }

@@ -13,6 +13,9 @@ struct MountCommand: ParsableCommand {
 
     @Argument(help: "The directory to mount at.") var directory: String
     @Option(help: "Also answer `forge-lab call` on this socket, from the same tree.") var socket: String?
+    @Flag(
+        help: "Let the kernel check permissions first; FIFOs, which it opens itself, are checked by nobody otherwise.")
+    var kernelPermissions = false
     @Option(help: "How many bytes there are; no limit if left out.") var size: Int64?
     @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
 
@@ -21,7 +24,7 @@ struct MountCommand: ParsableCommand {
         let server = try FUSEServer(tree.process(umask: []))
         let device = try FUSEDevice()
         let calls = try socket.map { try CallServer(tree, socket: $0) }
-        let mount = try KernelMount(device, at: directory)
+        let mount = try KernelMount(device, at: directory, kernelChecksPermissions: kernelPermissions)
         let signals = [SIGINT, SIGTERM].map { end(on: $0, mount, device) }
         if let calls { Thread.detachNewThread { calls.serve() } }
         FileHandle.standardOutput.write(Data("mounted at \(directory)\n".utf8))
