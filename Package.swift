@@ -70,6 +70,13 @@ let package = Package(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
+            name: "ForgeStorageTestingTests",
+            dependencies: [
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
+                system, crypto, logging,
+            ],
+            swiftSettings: settings),
+        .testTarget(
             name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
             swiftSettings: settings),
         .testTarget(
