@@ -64,7 +64,7 @@ extension InMemoryFileSystem.State {
         inodes[index].accessed = now()
     }
 
-    mutating func touchContent(_ index: Int) {
+    private mutating func touchContent(_ index: Int) {
         let time = now()
         inodes[index].modified = time
         inodes[index].changed = time

@@ -47,7 +47,8 @@ extension InMemoryFileSystem.State {
         }
         let count = min(room, buffer.count)
         pipes[index, default: []] += buffer[..<count]
-        touchContent(index)
+        let time = now()
+        setAttributes(of: index) { $0.modified = time }
         return count
     }
 
