@@ -63,7 +63,8 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .executableTarget(
-            name: "forge-lab", dependencies: ["ForgeStorage", "ForgeStorageTesting", system, arguments],
+            name: "forge-lab",
+            dependencies: ["ForgeFileSystem", "ForgeStorage", "ForgeStorageTesting", system, arguments],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
@@ -97,7 +98,10 @@ let package = Package(
         .testTarget(
             name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
             swiftSettings: settings),
-        .testTarget(name: "ProcessTests", dependencies: ["forge", "forge-lab"], swiftSettings: settings),
+        .testTarget(
+            name: "ProcessTests",
+            dependencies: ["forge", "forge-lab", "ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
         // appends to, which language mode 6 refuses.
         .testTarget(

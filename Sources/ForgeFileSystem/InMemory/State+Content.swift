@@ -12,6 +12,7 @@ extension InMemoryFileSystem.State {
         guard openFiles[file].isReadable else { throw .badFileDescriptor }
         let index = openFiles[file].inode
         guard !inodes[index].isDirectory else { throw .isDirectory }
+        if inodes[index].kind == .fifo { return try readPipe(index, into: buffer, at: offset) }
         if let readError { throw fail(because: readError) }
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
@@ -28,6 +29,9 @@ extension InMemoryFileSystem.State {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
+        if inodes[openFiles[file].inode].kind == .fifo {
+            return try writePipe(openFiles[file].inode, from: buffer, at: offset)
+        }
         if let writeError { throw fail(because: writeError) }
         guard !buffer.isEmpty else { return 0 }
         let index = openFiles[file].inode
@@ -52,6 +56,7 @@ extension InMemoryFileSystem.State {
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(Errno) -> Int64 {
         let file = try openFile(descriptor)
+        guard inodes[openFiles[file].inode].kind != .fifo else { throw .illegalSeek }
         let base: Int64
         switch origin {
         case .start: base = 0
@@ -67,21 +72,29 @@ extension InMemoryFileSystem.State {
 
     mutating func truncate(_ reference: FileReference, to size: Int64) throws(Errno) {
         guard size >= 0 else { throw .invalidArgument }
-        let index: Int
         switch reference {
         case .descriptor(let descriptor):
             let file = try openFile(descriptor)
-            index = openFiles[file].inode
+            let index = openFiles[file].inode
             guard inodes[index].isRegular, openFiles[file].isWritable else { throw .invalidArgument }
             try requireWritableDevice(index)
+            try resize(index, to: size)
         case .path(let path, let directory, let followsLinks):
-            index = try resolve(path, at: directory, followsLinks: followsLinks)
-            guard !inodes[index].isDirectory else { throw .isDirectory }
-            guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
-            guard inodes[index].isRegular else { throw .invalidArgument }
-            try requireWritableDevice(index)
-            try require(.write, to: index)
+            try truncate(resolve(path, at: directory, followsLinks: followsLinks), to: size)
         }
+    }
+
+    mutating func truncate(_ index: Int, to size: Int64) throws(Errno) {
+        guard size >= 0 else { throw .invalidArgument }
+        guard !inodes[index].isDirectory else { throw .isDirectory }
+        guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
+        guard inodes[index].isRegular else { throw .invalidArgument }
+        try requireWritableDevice(index)
+        try require(.write, to: index)
+        try resize(index, to: size)
+    }
+
+    private mutating func resize(_ index: Int, to size: Int64) throws(Errno) {
         guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         if let writeError { throw fail(because: writeError) }
         dropPrivilegeBits(index)
@@ -93,6 +106,7 @@ extension InMemoryFileSystem.State {
         guard offset >= 0, length > 0 else { throw .invalidArgument }
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
         let index = openFiles[file].inode
+        guard inodes[index].kind != .fifo else { throw .illegalSeek }
         let (end, overflows) = offset.addingReportingOverflow(length)
         guard !overflows, end <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         try requireWritableDevice(index)
@@ -104,7 +118,9 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(Errno) {
-        synchronize(openFiles[try openFile(descriptor)].inode, level)
+        let index = openFiles[try openFile(descriptor)].inode
+        guard inodes[index].kind != .fifo else { throw .invalidArgument }
+        synchronize(index, level)
     }
 
     private mutating func dropPrivilegeBits(_ index: Int) {

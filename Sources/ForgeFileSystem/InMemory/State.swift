@@ -18,6 +18,8 @@ extension InMemoryFileSystem {
         var targets: [POSIXPath?] = []
         var devices: [Device] = []
         var openFiles = OpenFileTable()
+        /// What is on its way through FIFOs, by the places of their inodes.
+        var pipes: [Int: [UInt8]] = [:]
         var processes: [Process] = []
         /// Those who wait for a lock; each release wakes all, and they compete anew.
         var lockWaiters: [DispatchSemaphore] = []
@@ -115,6 +117,7 @@ extension InMemoryFileSystem {
             inodes = []
             freeInodes = []
             devices = []
+            pipes = [:]
             writeError = nil
             readError = nil
             recording = nil

@@ -6,4 +6,5 @@ extension ConformanceChecks {
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
         + fileSystemContent + fileSystemAttributes + fileSystemConcurrency + fileSystemTrees + fileSystemWalks
+        + fileSystemPipes
 }
