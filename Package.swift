@@ -55,7 +55,7 @@ let package = Package(
             name: "ForgeStorageTesting",
             dependencies: [
                 "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system,
+                system, logging,
             ],
             swiftSettings: settings),
         .target(
@@ -67,6 +67,13 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeStorageTestingTests",
+            dependencies: [
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
+                system, crypto,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
