@@ -72,7 +72,7 @@ let package = Package(
             name: "ForgeStorageTestingTests",
             dependencies: [
                 "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system, crypto,
+                system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(

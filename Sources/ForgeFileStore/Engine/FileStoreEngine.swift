@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// What every file store on a ``POSIXFileSystem`` is made of.
+/// What every file store on a `POSIXFileSystem` is made of.
 ///
 /// The root is opened by the first call that needs it, and again by the next one if that failed: a store that is made
 /// while the device is locked works once it is unlocked.
