@@ -25,8 +25,8 @@ struct AppContainer: Hashable, Sendable {
     }
 
     func create(on disk: InMemoryFileSystem) throws(FileSystemError) {
-        try disk.makeDirectories(path)
-        for directory in Self.directories { try disk.createDirectory(path.appending(directory)) }
+        // Durable, as everything that the system does to install an app.
+        for directory in Self.directories { try disk.makeDirectories(path.appending(directory)) }
     }
 
     func empty(_ directory: StandardDirectory, on disk: InMemoryFileSystem) throws(FileSystemError) {

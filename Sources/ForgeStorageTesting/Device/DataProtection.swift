@@ -35,9 +35,9 @@ final class DataProtection: Sendable {
         set { state.withLock { $0.classes[inode] = newValue == Self.standard ? nil : newValue } }
     }
 
-    /// Forgets every class: the disk is another one.
-    func removeAll() {
-        state.withLock { $0.classes = [:] }
+    /// Forgets the classes of all inodes but these: what a disk gives out next may have the number of one that is lost.
+    func keepOnly(_ inodes: Set<UInt64>) {
+        state.withLock { state in state.classes = state.classes.filter { inodes.contains($0.key) } }
     }
 
     /// Whether the content of a file of this class can be used so just now.

@@ -34,9 +34,35 @@ public final class SimulatedDevice: Sendable {
     private struct State {
         var disk: InMemoryFileSystem
         var process: DeviceFileSystem
+        /// What of the disk is durable.
+        var durable: CrashModel
+        var quota = InMemoryFileSystem.Quota()
         var container = AppContainer()
         /// Those of the running process.
         var stores: [String: DeviceKVStore] = [:]
+
+        /// A disk with what is on it durable, and one process.
+        init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
+            self.disk = disk
+            process = DeviceFileSystem(disk, rules)
+            durable = CrashModel(disk.image, .dropAllUnsynced)
+            disk.startRecordingEffects()
+        }
+
+        /// Leaves of the disk what was synchronised, and starts a process on it.
+        mutating func cutPower(_ rules: DataProtection) {
+            let effects = disk.takeEffects()
+            for effect in effects { durable.apply(effect) }
+            guard var image = StateSpace(durable, seed: 0).durable?.image else { return }
+            // Neither time nor chance goes back.
+            image.randomState = disk.image.randomState
+            image.advance(by: durable.effectCount * 4 + 1)
+            rules.keepOnly(Set(image.nodes.map(\.number)))
+            let left = State(InMemoryFileSystem(image), rules)
+            (disk, process, durable) = (left.disk, left.process, left.durable)
+            // The root is there, so this cannot fail.
+            do throws(FileSystemError) { try disk.setQuota(quota) } catch _ {}
+        }
 
         /// Ends the app's process and starts another; what is returned is to be let go of outside of any lock.
         mutating func restartProcess(_ rules: DataProtection) -> [DeviceKVStore] {
@@ -57,9 +83,8 @@ public final class SimulatedDevice: Sendable {
         options = InMemoryFileSystem.Options(profile: .darwin, isNormalisationInsensitive: true, seed: seed)
         keychain = FakeKeychain(accessGroups: accessGroups)
         let disk = InMemoryFileSystem(options: options)
-        let state = State(disk: disk, process: DeviceFileSystem(disk, rules))
-        try state.container.create(on: disk)
-        self.state = Mutex(state)
+        try AppContainer().create(on: disk)
+        state = Mutex(State(disk, rules))
     }
 
     // MARK: The state
@@ -148,9 +173,25 @@ extension SimulatedDevice {
         }
     }
 
+    /// How a process ends without any warning.
+    public enum CrashKind: Hashable, Sendable, CaseIterable {
+        /// The process is killed; everything that it has written is kept.
+        case processKill
+
+        /// The power fails: whatever was not synchronised is lost, names of files too. The device has to be unlocked then.
+        case powerCut
+    }
+
     /// Ends the app's process without any warning.
-    public func crash() {
+    ///
+    /// A power cut leaves one state of all those that it may leave, the one in which the most is lost; `forEachCrash`
+    /// looks at all of them.
+    public func crash(_ kind: CrashKind = .processKill) {
         endProcess()
+        guard kind == .powerCut else { return }
+        state.withLock { $0.cutPower(rules) }
+        rules.lock = .beforeFirstUnlock
+        keychain.reboot()
     }
 }
 
@@ -161,13 +202,17 @@ extension SimulatedDevice {
     public func fillDisk(leaving sizeInBytes: Int64) throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             let (limit, overflows) = try state.disk.usage().sizeInBytes.addingReportingOverflow(max(0, sizeInBytes))
-            try state.disk.setQuota(.init(sizeInBytes: overflows ? nil : limit))
+            state.quota = .init(sizeInBytes: overflows ? nil : limit)
+            try state.disk.setQuota(state.quota)
         }
     }
 
     /// Takes the other people's data away again.
     public func freeDisk() throws(FileSystemError) {
-        try state.withLock { (state) throws(FileSystemError) in try state.disk.setQuota(.init()) }
+        try state.withLock { (state) throws(FileSystemError) in
+            state.quota = .init()
+            try state.disk.setQuota(state.quota)
+        }
     }
 }
 
@@ -197,11 +242,12 @@ extension SimulatedDevice {
             var options = options
             options.seed &+= UInt64(state.container.number)
             let disk = InMemoryFileSystem(options: options)
-            rules.removeAll()
+            rules.keepOnly([])
             try state.container.create(on: disk)
             try backup.restore(to: state.container.path, on: disk, rules)
-            state.disk = disk
-            state.process = DeviceFileSystem(disk, rules)
+            let container = state.container
+            state = State(disk, rules)
+            state.container = container
         }
         keychain.restore(backup.secrets, toNewDevice: toNewDevice)
         unlock()

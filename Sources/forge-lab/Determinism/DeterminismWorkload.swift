@@ -35,9 +35,10 @@ struct DeterminismWorkload {
         var log: [String] = []
         var random = SplitMix64(seed: ~seed)
         let memory = InMemoryFileSystem(options: .init(seed: seed))
+        let recorded = FaultingFileSystem(memory)
         let settings = try FileKVStore(
-            at: "/settings", fileSystem: memory, options: .init(compactionFloorInBytes: 1000))
-        let files = DiskFileStore(root: URL(filePath: "/files"), fileSystem: memory)
+            at: "/settings", fileSystem: recorded, options: .init(compactionFloorInBytes: 1000))
+        let files = DiskFileStore(root: URL(filePath: "/files"), fileSystem: recorded)
         for number in 0..<count / 10 {
             let key = "key \(random.next() % 40)"
             switch random.next() % 6 {
@@ -49,7 +50,7 @@ struct DeterminismWorkload {
             }
         }
         try settings.compact()
-        return log + (try TreeListing(memory).lines)
+        return log + recorded.log.text.split(separator: "\n").map(String.init) + (try TreeListing(memory).lines)
     }
 }
 

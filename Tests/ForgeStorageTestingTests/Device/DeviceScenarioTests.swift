@@ -213,3 +213,76 @@ struct DeviceConformanceTests {
         #expect(device.keyValueStore(named: "a") !== store)
     }
 }
+
+@Suite("A power cut of a device")
+struct DevicePowerCutTests {
+    private let key = KVKey<Int>("count")
+
+    @Test("keeps what was synchronised and nothing else")
+    func unsynchronised() async throws {
+        let device = try SimulatedDevice()
+        let settings = device.keyValueStore()
+        try settings.set(key, value: 1)
+        try settings.synchronize()
+        try settings.set(key, value: 2)
+        let files = device.fileStore(namespace: "files", fileProtection: .complete)
+        try await files.save(Data("durable".utf8), to: "a")
+        let careless = device.fileStore(
+            namespace: "careless", options: FileStoreOptions(durability: .none))
+        try await careless.save(Data("lost".utf8), to: "a")
+        device.crash(.powerCut)
+        #expect(device.lockState == .beforeFirstUnlock)
+        #expect(performing: { try device.keyValueStore().read(key) }, throws: isLocked)
+        device.unlock()
+        #expect(try device.keyValueStore().read(key) == 1)
+        let after = device.fileStore(namespace: "files", fileProtection: .complete)
+        #expect(try await after.load("a") == Data("durable".utf8))
+        #expect(!device.fileStore(namespace: "careless").exists("a"))
+        device.lock()
+        // The class is an attribute of the file, and as durable.
+        await #expect(performing: { try await after.load("a") }, throws: isLocked)
+    }
+
+    @Test("can happen again, to what was written since")
+    func again() async throws {
+        let device = try SimulatedDevice()
+        for number in 1...5 {
+            let files = device.fileStore(namespace: "files")
+            try await files.save(Data("\(number)".utf8), to: "\(number)")
+            #expect(try await files.list().count == number)
+            try device.keyValueStore().set(key, value: number)
+            device.crash(number.isMultiple(of: 2) ? .processKill : .powerCut)
+            device.unlock()
+            #expect(try device.keyValueStore().read(key) == (number.isMultiple(of: 2) ? number : nil))
+            try device.keyValueStore().removeAll()
+            try device.keyValueStore().synchronize()
+        }
+    }
+
+    @Test("leaves a full disk full")
+    func fullDisk() async throws {
+        let device = try SimulatedDevice()
+        try device.fillDisk(leaving: 20_000)
+        device.crash(.powerCut)
+        device.unlock()
+        let noSpace = hasCode(FileStoreError.Code.noSpace)
+        let files = device.fileStore(namespace: "files")
+        await #expect(performing: { try await files.save(Data(count: 40_000), to: "a") }, throws: noSpace)
+        try device.freeDisk()
+        try await files.save(Data(count: 40_000), to: "a")
+    }
+
+    @Test("survives all that an app did that synchronises")
+    func reinstallAndRestore() async throws {
+        let device = try SimulatedDevice()
+        try device.reinstallApp()
+        device.crash(.powerCut)
+        device.unlock()
+        #expect(device.fileSystem.fileExists(atPath: device.url(of: .caches).path))
+        try await device.fileStore(namespace: "files").save(Data("1".utf8), to: "a")
+        try device.restoreFromBackup(toNewDevice: true)
+        device.crash(.powerCut)
+        device.unlock()
+        #expect(try await device.fileStore(namespace: "files").load("a") == Data("1".utf8))
+    }
+}
