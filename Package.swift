@@ -71,7 +71,8 @@ let package = Package(
         .testTarget(
             name: "ForgeStorageTestingTests",
             dependencies: [
-                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+                "ForgeStorage",
                 system, crypto, logging,
             ],
             swiftSettings: settings),

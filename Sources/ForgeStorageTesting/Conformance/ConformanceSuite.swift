@@ -61,7 +61,10 @@ public struct ConformanceSuite<Subject>: Sendable {
             try await check.run(on: try await make())
             return .passed
         } catch {
-            return .violated("\(error)")
+            let reason = "\(error)"
+            // An unexpected error comes with the promise in front, which the report shows anyway.
+            let promise = check.description + ": "
+            return .violated(reason.hasPrefix(promise) ? String(reason.dropFirst(promise.count)) : reason)
         }
     }
 }

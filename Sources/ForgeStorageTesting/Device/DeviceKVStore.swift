@@ -1,7 +1,6 @@
 public import ForgeFileStore
 import ForgeFileSystem
 public import ForgeKVStore
-import Logging
 import Synchronization
 
 /// A key-value store on a ``SimulatedDevice``: a `FileKVStore` that is opened when it is first needed.
@@ -43,8 +42,7 @@ public final class DeviceKVStore: KVStoring {
                 try fileSystem.makeDirectories(path)
                 try fileSystem.setProtection(protection, of: path)
                 // What is left of a process that has ended would complain that it cannot close its files.
-                let silent = Logger(label: "SimulatedDevice") { _ in SwiftLogNoOpLogHandler() }
-                let new = try FileKVStore(at: path, fileSystem: fileSystem, options: .init(logger: silent))
+                let new = try FileKVStore(at: path, fileSystem: fileSystem, options: .silent)
                 store = new
                 return new
             }

@@ -78,6 +78,7 @@ public final class SimulatedDevice: Sendable {
     /// - Parameters:
     ///   - seed: What the names of temporary files and the identities of stores follow from.
     ///   - accessGroups: The Keychain's groups that the app is entitled to.
+    /// - Throws: What the disk says of the app's directories; nothing that can be foreseen.
     public init(seed: UInt64 = 0, accessGroups: [String] = ["app"]) throws {
         // As iOS has it: APFS that tells case apart.
         options = InMemoryFileSystem.Options(profile: .darwin, isNormalisationInsensitive: true, seed: seed)
@@ -148,7 +149,8 @@ extension SimulatedDevice {
 
     private func endProcess() {
         let stores = state.withLock { $0.restartProcess(rules) }
-        withExtendedLifetime(stores) {}
+        // What they hold in memory ends with the process too.
+        for store in stores { store.release() }
     }
 }
 
@@ -232,6 +234,7 @@ extension SimulatedDevice {
     /// - Parameters:
     ///   - backup: The backup; nil for one that is made right now.
     ///   - toNewDevice: Whether it is another device, on which secrets do not arrive that are bound to theirs.
+    /// - Throws: ``FileSystemError`` of the disk, if a test has made it fail.
     public func restoreFromBackup(
         _ backup: DeviceBackup? = nil, toNewDevice: Bool
     ) throws(FileSystemError) {

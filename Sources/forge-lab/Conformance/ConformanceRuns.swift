@@ -18,10 +18,10 @@ struct ConformanceRuns {
         let persistence = ConformanceSuite<KeyValueStorePlace>.keyValueStorePersistence
         return [
             { await suite.run(on: "InMemoryKVStore") { InMemoryKVStore() } },
-            { await suite.run(on: "FileKVStore, disk") { try FileKVStore(at: place.next()) } },
+            { await suite.run(on: "FileKVStore, disk") { try FileKVStore(at: place.next(), options: .silent) } },
             {
                 await suite.run(on: "FileKVStore, memory") {
-                    try FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem())
+                    try FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: .silent)
                 }
             },
             {
@@ -31,20 +31,22 @@ struct ConformanceRuns {
             },
             {
                 await suite.run(on: "ReactiveKVStore over FileKVStore, disk") {
-                    ReactiveKVStore(try FileKVStore(at: place.next()))
+                    ReactiveKVStore(try FileKVStore(at: place.next(), options: .silent))
                 }
             },
             { await suite.run(on: "SimulatedDevice") { try SimulatedDevice().keyValueStore() } },
             {
                 await persistence.run(on: "FileKVStore, disk") {
                     let url = place.next()
-                    return KeyValueStorePlace { try FileKVStore(at: url) }
+                    return KeyValueStorePlace { try FileKVStore(at: url, options: .silent) }
                 }
             },
             {
                 await persistence.run(on: "FileKVStore, memory") {
                     let fileSystem = InMemoryFileSystem()
-                    return KeyValueStorePlace { try FileKVStore(at: "/store", fileSystem: fileSystem) }
+                    return KeyValueStorePlace {
+                        try FileKVStore(at: "/store", fileSystem: fileSystem, options: .silent)
+                    }
                 }
             },
             {
@@ -113,7 +115,7 @@ struct ConformanceRuns {
             { await suite.run(on: "InMemorySessionStorage") { InMemorySessionStorage<ConformanceUser>() } },
             {
                 await suite.run(on: "KVSessionStorage, disk") {
-                    KVSessionStorage<ConformanceUser>(store: try FileKVStore(at: place.next()))
+                    KVSessionStorage<ConformanceUser>(store: try FileKVStore(at: place.next(), options: .silent))
                 }
             },
             {

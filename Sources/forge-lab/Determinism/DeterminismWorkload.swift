@@ -45,7 +45,7 @@ struct DeterminismWorkload {
             case 0: try settings.remove(KVKey<Int>(key))
             case 1: try await files.save(Data(repeating: UInt8(number & 255), count: number), to: "d\(number % 7)/f")
             case 2: log.append(try await files.list(recursive: true).map { "\($0.key) \($0.sizeInBytes)" }.joined())
-            case 3: log.append(try settings.keys().joined(separator: ","))
+            case 3: log.append(try settings.keys().sorted().joined(separator: ","))
             default: try settings.set(KVKey<[Int]>(key), value: Array(repeating: number, count: number % 50))
             }
         }

@@ -1,5 +1,6 @@
 import ForgeFileStore
 import Foundation
+import Synchronization
 
 /// What is wrong with a ``BrokenFileStore``: the description of the check that has to fail.
 enum FileStoreDefect: String, CaseIterable, Sendable {

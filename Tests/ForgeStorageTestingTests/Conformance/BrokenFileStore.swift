@@ -1,4 +1,5 @@
 import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 import Synchronization
 
