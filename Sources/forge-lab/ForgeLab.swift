@@ -6,6 +6,8 @@ struct ForgeLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "forge-lab",
         abstract: "Tools that try to break ForgeStorage.",
-        subcommands: [AcknowledgeCommand.self, VerifyCommand.self, ServeCommand.self, CallCommand.self]
-            + platformCommands)
+        subcommands: [
+            AcknowledgeCommand.self, VerifyCommand.self, ServeCommand.self, CallCommand.self, ConformanceCommand.self,
+            DeterminismCommand.self,
+        ] + platformCommands)
 }

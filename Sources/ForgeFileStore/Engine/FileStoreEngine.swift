@@ -46,7 +46,7 @@ extension FileStoreEngine {
             let path = try configuration.root.get()
             do throws(FileSystemError) {
                 let new = try StoreDirectory(path, on: fileSystem)
-                try configuration.fileProtection?.apply(to: path)
+                try configuration.fileProtection?.apply(to: path, on: fileSystem)
                 directory = new
                 return new
             } catch {
