@@ -5,8 +5,7 @@ extension InMemoryFileSystem.State {
         _ path: POSIXPath, at directory: Descriptor, _ permissions: FilePermissions
     ) throws(Errno) {
         let walk = try walkToNewName(path, at: directory, isDirectory: true)
-        let kept = permissions.subtracting(processes[current].umask)
-            .intersection(FilePermissions(rawValue: 0o1777))
+        let kept = permissions.intersection(FilePermissions(rawValue: 0o1777))
         let index = try createInode(.directory, kept, in: walk.directory)
         addName(walk, to: index)
     }
@@ -21,8 +20,7 @@ extension InMemoryFileSystem.State {
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
         guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
         let index = try createInode(
-            kind, permissions.subtracting(processes[current].umask), in: walk.directory,
-            deviceNumber: isDevice ? deviceNumber : 0)
+            kind, permissions, in: walk.directory, deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)
     }
 
@@ -37,6 +35,7 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) -> POSIXPath {
+        if path.isEmpty, directory != .workingDirectory, options.profile == .linux { _ = try openFile(directory) }
         let index = try resolve(path, at: directory, followsLinks: false)
         guard let target = targets[index] else { throw .invalidArgument }
         noteAccess(index)
@@ -46,8 +45,6 @@ extension InMemoryFileSystem.State {
     mutating func link(
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(Errno) {
-        try check(path)
-        try check(newPath)
         let index = try resolve(path, at: directory, followsLinks: false)
         let walk = try walkToNewName(newPath, at: newDirectory, isDirectory: false) { (state, walk) throws(Errno) in
             guard state.inodes[walk.directory].device == state.inodes[index].device else { throw .improperLink }
