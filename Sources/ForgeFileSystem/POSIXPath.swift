@@ -45,7 +45,12 @@ public struct POSIXPath: Hashable, Sendable {
 
     /// Whether there is a NUL among the bytes; no file system accepts such a path.
     public var containsNUL: Bool {
-        withUnsafeBytes { bytes in bytes.contains(0) }
+        // Found by the one that closes the bytes, if by no other.
+        terminated.withUnsafeBytes { bytes in
+            var position = 0
+            while bytes[position] != 0 { position += 1 }
+            return position < bytes.count - 1
+        }
     }
 
     /// Calls `body` with the bytes, the closing NUL left out.

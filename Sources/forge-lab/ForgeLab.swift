@@ -7,7 +7,7 @@ struct ForgeLab: AsyncParsableCommand {
         commandName: "forge-lab",
         abstract: "Tools that try to break ForgeStorage.",
         subcommands: [
-            AcknowledgeCommand.self, VerifyCommand.self, ServeCommand.self, CallCommand.self, ConformanceCommand.self,
-            DeterminismCommand.self,
+            AcknowledgeCommand.self, VerifyCommand.self, ConformanceCommand.self, DeterminismCommand.self,
+            FuzzCommand.self, FuzzChildCommand.self, ServeCommand.self, CallCommand.self,
         ] + platformCommands)
 }

@@ -112,6 +112,7 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     ) throws(FileSystemError) -> Result {
         var cause: (any Error)?
         do throws(Errno) {
+            if path?.containsNUL == true || destination?.containsNUL == true { throw .invalidArgument }
             return try tree.state.withLock { (state) throws(Errno) -> Result in
                 state.begin(process)
                 do throws(Errno) {

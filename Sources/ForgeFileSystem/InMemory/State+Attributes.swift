@@ -48,13 +48,13 @@ extension InMemoryFileSystem.State {
     mutating func setTimes(
         accessed: FileTime?, modified: FileTime?, of reference: FileReference
     ) throws(Errno) {
+        // Nothing to do, and then not even the path is looked at (`utimensat(2)`).
+        guard accessed != nil || modified != nil else { return }
+        let index = try inode(of: reference)
         for time in [accessed, modified] {
             guard let time else { continue }
             guard (0..<1_000_000_000).contains(time.nanoseconds) else { throw .invalidArgument }
         }
-        // Nothing to do, and then not even the path is looked at (`utimensat(2)`).
-        guard accessed != nil || modified != nil else { return }
-        let index = try inode(of: reference)
         try requireWritableDevice(index)
         guard isOwner(of: index) else { throw .notPermitted }
         setAttributes(of: index) { inode in

@@ -10,6 +10,7 @@ extension InMemoryFileSystem.State {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
         guard openFiles[file].isReadable else { throw .badFileDescriptor }
+        try checkRange(of: buffer.count, at: offset)
         let index = openFiles[file].inode
         guard !inodes[index].isDirectory else { throw .isDirectory }
         if inodes[index].kind == .fifo { return try readPipe(index, into: buffer, at: offset) }
@@ -17,6 +18,8 @@ extension InMemoryFileSystem.State {
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
         let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
+        // Where no file can reach, the read does not even count as an access.
+        guard position < options.maximumFileSizeInBytes else { return 0 }
         let count = contents[index].read(into: limited, at: position)
         noteAccess(index)
         if offset == nil { openFiles[file].offset = position + Int64(count) }
@@ -29,6 +32,7 @@ extension InMemoryFileSystem.State {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
+        try checkRange(of: buffer.count, at: offset)
         if inodes[openFiles[file].inode].kind == .fifo {
             return try writePipe(openFiles[file].inode, from: buffer, at: offset)
         }
@@ -121,6 +125,11 @@ extension InMemoryFileSystem.State {
         let index = openFiles[try openFile(descriptor)].inode
         guard inodes[index].kind != .fifo else { throw .invalidArgument }
         synchronize(index, level)
+    }
+
+    /// Refuses a range that ends behind the largest number (`rw_verify_area` of Linux).
+    private func checkRange(of count: Int, at offset: Int64?) throws(Errno) {
+        if let offset, offset.addingReportingOverflow(Int64(count)).overflow { throw .invalidArgument }
     }
 
     private mutating func dropPrivilegeBits(_ index: Int) {

@@ -72,7 +72,8 @@ extension InMemoryFileSystem.State {
 
     // MARK: Names
 
-    /// Creates an inode that no name leads to yet, as a child of `directory` will be.
+    /// Creates an inode that no name leads to yet, as a child of `directory` will be. The umask is not yet taken off its
+    /// permissions.
     mutating func createInode(
         _ kind: Inode.Kind, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
         deviceNumber: UInt64 = 0
@@ -93,6 +94,8 @@ extension InMemoryFileSystem.State {
                 permissions.remove(.setGroupID)
             }
         }
+        // Only now: a group bit that the umask takes counts for the rule above.
+        if kind != .symbolicLink { permissions.subtract(processes[current].umask) }
         let owner = processes[current].user
         let index = addInode(on: device)
         inodes[index].kind = kind

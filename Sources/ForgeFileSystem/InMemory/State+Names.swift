@@ -5,8 +5,7 @@ extension InMemoryFileSystem.State {
         _ path: POSIXPath, at directory: Descriptor, _ permissions: FilePermissions
     ) throws(Errno) {
         let walk = try walkToNewName(path, at: directory, isDirectory: true)
-        let kept = permissions.subtracting(processes[current].umask)
-            .intersection(FilePermissions(rawValue: 0o1777))
+        let kept = permissions.intersection(FilePermissions(rawValue: 0o1777))
         let index = try createInode(.directory, kept, in: walk.directory)
         addName(walk, to: index)
     }
@@ -21,8 +20,7 @@ extension InMemoryFileSystem.State {
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
         guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
         let index = try createInode(
-            kind, permissions.subtracting(processes[current].umask), in: walk.directory,
-            deviceNumber: isDevice ? deviceNumber : 0)
+            kind, permissions, in: walk.directory, deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)
     }
 
@@ -37,7 +35,8 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) -> POSIXPath {
-        try readSymbolicLink(resolve(path, at: directory, followsLinks: false))
+        if path.isEmpty, directory != .workingDirectory, options.profile == .linux { _ = try openFile(directory) }
+        return try readSymbolicLink(resolve(path, at: directory, followsLinks: false))
     }
 
     mutating func readSymbolicLink(_ index: Int) throws(Errno) -> POSIXPath {
@@ -49,8 +48,6 @@ extension InMemoryFileSystem.State {
     mutating func link(
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(Errno) {
-        try check(path)
-        try check(newPath)
         try link(resolve(path, at: directory, followsLinks: false), to: newPath, at: newDirectory)
     }
 

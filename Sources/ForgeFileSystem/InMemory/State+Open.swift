@@ -64,19 +64,20 @@ extension InMemoryFileSystem.State {
             break
         }
         if isExclusive { throw .fileExists }
-        if creates, inodes[found].isDirectory { throw .isDirectory }
+        if creates {
+            guard !inodes[found].isDirectory else { throw .isDirectory }
+            try mayOpenForCreation(found, in: walk.directory)
+        }
         if flags.contains(.directory), !inodes[found].isDirectory { throw .notDirectory }
         try openExisting(found, mode, flags)
         return found
     }
 
     private mutating func createFile(_ walk: Walk, _ permissions: FilePermissions) throws(Errno) -> Int {
-        guard !inodes[walk.directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
         try requireWritableDevice(walk.directory)
         try mayCreate(in: walk.directory)
         if let writeError { throw fail(because: writeError) }
-        let index = try createInode(
-            .regular, permissions.subtracting(processes[current].umask), in: walk.directory)
+        let index = try createInode(.regular, permissions, in: walk.directory)
         addName(walk, to: index)
         return index
     }

@@ -48,6 +48,16 @@ extension InMemoryFileSystem.State {
         try require([.write, .execute], to: directory)
     }
 
+    /// Whether what exists may be opened as if it were to be created: in a sticky directory that anyone may write to, a
+    /// special file of a third party may not (`may_create_in_sticky` of Linux).
+    func mayOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
+        guard options.profile == .linux, !inodes[index].isRegular, inodes[index].kind != .fifo,
+            inodes[directory].permissions.contains([.saveText, .otherWrite])
+        else { return }
+        let owner = inodes[index].owner
+        guard owner == inodes[directory].owner || owner == processes[current].user else { throw .permissionDenied }
+    }
+
     /// Whether the name of `victim` may be taken out of a directory, or replaced by a directory or something else.
     func mayRemove(_ victim: Int, from directory: Int, asDirectory: Bool) throws(Errno) {
         try require([.write, .execute], to: directory)

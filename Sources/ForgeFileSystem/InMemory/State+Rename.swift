@@ -7,9 +7,9 @@ extension InMemoryFileSystem.State {
         _ mode: RenameMode
     ) throws(Errno) {
         try check(path)
-        try check(newPath)
         var old = try start(path, at: directory)
         try walkToLast(&old)
+        try check(newPath)
         var new = try start(newPath, at: newDirectory)
         try walkToLast(&new)
         guard inodes[old.directory].device == inodes[new.directory].device else { throw .improperLink }

@@ -38,10 +38,9 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Refuses what is no path, before anything is looked at.
+    /// Refuses what is no path, before anything is looked at. There is no NUL in it: that is refused even earlier.
     func check(_ path: POSIXPath) throws(Errno) {
         let limit = options.profile == .darwin ? 1024 : 4096
-        guard !path.containsNUL else { throw .invalidArgument }
         guard !path.isEmpty else { throw .noSuchFileOrDirectory }
         guard path.count < limit else { throw .fileNameTooLong }
     }
@@ -107,11 +106,11 @@ extension InMemoryFileSystem.State {
         guard walk.links <= (options.profile == .darwin ? 32 : 40), !walk.resolution.contains(.noSymbolicLinks),
             let target = targets[link]
         else { throw .tooManySymbolicLinkLevels }
+        noteAccess(link)
         if target.isAbsolute {
             guard !walk.resolution.contains(.beneath) else { throw .improperLink }
             walk.directory = Self.root
         }
-        noteAccess(link)
         let rest = walk.path.terminated[walk.name.upperBound...]
         walk.path = rest.count == 1 ? target : POSIXPath(terminated: Array(target.bytes) + rest)
         walk.position = 0
@@ -164,6 +163,8 @@ extension InMemoryFileSystem.State {
 
     /// Where the last name of the walk stands in its directory.
     func findPosition(_ walk: Walk) throws(Errno) -> Int? {
+        // In a removed directory nothing is even looked for.
+        guard !inodes[walk.directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
         guard walk.name.count <= 255 else { throw .fileNameTooLong }
         if folding.isIdentity, options.profile == .linux {
             return walk.withName { names[walk.directory].find($0, hash: NameTable.hash($0)) }

@@ -73,14 +73,31 @@ extension SystemFileSystem {
         case .path(let path, at: .workingDirectory, followsSymbolicLinks: true):
             try calling(.truncate, path) { sysTruncate($0, sizeInBytes) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            // There is no truncateat(2).
-            let options: FileDescriptor.OpenOptions = followsLinks ? [.nonBlocking] : [.nonBlocking, .noFollow]
+            // There is no truncateat(2); it would look at the size first, as truncate(2) does.
+            guard sizeInBytes >= 0 else { throw FileSystemError(.truncate, .invalidArgument, path: path) }
             try naming(path, as: .truncate) { () throws(FileSystemError) in
-                let descriptor = try open(path, at: directory, .writeOnly, options: options)
+                let descriptor = try openForTruncation(path, at: directory, followsLinks: followsLinks)
                 try closing(descriptor) { () throws(FileSystemError) in
                     try truncate(.descriptor(descriptor), to: sizeInBytes)
                 }
             }
+        }
+    }
+
+    /// Opens a file for writing; what is no regular file is refused with `EINVAL`, as truncate(2) does.
+    private func openForTruncation(
+        _ path: POSIXPath, at directory: Descriptor, followsLinks: Bool
+    ) throws(FileSystemError) -> Descriptor {
+        do {
+            let options: FileDescriptor.OpenOptions = followsLinks ? [.nonBlocking] : [.nonBlocking, .noFollow]
+            return try open(path, at: directory, .writeOnly, options: options)
+        } catch  where error.errno == .noSuchAddressOrDevice || error.errno == .permissionDenied {
+            var failure = error
+            do {
+                let type = try status(path, at: directory, followsSymbolicLinks: followsLinks).type
+                if type != .regular, type != .directory { failure.errno = .invalidArgument }
+            } catch _ {}  // The first failure is the one to report.
+            throw failure
         }
     }
 

@@ -1,0 +1,168 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// Makes up calls. What it makes follows from its seed and limits alone, never from how the calls end.
+struct FuzzGenerator {
+    let limits: FuzzLimits
+    private var random: FuzzRandom
+    private var paths: FuzzPaths
+
+    init(seed: UInt64, limits: FuzzLimits) {
+        self.limits = limits
+        random = FuzzRandom(seed: seed)
+        paths = FuzzPaths(isConfined: limits.isConfined)
+    }
+
+    mutating func operations(_ count: Int) -> [FuzzOperation] {
+        (0..<count).map { _ in next() }
+    }
+
+    private mutating func next() -> FuzzOperation {
+        switch random.below(1000) {
+        case 0..<210: open()
+        case 210..<240: .close(slot())
+        case 240..<265: .duplicate(slot(), into: slot())
+        case 265..<325: .read(slot(), count: count(), at: random.chance(50) ? nil : offset())
+        case 325..<425: .write(slot(), count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
+        case 425..<455: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
+        case 455..<500: .truncate(target(30), to: size())
+        case 500..<515: .allocate(slot(), at: writeOffset() ?? -1, length: Int64(count()))
+        case 515: .synchronize(slot(), random.pick([.full, .data, .barrier]))
+        case 516..<590: .status(target(40))
+        case 590..<635: setPermissions()
+        case 635..<665: .setOwner(target(30), owner(), group())
+        case 665..<710: .setTimes(target(30), accessed: time(), modified: time())
+        case 710..<770: .createDirectory(newPlace(), permissions([0o755, 0o777, 0o700, 0o2775, 0o1777, 0o555]))
+        case 770..<785: .createNode(newPlace(), random.pick(Self.nodes), permissions([0o644, 0o600, 0o6755]))
+        case 785..<835: .createSymbolicLink(newPlace(), to: paths.path(&random))
+        case 835..<850: .readSymbolicLink(place())
+        case 850..<885: .link(place(), to: newPlace())
+        case 885..<940: .rename(place(), to: newPlace(), random.pick(Self.renameModes))
+        case 940..<960: .unlink(place())
+        case 960..<975: .removeDirectory(place())
+        case 975..<982: .list(slot())
+        case 982..<992: .lock(slot(), random.pick([.shared, .exclusive, .exclusive, .unlocked]))
+        case 992..<997: .enter(paths.path(&random))
+        default: limits.playsUsers ? .become(random.pick(FuzzIdentity.all)) : .status(target(40))
+        }
+    }
+
+    private static let nodes: [FileType] = [.regular, .socket, .socket, .directory, .symbolicLink]
+    private static let renameModes: [RenameMode] = [.replacing, .replacing, .replacing, .exclusive, .exchanging]
+    private static let optionBits: [(FileDescriptor.OpenOptions, percent: Int)] = [
+        (.create, 45), (.truncate, 12), (.exclusiveCreate, 10), (.noFollow, 8), (.directory, 10), (.append, 12),
+        (.nonBlocking, 3), (.closeOnExec, 3),
+    ]
+
+    private mutating func open() -> FuzzOperation {
+        var options: FileDescriptor.OpenOptions = []
+        for (option, percent) in Self.optionBits where random.chance(percent) { options.insert(option) }
+        let place = options.contains(.create) ? newPlace() : self.place()
+        let mode = random.pick([FileDescriptor.AccessMode.readOnly, .readOnly, .writeOnly, .readWrite, .readWrite])
+        let resolution: PathResolution
+        switch random.below(20) {
+        case 0: resolution = .beneath
+        case 1: resolution = .noSymbolicLinks
+        case 2: resolution = [.beneath, .noSymbolicLinks]
+        default: resolution = []
+        }
+        return .open(
+            slot: slot(), place, mode, options, permissions([0o644, 0o600, 0o666, 0o6754, 0o444, 0]), resolution)
+    }
+
+    private mutating func setPermissions() -> FuzzOperation {
+        var target = target(30)
+        if case .place(let place, _) = target, !limits.changesLinkModes {
+            target = .place(place, followsLinks: true)
+        }
+        let usual: [FilePermissions.RawValue] = [0o755, 0o777, 0o644, 0o600, 0o700, 0o711, 0o2777, 0o1777, 0o6755, 0]
+        return .setPermissions(target, permissions(usual))
+    }
+
+    private mutating func slot() -> Int { random.below(FuzzOperation.slotCount) }
+
+    private mutating func place() -> FuzzOperation.Place {
+        FuzzOperation.Place(path: paths.path(&random), base: random.chance(30) ? slot() : nil)
+    }
+
+    private mutating func newPlace() -> FuzzOperation.Place {
+        let place = place()
+        paths.remember(place.path)
+        return place
+    }
+
+    private mutating func target(_ percentOfSlots: Int) -> FuzzOperation.Target {
+        random.chance(percentOfSlots) ? .slot(slot()) : .place(place(), followsLinks: random.chance(70))
+    }
+
+    /// How many bytes to move.
+    private mutating func count() -> Int {
+        switch random.below(10) {
+        case 0: random.pick([0, 1, 4095, 4096, 4097, 16_384, 65_536, 70_000])
+        case 1: random.below(20_000)
+        default: random.below(200)
+        }
+    }
+
+    private mutating func offset() -> Int64 {
+        switch random.below(20) {
+        case 0: pick([-1, -100, 1 << 31, 1 << 40, .min], nearMaximum: 0)
+        case 1..<5: Int64(random.below(200_000))
+        case 5..<8: random.pick([0, 4095, 4096, 8192, 16_384, 65_536])
+        default: Int64(random.below(300))
+        }
+    }
+
+    /// An offset that something can be written at, or that must be refused.
+    private mutating func writeOffset() -> Int64? {
+        switch random.below(40) {
+        case 0: pick([-1, 1 << 33], nearMaximum: -1)
+        case 1..<8: Int64(random.below(200_000))
+        case 8..<12: random.pick([0, 4095, 4096, 8192, 16_384, 65_536])
+        case 12..<22: Int64(random.below(300))
+        default: nil
+        }
+    }
+
+    private mutating func size() -> Int64 {
+        switch random.below(20) {
+        case 0: pick([-1, 1 << 33, .min], nearMaximum: 1)
+        case 1..<6: Int64(random.below(150_000))
+        case 6..<10: random.pick([0, 0, 1, 4095, 4096, 4097, 16_384, 65_536, 65_537])
+        default: Int64(random.below(400))
+        }
+    }
+
+    /// One of these, or one about which the length of the longest file decides.
+    private mutating func pick(_ numbers: [Int64], nearMaximum distance: Int64) -> Int64 {
+        guard let maximum = limits.maximumFileSize else { return random.pick(numbers) }
+        return random.pick(numbers + [maximum, maximum + distance, .max, .max - 5])
+    }
+
+    /// One of these, or any.
+    private mutating func permissions(_ usual: [FilePermissions.RawValue]) -> FilePermissions {
+        var mode = random.chance(85) ? random.pick(usual) : FilePermissions.RawValue(random.below(0o10000))
+        // Some systems protect links and files in shared sticky directories beyond POSIX.
+        if limits.avoidsSharedStickyDirectories { mode &= ~0o1000 }
+        return FilePermissions(rawValue: mode)
+    }
+
+    private mutating func owner() -> UserID? {
+        random.chance(30) ? nil : UserID(rawValue: random.pick(limits.owners))
+    }
+
+    private mutating func group() -> GroupID? {
+        random.chance(30) ? nil : GroupID(rawValue: random.pick(limits.groups))
+    }
+
+    /// A time that no clock shows; see `FuzzStatus`.
+    private mutating func time() -> FileTime? {
+        switch random.below(10) {
+        case 0..<3: nil
+        case 3: FileTime(seconds: 1, nanoseconds: random.pick([-1, 1_000_000_000, .max]))
+        case 4: FileTime(seconds: 4_000_000_000 + Int64(random.below(3)), nanoseconds: 999_999_999)
+        case 5: FileTime(seconds: -1_000_000, nanoseconds: 250_000_000)
+        default: FileTime(seconds: Int64(random.below(1_000_000)), nanoseconds: Int32(random.below(1_000_000_000)))
+        }
+    }
+}

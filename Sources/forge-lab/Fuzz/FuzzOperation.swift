@@ -1,0 +1,68 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// One call with all its arguments. Descriptors are named by slots, so that a call means something whatever became of
+/// the calls before it and a sequence stays one when calls are left out.
+enum FuzzOperation: Equatable, Sendable {
+    /// A path and the slot of the directory that it starts from, nil for the working directory.
+    struct Place: Equatable, Sendable {
+        var path: POSIXPath
+        var base: Int?
+    }
+
+    enum Target: Equatable, Sendable {
+        case slot(Int)
+        case place(Place, followsLinks: Bool)
+    }
+
+    /// Closes what the slot holds and opens something in its place.
+    case open(
+        slot: Int, Place, FileDescriptor.AccessMode, FileDescriptor.OpenOptions, FilePermissions, PathResolution)
+    case close(Int)
+    case duplicate(Int, into: Int)
+    case read(Int, count: Int, at: Int64?)
+    case write(Int, count: Int, byte: UInt8, at: Int64?)
+    case seek(Int, to: Int64, from: FileDescriptor.SeekOrigin)
+    case truncate(Target, to: Int64)
+    case allocate(Int, at: Int64, length: Int64)
+    case synchronize(Int, SyncLevel)
+    case status(Target)
+    case setPermissions(Target, FilePermissions)
+    case setOwner(Target, UserID?, GroupID?)
+    case setTimes(Target, accessed: FileTime?, modified: FileTime?)
+    case createDirectory(Place, FilePermissions)
+    case createNode(Place, FileType, FilePermissions)
+    case createSymbolicLink(Place, to: POSIXPath)
+    case readSymbolicLink(Place)
+    case link(Place, to: Place)
+    case rename(Place, to: Place, RenameMode)
+    case unlink(Place)
+    case removeDirectory(Place)
+    case list(Int)
+    case lock(Int, LockMode)
+    /// Makes a directory the working directory.
+    case enter(POSIXPath)
+    /// Closes all slots and goes on as another process with another user.
+    case become(FuzzIdentity)
+
+    static let slotCount = 8
+}
+
+/// As whom a file system is used.
+struct FuzzIdentity: Equatable, Sendable {
+    var user: UserID
+    var group: GroupID
+    var groups: [GroupID]
+    var umask: FilePermissions
+
+    static let superuser = FuzzIdentity(
+        user: UserID(0), group: GroupID(0), groups: [], umask: FilePermissions(rawValue: 0o022))
+
+    /// The users that a fuzzer with privileges plays.
+    static let all = [
+        superuser,
+        FuzzIdentity(
+            user: UserID(1234), group: GroupID(2345), groups: [GroupID(3456)], umask: FilePermissions(rawValue: 0o002)),
+        FuzzIdentity(user: UserID(1235), group: GroupID(3456), groups: [], umask: FilePermissions(rawValue: 0o077)),
+    ]
+}

@@ -1,0 +1,58 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// Finds out which rules hold where the fuzzer runs. It is made before the process is locked in.
+struct FuzzProbe {
+    private let guardsSharedDirectories: Bool
+    private let guardsHardLinks: Bool
+
+    init() {
+        func isOn(_ name: String) -> Bool? {
+            FileManager.default.contents(atPath: "/proc/sys/fs/\(name)")
+                .map { !String(decoding: $0, as: UTF8.self).hasPrefix("0") }
+        }
+        guardsSharedDirectories = isOn("protected_symlinks") ?? true || isOn("protected_regular") ?? true
+        guardsHardLinks = isOn("protected_hardlinks") ?? false
+    }
+
+    func limits(of disk: DiskSide) throws -> FuzzLimits {
+        var limits = FuzzLimits()
+        limits.isConfined = !disk.isLockedIn
+        limits.playsUsers = disk.isLockedIn && guardsHardLinks
+        limits.avoidsSharedStickyDirectories = guardsSharedDirectories
+        if !disk.isLockedIn {
+            limits.owners = [disk.identity.user.rawValue, 0]
+            limits.groups = [disk.identity.group.rawValue, 0] + disk.identity.groups.map(\.rawValue)
+        }
+        let fileSystem = disk.fileSystem
+        let probe: POSIXPath = "probe"
+        let file = try fileSystem.open(probe, .readWrite, options: [.create])
+        try fileSystem.writeBytes([1], to: file)
+        let past = FileTime(seconds: 1)
+        try fileSystem.setTimes(accessed: past, modified: past, of: .descriptor(file))
+        _ = try fileSystem.readContents(of: file)
+        limits.comparesAccess = try fileSystem.status(probe).accessed != past
+        limits.changesLinkModes = succeeds {
+            try fileSystem.setPermissions(.ownerReadWrite, of: .path(probe, followsSymbolicLinks: false))
+        }
+        if let maximum = limits.maximumFileSize {
+            let isUsual =
+                succeeds { try fileSystem.truncate(.descriptor(file), to: maximum) }
+                && !succeeds { try fileSystem.truncate(.descriptor(file), to: maximum + 1) }
+            if !isUsual { limits.maximumFileSize = nil }
+        }
+        try fileSystem.close(file)
+        try fileSystem.unlink(probe)
+        return limits
+    }
+
+    private func succeeds(_ body: () throws -> Void) -> Bool {
+        do {
+            try body()
+            return true
+        } catch {
+            return false
+        }
+    }
+}
