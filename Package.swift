@@ -55,7 +55,7 @@ let package = Package(
             name: "ForgeStorageTesting",
             dependencies: [
                 "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system,
+                system, logging,
             ],
             swiftSettings: settings),
         .target(

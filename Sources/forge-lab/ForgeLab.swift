@@ -6,5 +6,5 @@ struct ForgeLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "forge-lab",
         abstract: "Tools that try to break ForgeStorage.",
-        subcommands: [AcknowledgeCommand.self, VerifyCommand.self])
+        subcommands: [AcknowledgeCommand.self, VerifyCommand.self, CrashCommand.self])
 }
