@@ -8,6 +8,6 @@ struct ForgeLab: AsyncParsableCommand {
         abstract: "Tools that try to break ForgeStorage.",
         subcommands: [
             AcknowledgeCommand.self, VerifyCommand.self, ConformanceCommand.self, DeterminismCommand.self,
-            FuzzCommand.self, FuzzChildCommand.self, ServeCommand.self, CallCommand.self,
+            FuzzCommand.self, FuzzChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self,
         ] + platformCommands)
 }

@@ -1,4 +1,5 @@
 import ForgeCrypt
+import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import Synchronization

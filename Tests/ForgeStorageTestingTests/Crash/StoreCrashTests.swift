@@ -1,46 +1,6 @@
-import Crypto
-import ForgeCrypt
-import ForgeFileStore
 import ForgeFileSystem
-import ForgeKVStore
 import ForgeStorageTesting
-import Foundation
-import Logging
 import Testing
-
-/// A call on a store of values by name.
-enum StoreCall: Hashable, Sendable {
-    case set(String, Character, count: Int = 40)
-    case remove(String)
-    case removeAll
-    /// Of a store whose writes are not durable one by one.
-    case synchronize
-
-    var value: (name: String, text: String)? {
-        guard case .set(let name, let letter, let count) = self else { return nil }
-        return (name, String(repeating: letter, count: count))
-    }
-
-    func apply(to contents: inout [String: String]) {
-        switch self {
-        case .set: if let value { contents[value.name] = value.text }
-        case .remove(let name): contents[name] = nil
-        case .removeAll: contents = [:]
-        case .synchronize: break
-        }
-    }
-
-    /// What a store may hold after a crash: all that was durable, and then any number of the calls that followed.
-    static func allowed(_ crash: Crash<StoreCall>, durable: Int) -> [[String: String]] {
-        var contents: [String: String] = [:]
-        var allowed: [[String: String]] = durable == 0 ? [contents] : []
-        for (place, call) in crash.begun.enumerated() {
-            call.apply(to: &contents)
-            if place + 1 >= durable { allowed.append(contents) }
-        }
-        return allowed
-    }
-}
 
 @Suite("Stores under crashes")
 struct StoreCrashTests {
@@ -56,35 +16,12 @@ struct StoreCrashTests {
             .set("a", "1", count: 900), .set("a", "2", count: 900), .set("a", "3", count: 900), .synchronize,
             .set("b", "4"),
         ],
+        [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
     ]
 
     @Test("a store of values by name loses nothing that was flushed, and never mixes", arguments: programs)
     func values(_ calls: [StoreCall]) async throws {
-        @Sendable func open(_ fileSystem: InMemoryFileSystem) throws -> FileKVStore {
-            let options = FileKVStore.Options(
-                compactionFloorInBytes: 1000, logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
-            return try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
-        }
-        let report = try await forEachCrash(of: calls, limit: 15_000) { fileSystem in
-            try open(fileSystem)
-        } perform: { call, store in
-            switch call {
-            case .set: if let value = call.value { try store.set(KVKey<String>(value.name), value: value.text) }
-            case .remove(let name): try store.remove(KVKey<String>(name))
-            case .removeAll: try store.removeAll()
-            case .synchronize: try store.synchronize()
-            }
-        } recover: { fileSystem, crash in
-            let store = try open(fileSystem)
-            var found: [String: String] = [:]
-            for name in try store.keys() { found[name] = try store.read(KVKey<String>(name)) }
-            let durable = crash.acknowledged.lastIndex(of: .synchronize).map { $0 + 1 } ?? 0
-            let allowed = StoreCall.allowed(crash, durable: durable)
-            try demand(allowed.contains(found), "holds \(found.mapValues(\.count)) after \(crash.begun)")
-            // Whole records behind a torn one may be set aside, but nothing may be taken for damage.
-            let damage = try store.damageReports().filter { $0.kind != .tail }
-            try demand(damage.isEmpty, "takes a crash for damage: \(damage)")
-        }
+        let report = try await forEachCrash(of: calls, in: KeyValueUnderCrash.self, limit: 5000)
         #expect(report.stateCount > 20)
     }
 
@@ -92,62 +29,129 @@ struct StoreCrashTests {
         "a store of files loses nothing that was acknowledged, and never mixes",
         arguments: [
             [StoreCall.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
-            [.set("x/y", "1"), .set("x/z", "2"), .remove("x/y"), .set("x/y", "3")],
+            [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
+            [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
         ])
     func files(_ calls: [StoreCall]) async throws {
-        let report = try await forEachCrash(of: calls, limit: 5000) { fileSystem in
-            DiskFileStore(root: URL(filePath: "/files"), fileSystem: fileSystem)
-        } perform: { call, store in
-            switch call {
-            case .set:
-                if let value = call.value {
-                    try await store.save(Data(value.text.utf8), to: value.name, overwrite: true)
-                }
-            case .remove(let name): try await store.delete(name)
-            case .removeAll: try await store.deleteAll()
-            case .synchronize: break
-            }
-        } recover: { fileSystem, crash in
-            let store = DiskFileStore(root: URL(filePath: "/files"), fileSystem: fileSystem)
-            var found: [String: String] = [:]
-            for name in ["a", "x/y", "x/z"] {
-                do {
-                    found[name] = String(decoding: try await store.load(name), as: UTF8.self)
-                } catch let error as FileStoreError where error.code == .notFound {
-                    continue
-                }
-            }
-            let allowed = StoreCall.allowed(crash, durable: crash.acknowledged.count)
-            try demand(allowed.contains(found), "holds \(found.mapValues(\.count)) after \(crash.begun)")
-        }
+        let report = try await forEachCrash(of: calls, in: FilesUnderCrash.self, limit: 5000)
         #expect(report.isExhaustive && report.stateCount > 20)
     }
 
-    @Test("a vault loses no secret that was acknowledged, and can always be opened")
+    @Test("a vault and its key lose no secret that was acknowledged, and can always be opened")
     func secrets() async throws {
-        let key = SymmetricKey(data: Array(repeating: UInt8(7), count: 32))
         let calls: [StoreCall] = [
             .set("a", "1"), .set("b", "2"), .set("a", "3"), .remove("b"), .removeAll, .set("c", "4"),
         ]
-        @Sendable func open(_ fileSystem: InMemoryFileSystem) throws -> VaultCrypt {
-            try VaultCrypt(at: URL(filePath: "/secrets/vault"), key: key, fileSystem: fileSystem)
-        }
-        let report = try await forEachCrash(of: calls, limit: 5000) { fileSystem in
-            try open(fileSystem)
-        } perform: { call, vault in
-            switch call {
-            case .set: if let value = call.value { try vault.set(value.text, for: CryptKey<String>(key: value.name)) }
-            case .remove(let name): try vault.delete(CryptKey<String>(key: name))
-            case .removeAll: try vault.deleteAll()
-            case .synchronize: break
-            }
-        } recover: { fileSystem, crash in
-            let vault = try open(fileSystem)
-            var found: [String: String] = [:]
-            for name in try vault.keys() { found[name] = try vault.get(CryptKey<String>(key: name)) }
-            let allowed = StoreCall.allowed(crash, durable: crash.acknowledged.count)
-            try demand(allowed.contains(found), "holds \(found.keys.sorted()) after \(crash.begun)")
-        }
+        let report = try await forEachCrash(of: calls, in: SecretsUnderCrash.self, limit: 5000)
         #expect(report.isExhaustive && report.stateCount > 20)
     }
+
+    @Test("a storage loses nothing that was acknowledged, and never mixes")
+    func storage() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("users/1", "2"), .set("a", "3", count: 5000), .remove("users/1"), .removeAll,
+        ]
+        let report = try await forEachCrash(of: calls, in: StorageUnderCrash.self, limit: 5000)
+        #expect(report.isExhaustive && report.stateCount > 20)
+    }
+
+    @Test("no store breaks a promise under random programs", arguments: UInt64(1)...4)
+    func random(_ seed: UInt64) async throws {
+        func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
+            let program = store.vocabulary.program(seed: seed)
+            try await forEachCrash(of: program, in: store, limit: 300, seed: seed)
+        }
+        try await crash(KeyValueUnderCrash.self)
+        try await crash(FilesUnderCrash.self)
+        try await crash(SecretsUnderCrash.self)
+        try await crash(StorageUnderCrash.self)
+    }
+}
+
+/// Stores that break a promise, against the checks above.
+@Suite("Stores that crashes break")
+struct BrokenStoreCrashTests {
+    @Test("a store that does not flush is found to lose what it acknowledged")
+    func lostWrites() async throws {
+        let calls: [StoreCall] = [.set("a", "1"), .remove("a")]
+        let failure = await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: UnflushedFiles.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.weakestSufficientProfile?.name == "processKill")
+        #expect(failure?.report.shrunkOperations?.count == 1)
+    }
+
+    @Test("a store that does not synchronise is found to")
+    func lostFlush() async throws {
+        let failure = await #expect(throws: CrashFailure.self) {
+            let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
+            try await forEachCrash(of: calls, in: UnsynchronizedValues.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.shrunkOperations?.last == "synchronize")
+    }
+
+    @Test("a store that brings back what was removed is found to")
+    func phantoms() async throws {
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: [.set("a", "1"), .remove("a")], in: UndyingFiles.self, limit: 1000, depth: 1)
+        }
+    }
+
+    @Test("values of two letters are torn")
+    func torn() throws {
+        #expect(try StoreValue(Array("aaa".utf8), named: "x") == StoreValue("a", count: 3))
+        #expect(try StoreValue([], named: "x") == StoreValue("b", count: 0))
+        #expect(throws: ConformanceViolation.self) { try StoreValue(Array("aab".utf8), named: "x") }
+        #expect("\(StoreValue("a", count: 3)), \(StoreValue("a", count: 0))" == "3 × a, nothing")
+    }
+
+    @Test("programs follow from their seed and use every call of the vocabulary")
+    func programs() {
+        let vocabulary = FilesUnderCrash.vocabulary
+        #expect(vocabulary.program(seed: 7) == vocabulary.program(seed: 7))
+        let words = Set((0..<200).flatMap { vocabulary.program(seed: $0) }.map { "\($0)".prefix(8) })
+        #expect(words.isSuperset(of: ["set a to", "create a", "remove a", "remove t", "remove a", "reopen"]))
+    }
+}
+
+/// Files that nobody waits for.
+private struct UnflushedFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem, durability: .none) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws { try await files.perform(call) }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}
+
+/// Values that `synchronize` forgets.
+private struct UnsynchronizedValues: StoreUnderCrash {
+    static let vocabulary = KeyValueUnderCrash.vocabulary
+    static let removesAllAtOnce = true
+    private let values: KeyValueUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) throws { values = try KeyValueUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+    func perform(_ call: StoreCall) throws { if call != .synchronize { try values.perform(call) } }
+    func contents() throws -> [String: StoreValue] { try values.contents() }
+}
+
+/// Files of which `remove` removes none.
+private struct UndyingFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        if case .remove = call { return }
+        try await files.perform(call)
+    }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
 }
