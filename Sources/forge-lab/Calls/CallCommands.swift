@@ -13,7 +13,6 @@ struct ServeCommand: ParsableCommand {
     @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
 
     func run() throws {
-        signal(SIGPIPE, SIG_IGN)
         let server = try CallServer(InMemoryFileSystem(options: .served(size: size, inodes: inodes)), socket: socket)
         FileHandle.standardOutput.write(Data("listening on \(socket)\n".utf8))
         server.serve()

@@ -17,6 +17,8 @@ final class CallServer: Sendable {
 
     /// Answers one client after the other, for as long as the process lives.
     func serve() {
+        // A client that has gone is an error of the call that answers it, not the end of the process.
+        signal(SIGPIPE, SIG_IGN)
         while true {
             do throws(Errno) {
                 let client = try socket.nextClient()
