@@ -42,6 +42,9 @@ test -x "$lab" || { echo "pjdfstest: $lab is missing; swift build --product forg
 # The suite finds its helper beside the directory of its tests.
 scratch=$(mktemp -d)
 chmod 755 "$scratch"
+# A copy, so that a build meanwhile takes nothing away from under the tests.
+cp "$lab" "$scratch/forge-lab"
+lab=$scratch/forge-lab
 mkdir "$scratch/place"
 ln -s "$suite/tests" "$scratch/tests"
 server=

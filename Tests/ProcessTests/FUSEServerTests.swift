@@ -51,24 +51,29 @@ struct FUSEServerTests {
             _ = try kernel.ask(.makeNode, .u32(0o100644), .u64(0), .u32(0), .name(name))
         }
         let handle = try kernel.ask(.openDirectory, .u64(0)).u64(0)
-        func names(from offset: UInt64, size: UInt32) throws -> [String] {
+        /// The names that fit, and the offset of the last of them.
+        func list(from offset: UInt64, size: UInt32) throws -> (names: [String], end: UInt64) {
             let fields: [Kernel.Field] = [.u64(handle), .u64(offset), .u32(size), .u32(0), .u64(0), .u64(0)]
             let reply = try kernel.ask(.readDirectory, fields)
             var names: [String] = []
+            var end = offset
             var position = 0
             while position < reply.body.count {
                 let count = Int(reply.u32(position + 16))
+                end = reply.u64(position + 8)
                 names.append(String(decoding: reply.body[position + 24..<position + 24 + count], as: UTF8.self))
                 position += 24 + (count + 7) / 8 * 8
             }
-            return names
+            return (names, end)
         }
-        #expect(try names(from: 0, size: 4 * 32) == [".", "..", "a", "b"])
+        let first = try list(from: 0, size: 4 * 32)
+        #expect(first.names == [".", "..", "a", "b"])
         _ = try kernel.ask(.unlink, .name("a"))
-        #expect(try names(from: 4, size: 4096) == ["c", "d"])
-        #expect(try names(from: 6, size: 4096) == [])
-        #expect(try names(from: .max, size: 4096) == [])
-        #expect(try names(from: 0, size: 4096) == [".", "..", "b", "c", "d"])
+        let second = try list(from: first.end, size: 4096)
+        #expect(second.names == ["c", "d"])
+        #expect(try list(from: second.end, size: 4096).names == [])
+        #expect(try list(from: .max, size: 4096).names == [])
+        #expect(try list(from: 0, size: 4096).names == [".", "..", "b", "c", "d"])
     }
 
     @Test("who waits for a lock is answered when it is free, or when a signal comes")
