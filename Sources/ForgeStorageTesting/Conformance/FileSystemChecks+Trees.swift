@@ -52,6 +52,30 @@ extension ConformanceChecks {
         },
     ]
 
+    static let fileSystemWaiting: [FileSystemCheck] = [
+        holds("who waits for a lock gets it once it is free, and not before") { tree in
+            try tree.opening(tree("f"), .readOnly) { first in
+                try tree.opening(tree("f"), .readOnly) { second in
+                    try tree.fileSystem.lock(first, .exclusive, waiting: false)
+                    let outcome = Mutex<Result<Void, any Error>?>(nil)
+                    let isOver = DispatchSemaphore(value: 0)
+                    let waiter = Thread {
+                        let result = Result { try tree.fileSystem.lock(second, .exclusive, waiting: true) }
+                        outcome.withLock { $0 = result }
+                        isOver.signal()
+                    }
+                    waiter.start()
+                    // Time enough for the other thread to ask, though nothing fails if it has not.
+                    let isEarly = isOver.wait(timeout: .now() + .milliseconds(50)) == .success
+                    try tree.fileSystem.lock(first, .unlocked, waiting: false)
+                    if !isEarly { isOver.wait() }
+                    try outcome.withLock { $0 }?.get()
+                    try expect(!isEarly, "the lock was given while another had it")
+                }
+            }
+        }
+    ]
+
     static let fileSystemTrees: [FileSystemCheck] = [
         refuses("removing a tree that is missing is an error", .noSuchFileOrDirectory) {
             try $0.fileSystem.removeTree($0("missing"))

@@ -43,6 +43,9 @@ extension ConformanceChecks {
         refuses("the target of a rename is walked to before the source is looked for", .notDirectory) {
             try $0.fileSystem.rename($0("missing"), to: $0("f/x"))
         },
+        refuses("the source of a rename is walked to before the target is too long", .notDirectory) { tree in
+            try tree.fileSystem.rename(tree("f/x"), to: POSIXPath([UInt8](repeating: 0x78, count: 4096)))
+        },
         refuses("a rename to `.` is refused", .resourceBusy, darwin: .invalidArgument) {
             try $0.fileSystem.rename($0("e"), to: $0("d/."))
         },

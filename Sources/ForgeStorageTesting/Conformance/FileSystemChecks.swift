@@ -5,5 +5,6 @@ extension ConformanceChecks {
     /// What needs a file system that was set up for it is in the lists beside this one.
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
-        + fileSystemContent + fileSystemAttributes + fileSystemConcurrency + fileSystemTrees + fileSystemWalks
+        + fileSystemEntries + fileSystemContent + fileSystemOffsets + fileSystemAttributes + fileSystemConcurrency
+        + fileSystemWaiting + fileSystemTrees + fileSystemWalks
 }

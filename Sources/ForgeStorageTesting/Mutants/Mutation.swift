@@ -1,0 +1,81 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// One rule of a file system that a ``MutantFileSystem`` breaks: the calls that it answers in a way of its own.
+///
+/// Each closure stands for the call of the same name; where there is none, the file system in memory answers.
+package struct Mutation: Sendable, CustomStringConvertible {
+    /// What is wrong, as a sentence: "an exclusive creation opens what exists".
+    package let description: String
+
+    typealias Failure = FileSystemError
+    typealias Tree = MutantFileSystem
+    typealias Path = POSIXPath
+    typealias Reader = UnsafeMutableRawBufferPointer
+    typealias Writer = UnsafeRawBufferPointer
+    typealias Origin = FileDescriptor.SeekOrigin
+
+    /// What a path is taken for, in every call that takes one.
+    var path: (@Sendable (Path) -> Path)?
+    var open: (@Sendable (Tree, OpenCall) throws(Failure) -> Descriptor)?
+    var close: (@Sendable (Tree, Descriptor) throws(Failure) -> Void)?
+    var duplicate: (@Sendable (Tree, Descriptor) throws(Failure) -> Descriptor)?
+    var read: (@Sendable (Tree, Descriptor, Reader, Int64?) throws(Failure) -> Int)?
+    var write: (@Sendable (Tree, Descriptor, Writer, Int64?) throws(Failure) -> Int)?
+    var seek: (@Sendable (Tree, Descriptor, Int64, Origin) throws(Failure) -> Int64)?
+    var truncate: (@Sendable (Tree, FileReference, Int64) throws(Failure) -> Void)?
+    var allocate: (@Sendable (Tree, Descriptor, Int64, Int64) throws(Failure) -> Void)?
+    var synchronize: (@Sendable (Tree, Descriptor) throws(Failure) -> Void)?
+    var lock: (@Sendable (Tree, Descriptor, LockMode, Bool) throws(Failure) -> Void)?
+    var status: (@Sendable (Tree, FileReference) throws(Failure) -> FileStatus)?
+    var setPermissions: (@Sendable (Tree, FilePermissions, FileReference) throws(Failure) -> Void)?
+    var setOwner: (@Sendable (Tree, UserID?, GroupID?, FileReference) throws(Failure) -> Void)?
+    var setTimes: (@Sendable (Tree, FileTime?, FileTime?, FileReference) throws(Failure) -> Void)?
+    var createDirectory: (@Sendable (Tree, Path, Descriptor, FilePermissions) throws(Failure) -> Void)?
+    var createNode: (@Sendable (Tree, Path, Descriptor, FileType, FilePermissions) throws(Failure) -> Void)?
+    var createSymbolicLink: (@Sendable (Tree, Path, Descriptor, Path) throws(Failure) -> Void)?
+    var readSymbolicLink: (@Sendable (Tree, Path, Descriptor) throws(Failure) -> Path)?
+    var link: (@Sendable (Tree, MoveCall) throws(Failure) -> Void)?
+    var rename: (@Sendable (Tree, MoveCall) throws(Failure) -> Void)?
+    var unlink: (@Sendable (Tree, Path, Descriptor) throws(Failure) -> Void)?
+    var removeDirectory: (@Sendable (Tree, Path, Descriptor) throws(Failure) -> Void)?
+    var entries: (@Sendable (Tree, Descriptor) throws(Failure) -> [DirectoryEntry])?
+
+    /// A mutation that breaks nothing yet.
+    init(_ description: String, _ breaking: (inout Mutation) -> Void) {
+        self.description = description
+        breaking(&self)
+    }
+}
+
+/// An `open` with all its arguments, to be changed and then made.
+struct OpenCall: Sendable {
+    var path: POSIXPath
+    var directory: Descriptor
+    var mode: FileDescriptor.AccessMode
+    var options: FileDescriptor.OpenOptions
+    var permissions: FilePermissions
+    var resolution: PathResolution
+
+    func callAsFunction(on tree: MutantFileSystem) throws(FileSystemError) -> Descriptor {
+        try tree.base.open(
+            path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+    }
+}
+
+/// A `rename` or `link` with all its arguments, to be changed and then made.
+struct MoveCall: Sendable {
+    var path: POSIXPath
+    var directory: Descriptor
+    var newPath: POSIXPath
+    var newDirectory: Descriptor
+    var mode = RenameMode.replacing
+
+    func rename(on tree: MutantFileSystem) throws(FileSystemError) {
+        try tree.base.rename(path, at: directory, to: newPath, at: newDirectory, mode)
+    }
+
+    func link(on tree: MutantFileSystem) throws(FileSystemError) {
+        try tree.base.link(path, at: directory, to: newPath, at: newDirectory)
+    }
+}

@@ -1,0 +1,48 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension Mutation {
+    /// The first promise that a mutant was seen to break; nil if every published check passed.
+    ///
+    /// Every list for file systems is run, each check on a file system of its own that was set up for it.
+    package func firstViolation() async -> String? {
+        let lists = [
+            (ConformanceChecks.fileSystem, Setting.plain), (ConformanceChecks.fileSystemDescriptors, .fewDescriptors),
+            (ConformanceChecks.fileSystemPermissions, .users), (ConformanceChecks.fileSystemQuota, .quota),
+            (ConformanceChecks.fileSystemReadOnly, .readOnly), (ConformanceChecks.fileSystemDevices, .devices),
+            (ConformanceChecks.fileSystemLinkLimit, .plain),
+        ]
+        for (checks, setting) in lists {
+            for check in checks {
+                do {
+                    try await check.run(on: try subject(setting))
+                } catch {
+                    return "\(error)"
+                }
+            }
+        }
+        return nil
+    }
+
+    private enum Setting {
+        case plain, fewDescriptors, users, quota, readOnly, devices
+    }
+
+    private func subject(_ setting: Setting) throws -> FileSystemUnderTest {
+        var options = InMemoryFileSystem.Options()
+        if setting == .fewDescriptors { options.maximumOpenFileCount = 10 }
+        if setting == .quota { options.quota = .init(sizeInBytes: 100_000, inodeCount: 64) }
+        let base = InMemoryFileSystem(options: options)
+        try base.createDirectory("/root", permissions: FilePermissions(rawValue: 0o755))
+        let mutant = MutantFileSystem(base, self)
+        var subject = FileSystemUnderTest(mutant, root: "/root")
+        subject.asUser = { user, group in mutant.process(user: user, group: group) }
+        subject.makeReadOnly = { try base.setReadOnly(true) }
+        if setting == .devices {
+            try base.createDirectory("/other")
+            try base.mount(at: "/other")
+            subject.otherDevice = "/other"
+        }
+        return subject
+    }
+}

@@ -1,0 +1,184 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension Mutation {
+    static let renaming: [Mutation] = [
+        replacing("a directory replaces one that holds something", .directory, over: .directory),
+        replacing("a file replaces a directory", .regular, over: .directory),
+        replacing("a directory replaces a file", .directory, over: .regular),
+        Mutation("a directory does not replace an empty one") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                if call.mode == .replacing, tree.type(call.path, call.directory) == .directory,
+                    tree.type(call.newPath, call.newDirectory) == .directory,
+                    tree.status(call.path, call.directory)?.inode
+                        != tree.status(call.newPath, call.newDirectory)?.inode,
+                    call.path.splitLast().name != "."
+                {
+                    throw FileSystemError(.rename, .directoryNotEmpty, path: call.path)
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("a file cannot be replaced") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                if call.mode == .replacing, tree.type(call.path, call.directory) == .regular,
+                    tree.type(call.newPath, call.newDirectory) == .regular, call.path != call.newPath
+                {
+                    throw FileSystemError(.rename, .fileExists, path: call.path)
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("a rename into the own subtree does nothing") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch  where error.errno == .invalidArgument && call.mode == .replacing && !call.path.containsNUL {
+                    return
+                }
+            }
+        },
+        Mutation("renaming a file over another name of its own takes one away") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                let isSame =
+                    tree.status(call.path, call.directory)?.inode
+                    == tree.status(call.newPath, call.newDirectory)?.inode
+                if isSame, call.mode == .replacing, call.path != call.newPath,
+                    tree.type(call.path, call.directory) == .regular
+                {
+                    return try tree.base.unlink(call.path, at: call.directory)
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("renaming a file to itself removes it") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                if call.path == call.newPath, call.mode == .replacing, tree.type(call.path, call.directory) == .regular
+                {
+                    return try tree.base.unlink(call.path, at: call.directory)
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("renaming a link moves what it leads to") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if tree.type(call.path, call.directory) == .symbolicLink,
+                    tree.type(call.path, call.directory, follows: true) != nil
+                {
+                    let target = try tree.base.readSymbolicLink(call.path, at: call.directory)
+                    call.path = call.path.splitLast().parent.appending(target)
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("a rename leaves the old name behind") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                let isFile = tree.type(call.path, call.directory) == .regular && call.mode == .replacing
+                try call.rename(on: tree)
+                if isFile, call.path != call.newPath, tree.type(call.path, call.directory) == nil {
+                    try tree.base.link(
+                        call.newPath, at: call.newDirectory, to: call.path, at: call.directory)
+                }
+            }
+        },
+        Mutation("a rename copies the file") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                guard call.mode == .replacing, tree.type(call.path, call.directory) == .regular,
+                    tree.type(call.newPath, call.newDirectory) == nil, !call.newPath.hasTrailingSlash
+                else { return try call.rename(on: tree) }
+                let content = try tree.base.readFile(call.path, at: call.directory)
+                let copy = try tree.base.open(
+                    call.newPath, at: call.newDirectory, .writeOnly, options: [.create],
+                    permissions: FilePermissions(rawValue: 0o644))
+                try tree.base.writeBytes(content, to: copy)
+                try tree.base.close(copy)
+                try tree.base.unlink(call.path, at: call.directory)
+            }
+        },
+        Mutation("renaming what is missing succeeds") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                guard
+                    tree.type(call.path, call.directory) != nil || call.path.containsNUL
+                        || call.newPath.containsNUL
+                else { return }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("an exclusive rename replaces") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if call.mode == .exclusive { call.mode = .replacing }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("an exchange is a rename") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if call.mode == .exchanging {
+                    call.mode = .replacing
+                    if tree.type(call.newPath, call.newDirectory) != nil {
+                        try tree.clear(call.newPath, call.newDirectory)
+                    }
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("an exchange with what is missing is a rename") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if tree.type(call.newPath, call.newDirectory) == nil { call.mode = .replacing }
+                try call.rename(on: tree)
+            }
+        },
+        telling("`.` cannot be renamed because the argument is invalid", .resourceBusy, .invalidArgument),
+        telling("moving to another device is not supported", .improperLink, .notSupported),
+        Mutation("a slash behind a new name does not matter") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                var call = call
+                if tree.type(call.newPath.withoutTrailingSlashes, call.newDirectory) == nil {
+                    call.newPath = call.newPath.withoutTrailingSlashes
+                }
+                try call.rename(on: tree)
+            }
+        },
+        Mutation("a directory is not renamed with a slash behind its new name") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                guard !call.newPath.hasTrailingSlash else {
+                    throw FileSystemError(.rename, .noSuchFileOrDirectory, path: call.path)
+                }
+                try call.rename(on: tree)
+            }
+        },
+    ]
+
+    /// A rename that clears its way.
+    private static func replacing(_ description: String, _ source: FileType, over target: FileType) -> Mutation {
+        Mutation(description) {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                let isPlain = call.path.splitLast().name != "." && call.newPath.splitLast().name != "."
+                let isAbove =
+                    call.path.bytes.starts(with: call.newPath.bytes)
+                    || call.newPath.bytes.starts(with: call.path.bytes)
+                if call.mode == .replacing, isPlain, !isAbove, tree.type(call.path, call.directory) == source,
+                    tree.type(call.newPath, call.newDirectory) == target
+                {
+                    try tree.clear(call.newPath, call.newDirectory)
+                }
+                try call.rename(on: tree)
+            }
+        }
+    }
+
+    private static func telling(_ description: String, _ errno: Errno, _ other: Errno) -> Mutation {
+        Mutation(description) {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    try call.rename(on: tree)
+                } catch  where error.errno == errno {
+                    throw FileSystemError(.rename, other, path: call.path)
+                }
+            }
+        }
+    }
+}

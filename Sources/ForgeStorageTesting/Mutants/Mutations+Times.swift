@@ -1,0 +1,172 @@
+import ForgeFileSystem
+import Synchronization
+import SystemPackage
+
+extension Mutation {
+    static let times: [Mutation] = [
+        Mutation("a creation does not show in the directory's time") {
+            $0.open = { (tree, call) throws(FileSystemError) in
+                try tree.keepingTimesOfParent(call.path, call.directory) { () throws(FileSystemError) in
+                    try call(on: tree)
+                }
+            }
+        },
+        Mutation("a removal does not show in the directory's time") {
+            $0.unlink = { (tree, path, directory) throws(FileSystemError) in
+                try tree.keepingTimesOfParent(path, directory) { () throws(FileSystemError) in
+                    try tree.base.unlink(path, at: directory)
+                }
+            }
+        },
+        Mutation("a new directory does not show in its parent's time") {
+            $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
+                try tree.keepingTimesOfParent(path, directory) { () throws(FileSystemError) in
+                    try tree.base.createDirectory(path, at: directory, permissions: permissions)
+                }
+            }
+        },
+        Mutation("a rename does not show in the time of the directory that it leads to") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                try tree.keepingTimesOfParent(call.newPath, call.newDirectory) { () throws(FileSystemError) in
+                    try call.rename(on: tree)
+                }
+            }
+        },
+        Mutation("a write to a file shows in its directory's time") {
+            $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
+                let count = try tree.base.write(descriptor, from: bytes, at: offset)
+                if let call = tree.call(of: descriptor), !call.path.splitLast().parent.isEmpty {
+                    let recent = try tree.base.status(of: .descriptor(descriptor)).modified
+                    let parent = FileReference.path(call.path.splitLast().parent, at: call.directory)
+                    tree.setModified(recent, of: parent)
+                }
+                return count
+            }
+        },
+        Mutation("a rename changes the time of modification") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                try call.rename(on: tree)
+                let file = FileReference.path(call.newPath, at: call.newDirectory, followsSymbolicLinks: false)
+                tree.setModified(try tree.base.status(of: file).changed, of: file)
+            }
+        },
+        Mutation("a change of mode changes the time of modification") {
+            $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
+                try tree.base.setPermissions(permissions, of: file)
+                tree.setModified(try tree.base.status(of: file).changed, of: file)
+            }
+        },
+        frozen("a rename does not move the time of change") {
+            $0.rename = { (tree, call) throws(FileSystemError) in
+                try tree.freezeChange(
+                    of: .path(call.path, at: call.directory, followsSymbolicLinks: false))
+                try call.rename(on: tree)
+            }
+        },
+        frozen("a change of mode does not move the time of change") {
+            $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
+                try tree.freezeChange(of: file)
+                try tree.base.setPermissions(permissions, of: file)
+            }
+        },
+        frozen("a new name does not move the time of change") {
+            $0.link = { (tree, call) throws(FileSystemError) in
+                try tree.freezeChange(
+                    of: .path(call.path, at: call.directory, followsSymbolicLinks: false))
+                try call.link(on: tree)
+            }
+        },
+        frozen("a write does not move the time of change") {
+            $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
+                try tree.freezeChange(of: .descriptor(descriptor))
+                return try tree.base.write(descriptor, from: bytes, at: offset)
+            }
+        },
+        Mutation("a write does not change the time of modification") {
+            $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
+                var count = 0
+                try tree.keepingTimes(of: .descriptor(descriptor)) { () throws(FileSystemError) in
+                    count = try tree.base.write(descriptor, from: bytes, at: offset)
+                }
+                return count
+            }
+        },
+        Mutation("a write of nothing changes the time of modification") {
+            $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
+                let count = try tree.base.write(descriptor, from: bytes, at: offset)
+                if bytes.isEmpty {
+                    tree.setModified(FileTime(seconds: 2_000_000), of: .descriptor(descriptor))
+                }
+                return count
+            }
+        },
+        Mutation("a change of size does not change the time of modification") {
+            $0.truncate = { (tree, file, size) throws(FileSystemError) in
+                try tree.keepingTimes(of: file) { () throws(FileSystemError) in
+                    try tree.base.truncate(file, to: size)
+                }
+            }
+        },
+        Mutation("a read changes the time of modification") {
+            $0.read = { (tree, descriptor, buffer, offset) throws(FileSystemError) in
+                let count = try tree.base.read(descriptor, into: buffer, at: offset)
+                tree.setModified(FileTime(seconds: 2_000_000), of: .descriptor(descriptor))
+                return count
+            }
+        },
+        Mutation("a read does not change the time of access") {
+            $0.read = { (tree, descriptor, buffer, offset) throws(FileSystemError) in
+                let before = try tree.base.status(of: .descriptor(descriptor)).accessed
+                let count = try tree.base.read(descriptor, into: buffer, at: offset)
+                do throws(FileSystemError) {
+                    try tree.base.setTimes(accessed: before, modified: nil, of: .descriptor(descriptor))
+                } catch _ {}
+                return count
+            }
+        },
+        Mutation("times have whole seconds") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                try tree.base.setTimes(
+                    accessed: accessed.map { FileTime(seconds: $0.seconds) },
+                    modified: modified.map { FileTime(seconds: $0.seconds) }, of: file)
+            }
+        },
+        Mutation("there is no time before 1970") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                let start = FileTime(seconds: 0)
+                try tree.base.setTimes(
+                    accessed: accessed.map { max($0, start) }, modified: modified.map { max($0, start) }, of: file)
+            }
+        },
+        Mutation("there is no time after 2038") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                let end = FileTime(seconds: 0x7FFF_FFFF)
+                try tree.base.setTimes(
+                    accessed: accessed.map { min($0, end) }, modified: modified.map { min($0, end) }, of: file)
+            }
+        },
+        Mutation("a time that is not given is set as well") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                try tree.base.setTimes(
+                    accessed: accessed ?? modified, modified: modified ?? accessed, of: file)
+            }
+        },
+        Mutation("setting times always follows links") {
+            $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
+                try tree.base.setTimes(accessed: accessed, modified: modified, of: file.following(true))
+            }
+        },
+    ]
+
+    /// A mutation that freezes times of change, which every look at a status then shows.
+    private static func frozen(_ description: String, _ breaking: (inout Mutation) -> Void) -> Mutation {
+        Mutation(description) {
+            breaking(&$0)
+            $0.status = { (tree, file) throws(FileSystemError) in
+                var status = try tree.base.status(of: file)
+                if let time = tree.notes.frozen.withLock({ $0[status.inode] }) { status.changed = time }
+                return status
+            }
+        }
+    }
+}
