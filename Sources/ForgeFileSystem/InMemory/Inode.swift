@@ -55,15 +55,6 @@ extension InMemoryFileSystem {
             modified = time
             changed = time
         }
-
-        /// Goes back to what a new one is, but for what every new one is given.
-        mutating func clear() {
-            kind = .regular
-            subdirectoryCount = 0
-            isMountPoint = false
-            deviceNumber = 0
-            lockCount = 0
-        }
     }
 }
 

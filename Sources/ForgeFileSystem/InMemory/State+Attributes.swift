@@ -14,7 +14,7 @@ extension InMemoryFileSystem.State {
         if inodes[index].isSymbolicLink, options.profile == .linux { throw .notSupported }
         guard isOwner(of: index) else { throw .notPermitted }
         var permissions = permissions.intersection(FilePermissions(rawValue: 0o7777))
-        if !processes[current].isSuperuser, !processes[current].isMember(of: inodes[index].group) {
+        if !isSuperuser, !processes[current].isMember(of: inodes[index].group) {
             permissions.remove(.setGroupID)
         }
         setAttributes(of: index) { $0.permissions = permissions }
@@ -28,7 +28,7 @@ extension InMemoryFileSystem.State {
             permissions.remove(.setUserID)
             if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
         }
-        if !processes[current].isSuperuser {
+        if !isSuperuser {
             let owns = processes[current].user == inodes[index].owner
             if let owner { guard owns, owner == inodes[index].owner else { throw .notPermitted } }
             if let group {

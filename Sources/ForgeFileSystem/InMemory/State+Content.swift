@@ -117,6 +117,7 @@ extension InMemoryFileSystem.State {
     }
 
     private mutating func dropPrivilegeBits(_ index: Int) {
+        guard !isSuperuser else { return }
         let permissions = permissionsAfterWrite(index)
         if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
     }

@@ -73,22 +73,23 @@ extension InMemoryFileSystem.State {
             let asksForGroup = permissions.contains([.setGroupID, .groupExecute])
             if kind == .directory {
                 permissions.insert(.setGroupID)
-            } else if asksForGroup, !processes[current].isSuperuser, !processes[current].isMember(of: group) {
+            } else if asksForGroup, !isSuperuser, !processes[current].isMember(of: group) {
                 permissions.remove(.setGroupID)
             }
         }
         // Only now: a group bit that the umask takes counts for the rule above.
         if kind != .symbolicLink { permissions.subtract(processes[current].umask) }
-        let owner = processes[current].user
-        let index = addInode(on: device)
-        inodes[index].kind = kind
-        inodes[index].permissions = permissions
-        inodes[index].owner = owner
-        inodes[index].group = group
-        inodes[index].parent = directory
-        inodes[index].setTimes(time)
+        var inode = Inode()
+        inode.kind = kind
+        inode.permissions = permissions
+        inode.owner = processes[current].user
+        inode.group = group
+        inode.device = device
+        inode.parent = directory
+        inode.deviceNumber = deviceNumber
+        inode.setTimes(time)
+        let index = add(inode)
         if let target { targets[index] = target }
-        if deviceNumber != 0 { inodes[index].deviceNumber = deviceNumber }
         return index
     }
 

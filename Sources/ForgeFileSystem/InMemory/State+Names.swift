@@ -18,7 +18,7 @@ extension InMemoryFileSystem.State {
         guard kind != .directory else { throw .notPermitted }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
-        guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
+        guard !isDevice || isSuperuser else { throw .notPermitted }
         let index = try createInode(
             kind, permissions, in: walk.directory, deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)
@@ -114,9 +114,16 @@ extension InMemoryFileSystem.State {
         guard !inodes[index].isRemovedDirectory else { throw .noSuchFileOrDirectory }
         noteAccess(index)
         let names = names[index]
+        guard case .shuffled(let seed) = options.listingOrder else {
+            return entries(of: names, names.entries.indices)
+        }
+        return entries(of: names, shuffled(names, seed))
+    }
+
+    private func entries(of names: NameTable, _ order: some Sequence<Int>) -> [DirectoryEntry] {
         var entries: [DirectoryEntry] = []
         entries.reserveCapacity(names.count)
-        for position in order(of: names) {
+        for position in order {
             let child = Int(names.entries[position].inode)
             guard child >= 0 else { continue }
             entries.append(
@@ -126,9 +133,8 @@ extension InMemoryFileSystem.State {
         return entries
     }
 
-    /// All places in a table of names, those of removed names too, in the order in which they are listed.
-    private func order(of names: NameTable) -> [Int] {
-        guard case .shuffled(let seed) = options.listingOrder else { return Array(names.entries.indices) }
+    /// All places in a table of names, those of removed names too, in an order that looks random.
+    private func shuffled(_ names: NameTable, _ seed: UInt64) -> [Int] {
         let keys = names.entries.map { entry in
             var bits = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15
             bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9

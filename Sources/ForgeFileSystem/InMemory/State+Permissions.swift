@@ -11,11 +11,11 @@ extension InMemoryFileSystem.State {
 
     /// Whether the current process may do this (`path_resolution(7)`): the first class that fits decides alone.
     func permits(_ access: Access, to index: Int) -> Bool {
-        let permissions = inodes[index].permissions
-        if processes[current].isSuperuser {
-            let anyExecute: FilePermissions = [.ownerExecute, .groupExecute, .otherExecute]
-            return !access.contains(.execute) || inodes[index].isDirectory || !permissions.isDisjoint(with: anyExecute)
+        if isSuperuser {
+            guard access.contains(.execute), !inodes[index].isDirectory else { return true }
+            return !inodes[index].permissions.isDisjoint(with: [.ownerExecute, .groupExecute, .otherExecute])
         }
+        let permissions = inodes[index].permissions
         let bits = UInt32(truncatingIfNeeded: permissions.rawValue)
         let shift: UInt32
         if processes[current].user == inodes[index].owner {
@@ -33,7 +33,7 @@ extension InMemoryFileSystem.State {
     }
 
     func isOwner(of index: Int) -> Bool {
-        processes[current].isSuperuser || processes[current].user == inodes[index].owner
+        isSuperuser || processes[current].user == inodes[index].owner
     }
 
     func isReadOnly(_ index: Int) -> Bool { devices[inodes[index].device].isReadOnly }
@@ -82,7 +82,7 @@ extension InMemoryFileSystem.State {
     /// The permissions that are left when somebody without privilege changes the content of a file.
     func permissionsAfterWrite(_ index: Int) -> FilePermissions {
         var permissions = inodes[index].permissions
-        guard !processes[current].isSuperuser, inodes[index].isRegular else { return permissions }
+        guard !isSuperuser, inodes[index].isRegular else { return permissions }
         permissions.remove(.setUserID)
         if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
         return permissions
@@ -92,6 +92,6 @@ extension InMemoryFileSystem.State {
     /// not one's own.
     func dropsSetGroupID(_ index: Int) -> Bool {
         inodes[index].permissions.contains(.groupExecute)
-            || !processes[current].isSuperuser && !processes[current].isMember(of: inodes[index].group)
+            || !isSuperuser && !processes[current].isMember(of: inodes[index].group)
     }
 }

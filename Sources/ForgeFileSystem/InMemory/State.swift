@@ -34,6 +34,8 @@ extension InMemoryFileSystem {
         private var stamp: FileTime?
         /// The process that asks.
         private(set) var current = 0
+        /// Whether it passes every permission check.
+        private(set) var isSuperuser = false
 
         init(options: Options) {
             self.options = options
@@ -46,6 +48,7 @@ extension InMemoryFileSystem {
         /// Starts an operation of a process.
         mutating func begin(_ process: Int) {
             current = process
+            isSuperuser = processes[process].isSuperuser
             stamp = nil
         }
 
@@ -117,23 +120,20 @@ extension InMemoryFileSystem {
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
 
-    /// A blank inode of a device, which no name leads to yet.
-    mutating func addInode(on device: Int) -> Int {
+    /// Gives a new inode, which no name leads to yet, its number and its place.
+    mutating func add(_ inode: consuming Inode) -> Int {
         lastNumber += 1
-        devices[device].usedInodes += 1
-        let index: Int
+        devices[inode.device].usedInodes += 1
+        inode.number = lastNumber
         if let free = freeInodes.popLast() {
-            index = free
-        } else {
-            index = inodes.count
-            inodes.append(Inode())
-            contents.append(FileContent())
-            names.append(NameTable())
-            targets.append(nil)
+            inodes[free] = inode
+            return free
         }
-        inodes[index].number = lastNumber
-        inodes[index].device = device
-        return index
+        inodes.append(inode)
+        contents.append(FileContent())
+        names.append(NameTable())
+        targets.append(nil)
+        return inodes.count - 1
     }
 
     /// Keeps an inode for as long as somebody uses it.
@@ -157,7 +157,6 @@ extension InMemoryFileSystem.State {
             contents[index] = FileContent()
             names[index] = NameTable()
             targets[index] = nil
-            inodes[index].clear()
             freeInodes.append(index)
             guard let parent else { return }
             index = parent

@@ -32,6 +32,35 @@ extension InMemoryFileSystem.State {
             self.resolution = resolution
         }
 
+        /// Moves on to the next component and returns whether it is the last.
+        fileprivate mutating func advance() -> Bool {
+            let slash = UInt8(ascii: "/")
+            return path.terminated.withUnsafeBufferPointer { bytes in
+                // The closing NUL ends every scan: a checked path and a link's target hold no other.
+                var end = position
+                while bytes[end] == slash { end += 1 }
+                let start = end
+                guard bytes[end] != 0 else {
+                    last = .root
+                    return true
+                }
+                while bytes[end] != slash, bytes[end] != 0 { end += 1 }
+                name = start..<end
+                last = Self.kind(bytes, name)
+                while bytes[end] == slash { end += 1 }
+                hasTrailingSlash = bytes[end] == 0 && end > name.upperBound
+                position = end
+                return bytes[end] == 0
+            }
+        }
+
+        private static func kind(_ bytes: UnsafeBufferPointer<UInt8>, _ name: Range<Int>) -> Last {
+            let dot = UInt8(ascii: ".")
+            guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
+            if name.count == 1 { return .dot }
+            return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
+        }
+
         /// Calls `body` with the bytes of the last component.
         func withName<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
             path.terminated.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[name])) }
@@ -65,24 +94,10 @@ extension InMemoryFileSystem.State {
     /// Walks until only the last component is left, which nothing is asked about yet (`link_path_walk` of Linux).
     mutating func walkToLast(_ walk: inout Walk) throws(Errno) {
         while true {
-            let slash = UInt8(ascii: "/")
-            let bytes = walk.path.terminated
-            // The closing NUL ends every scan: a checked path and a link's target hold no other.
-            var position = walk.position
-            while bytes[position] == slash { position += 1 }
-            let nameStart = position
-            guard bytes[position] != 0 else {
-                walk.last = .root
-                return
-            }
-            while bytes[position] != slash, bytes[position] != 0 { position += 1 }
-            walk.name = nameStart..<position
-            walk.last = Self.kind(bytes, walk.name)
-            while bytes[position] == slash { position += 1 }
-            walk.hasTrailingSlash = bytes[position] == 0 && position > walk.name.upperBound
-            walk.position = position
+            let isLast = walk.advance()
+            if walk.last == .root { return }
             try require(.execute, to: walk.directory)
-            if bytes[position] == 0 { return }
+            if isLast { return }
             switch walk.last {
             case .root, .dot:
                 continue
@@ -175,12 +190,5 @@ extension InMemoryFileSystem.State {
         }
         guard let key else { throw .illegalByteSequence }
         return key.withUnsafeBytes { names[walk.directory].find($0, hash: NameTable.hash($0)) }
-    }
-
-    private static func kind(_ bytes: [UInt8], _ name: Range<Int>) -> Walk.Last {
-        let dot = UInt8(ascii: ".")
-        guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
-        if name.count == 1 { return .dot }
-        return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
     }
 }
