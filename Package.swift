@@ -55,7 +55,7 @@ let package = Package(
             name: "ForgeStorageTesting",
             dependencies: [
                 "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt", "ForgeStorage",
-                system,
+                system, logging,
             ],
             swiftSettings: settings),
         .target(
@@ -63,10 +63,19 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .executableTarget(
-            name: "forge-lab", dependencies: ["ForgeStorage", "ForgeStorageTesting", system, arguments],
+            name: "forge-lab",
+            dependencies: ["ForgeFileSystem", "ForgeStorage", "ForgeStorageTesting", system, arguments],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeStorageTestingTests",
+            dependencies: [
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+                "ForgeStorage",
+                system, crypto, logging,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
@@ -89,7 +98,10 @@ let package = Package(
         .testTarget(
             name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
             swiftSettings: settings),
-        .testTarget(name: "ProcessTests", dependencies: ["forge", "forge-lab"], swiftSettings: settings),
+        .testTarget(
+            name: "ProcessTests",
+            dependencies: ["forge", "forge-lab", "ForgeFileSystem", "ForgeStorageTesting", system],
+            swiftSettings: settings),
         // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
         // appends to, which language mode 6 refuses.
         .testTarget(

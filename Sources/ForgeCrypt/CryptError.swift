@@ -126,7 +126,8 @@ extension CryptError.Code: CustomStringConvertible {
 extension CryptError {
     /// The error of a file operation, in the terms of secrets.
     init(_ error: FileSystemError, _ operation: Operation, path: POSIXPath) {
-        let code: Code = error.isEffectVisible ? .durabilityUnknown : .unavailable(.inputOutput)
+        let reason: Unavailability = error.isLocked ? .locked : .inputOutput
+        let code: Code = error.isEffectVisible ? .durabilityUnknown : .unavailable(reason)
         self.init(code, operation, path: path, underlying: error)
     }
 

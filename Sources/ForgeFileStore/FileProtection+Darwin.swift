@@ -4,8 +4,8 @@ import Foundation
 import SystemPackage
 
 extension FileProtection {
-    /// Sets the class on a directory.
-    func apply(to path: POSIXPath) throws(FileSystemError) {
+    /// Sets the class on a directory of this device.
+    func applyOnSystem(to path: POSIXPath) throws(FileSystemError) {
         let attribute: FileProtectionType =
             switch self {
             case .none: .none

@@ -3,6 +3,6 @@ import ForgeFileSystem
 
 extension FileProtection {
     /// Does nothing: there are no classes of protection here.
-    func apply(to path: POSIXPath) throws(FileSystemError) {}
+    func applyOnSystem(to path: POSIXPath) throws(FileSystemError) {}
 }
 #endif

@@ -11,6 +11,7 @@ extension FileStoreError {
     init(opening error: FileSystemError, _ operation: Operation, key: String) {
         let code: Code =
             switch error.errno {
+            case _ where error.isLocked: .unavailable(.locked)
             case .permissionDenied, .notPermitted, .readOnlyFileSystem: .notPermitted
             case .noSpace, .diskQuotaExceeded: .noSpace
             default: .unavailable(.inputOutput)
@@ -23,6 +24,10 @@ extension FileStoreError.Code {
     init(_ error: FileSystemError, _ operation: FileStoreError.Operation) {
         guard !error.isEffectVisible else {
             self = .durabilityUnknown
+            return
+        }
+        guard !error.isLocked else {
+            self = .unavailable(.locked)
             return
         }
         self = Self.special(error, operation) ?? Self.codes[error.errno] ?? .unavailable(.inputOutput)

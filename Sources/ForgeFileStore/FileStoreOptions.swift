@@ -2,7 +2,7 @@ public import ForgeFileSystem
 
 /// How a file store works.
 public struct FileStoreOptions: Hashable, Sendable {
-    /// What a save and a removal have survived when the call returns; ``Durability/full`` unless set.
+    /// What a save and a removal have survived when the call returns; `.full` unless set.
     public var durability: Durability
 
     /// The largest file that ``FileStoring/load(_:)`` brings into memory; 256 MiB unless set. Larger ones are

@@ -17,10 +17,6 @@ public struct KVKey<Value: Codable & Sendable>: Sendable {
         identity = KeyName(name)
     }
 
-    init(identity: KeyName) {
-        self.identity = identity
-    }
-
     /// The name of the value.
     public var name: String { identity.string }
 

@@ -113,7 +113,8 @@ extension KVStoreError: CustomStringConvertible {
 extension KVStoreError {
     /// What the file system's failure means for a store.
     init(_ error: FileSystemError, _ operation: Operation, key: String? = nil, store: String?) {
-        self.init(.unavailable(.inputOutput), operation, key: key, store: store, underlying: error)
+        let reason: Unavailability = error.isLocked ? .locked : .inputOutput
+        self.init(.unavailable(reason), operation, key: key, store: store, underlying: error)
     }
 }
 

@@ -6,5 +6,8 @@ struct ForgeLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "forge-lab",
         abstract: "Tools that try to break ForgeStorage.",
-        subcommands: [AcknowledgeCommand.self, VerifyCommand.self, FuzzCommand.self, FuzzChildCommand.self])
+        subcommands: [
+            AcknowledgeCommand.self, VerifyCommand.self, ConformanceCommand.self, DeterminismCommand.self,
+            FuzzCommand.self, FuzzChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self,
+        ] + platformCommands)
 }

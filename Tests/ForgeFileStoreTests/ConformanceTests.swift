@@ -13,9 +13,21 @@ struct ConformanceTests {
         #expect(Set(ConformanceChecks.fileStore.map(\.description)).count == ConformanceChecks.fileStore.count)
     }
 
-    @Test(arguments: ConformanceChecks.fileStore, StoreKind.allCases)
-    func conforms(_ check: ConformanceCheck<any FileStoring>, _ kind: StoreKind) async throws {
-        try await kind.withStore { store in try await check.run(on: store) }
+    @Test(arguments: StoreKind.allCases)
+    func conforms(_ kind: StoreKind) async throws {
+        var missed: [String] = []
+        for check in ConformanceChecks.fileStore {
+            guard check.needs.isSubset(of: kind.capabilities) else {
+                missed.append(check.description)
+                continue
+            }
+            do {
+                try await kind.withStore { store in try await check.run(on: store) }
+            } catch {
+                Issue.record("\(error)")
+            }
+        }
+        #expect(missed == (kind == .inMemoryStore ? ["a URL names the file"] : []))
     }
 }
 

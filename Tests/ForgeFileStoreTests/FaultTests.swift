@@ -98,6 +98,37 @@ struct FaultTests {
         #expect(memory.fileExists(atPath: "/other/source"))
     }
 
+    @Test("a file that takes the source's name during a move is told of, one that replaces the moved file is not")
+    func swappedSource() async throws {
+        try memory.createDirectory("/in")
+        try memory.write(Data("source".utf8), to: URL(filePath: "/in/source"))
+        try memory.write(Data("other".utf8), to: URL(filePath: "/in/other"))
+        let swapping = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+            guard call.operation == .rename, call.path == "source" else { return }
+            try memory.rename("/in/other", to: "/in/source", .exchanging)
+        }
+        let store = DiskFileStore(root: root, fileSystem: swapping)
+        await #expect(
+            performing: { try await store.move(from: URL(filePath: "/in/source"), to: "file") },
+            throws: hasCode(.invalidSource(.changed)))
+        #expect(try await store.load("file") == Data("other".utf8))
+        for event in ["replaced", "deleted"] {
+            try memory.write(Data("source".utf8), to: URL(filePath: "/in/source"))
+            let interfering = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
+                guard call.operation == .status, call.path == "moved", memory.fileExists(atPath: "/data/store/moved")
+                else {
+                    return
+                }
+                if event == "deleted" { return try memory.unlink("/data/store/moved") }
+                try memory.rename("/in/spare", to: "/data/store/moved")
+            }
+            try memory.write(Data("later".utf8), to: URL(filePath: "/in/spare"))
+            let store = DiskFileStore(root: root, fileSystem: interfering)
+            try await store.move(from: URL(filePath: "/in/source"), to: "moved")
+            #expect(!memory.fileExists(atPath: "/in/source"))
+        }
+    }
+
     @Test("a source that cannot be read is told from a store that cannot be written")
     func sourceFails() async throws {
         try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
@@ -181,6 +212,7 @@ struct FaultTests {
                 number += 1
                 guard counter.didFail else { break }
             }
+            await settle(memory, before)
             #expect(memory.openDescriptors.count == before, "call \(number - 1) leaks a descriptor")
         }
         #expect(number > 40)
@@ -197,6 +229,26 @@ struct FaultTests {
         { try await $0.move(from: URL(filePath: "/source"), to: "d/file") },
         { _ = try await $0.info("d/file") },
     ]
+
+    @Test("a store that is to survive no power cut flushes nothing after it was opened")
+    func noFlushes() async throws {
+        let flushes = CallCounter()
+        let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try flushes.count(.synchronize, nil, .ioError) }
+        }
+        try memory.write(Data("x".utf8), to: URL(filePath: "/source"))
+        let store = DiskFileStore(root: root, fileSystem: counting, options: .init(durability: .none))
+        try await store.open()
+        let before = flushes.count
+        try await store.save(Data(), to: "a/b/c")
+        try await store.copy(from: URL(filePath: "/source"), to: "a/b/d")
+        try await store.move(from: URL(filePath: "/source"), to: "a/b/e")
+        try await store.createDirectory("x/y")
+        try await store.delete("a/b/c")
+        try await store.deleteDirectory("a")
+        try await store.deleteAll()
+        #expect(flushes.count == before)
+    }
 
     @Test("no call leaves a descriptor open")
     func descriptors() async throws {
@@ -218,6 +270,16 @@ struct FaultTests {
             }
             #expect(memory.openDescriptors.count == open)
         }
+        await settle(memory, 0)
         #expect(memory.openDescriptors == [])
+    }
+
+    /// Waits until the thread that did a store's last work has let go of the store.
+    private func settle(_ memory: InMemoryFileSystem, _ count: Int) async {
+        var attempts = 0
+        while memory.openDescriptors.count != count, attempts < 100_000 {
+            attempts += 1
+            await Task.yield()
+        }
     }
 }

@@ -130,20 +130,20 @@ struct VaultFile: Sendable {
         return try HeldFile(directory, on: fileSystem, isDirectory: true)
     }
 
+    /// What the name of a vault's temporary file begins with, so that nobody else's is taken for one.
+    static let temporaryPrefix = POSIXPath.temporaryPrefix + "vault-"
+
     /// Stores the file as a whole, atomically and durably, mode 0600.
     func replace(
-        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing
+        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing,
+        temporaryPrefix: String = POSIXPath.temporaryPrefix
     ) throws(FileSystemError) {
-        var failure: FileSystemError?
-        bytes.withUnsafeBytes { buffer in
-            do throws(FileSystemError) {
-                try fileSystem.replaceFile(
-                    name, at: directory, with: buffer, mode, permissions: .ownerReadWrite, durability: .full)
-            } catch {
-                failure = error
-            }
+        try fileSystem.replaceFile(
+            name, at: directory, mode, permissions: .ownerReadWrite, durability: .full,
+            temporaryPrefix: temporaryPrefix
+        ) { (descriptor) throws(FileSystemError) in
+            try fileSystem.writeBytes(bytes, to: descriptor)
         }
-        if let failure { throw failure }
     }
 
     /// Gives the file another name beside it, durably, and returns that name.
@@ -169,15 +169,15 @@ struct VaultFile: Sendable {
     /// Removes the temporary files of vaults that a crash left over; call only while locked.
     ///
     /// Whoever writes a vault in this directory holds the same lock, so none of these files is in use. Other stores may
-    /// keep theirs here too; what does not begin as a vault does is left alone.
+    /// keep theirs here too; they have other names.
     func sweep(_ directory: Descriptor) throws(FileSystemError) {
-        for entry in try fileSystem.entries(of: directory) where entry.name.isLeftover && entry.type == .regular {
+        let prefix = Self.temporaryPrefix.utf8
+        for entry in try fileSystem.entries(of: directory)
+        where entry.type == .regular && entry.name.bytes.starts(with: prefix) {
             do throws(FileSystemError) {
-                let leftover = try HeldFile(entry.name, at: directory, on: fileSystem)
-                guard try leftover.start(VaultHeader.magic.count) == VaultHeader.magic else { continue }
                 try fileSystem.unlink(entry.name, at: directory)
             } catch let error where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
-                continue  // Another store's, which has just renamed it, or another user's.
+                continue  // Removed since, or another user's.
             }
         }
     }

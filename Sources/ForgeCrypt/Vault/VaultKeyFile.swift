@@ -34,9 +34,11 @@ public enum VaultKeyFile {
     /// The key in the file, which is created with a random key if it is missing: mode 0600, durable when the call
     /// returns, in a directory that is created with 0700.
     ///
-    /// Never replaces a file. If two processes come at once, both get the key of the one that was first.
+    /// Never replaces a file. If two processes come at once, both get the key of the one that was first: who creates a key
+    /// takes the lock of the vaults in that directory (`#lock-vaults`) and removes what a crash left over.
     ///
-    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``; `.durabilityUnknown` if the file stands but may not survive
+    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where others may replace files in the
+    ///   directory of a new key; `.durabilityUnknown` if the file stands but may not survive
     ///   a power cut: nothing should be sealed with the key then before another call has succeeded.
     public static func loadOrCreate(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -44,27 +46,31 @@ public enum VaultKeyFile {
         if let key = try load(at: url, fileSystem: fileSystem) { return key }
         let file = try VaultFile(url, on: fileSystem)
         let key = VaultKey.random()
-        do {
-            try create(key, file)
-            return key
-        } catch let error where error.errno == .fileExists {
-            guard let key = try load(at: url, fileSystem: fileSystem) else {
-                throw CryptError(error, .createKey, path: file.path)
-            }
-            return key
-        } catch {
-            throw CryptError(error, .createKey, path: file.path)
+        var isPrepared = false
+        let failure = try file.whileLocked(.createKey, isPrepared: &isPrepared) { directory in
+            // What an earlier attempt left over holds a key; to remove it is best effort, as the next vault's sweep is.
+            do { try file.sweep(directory) } catch _ {}
+            return Self.store(key, in: file, at: directory)
         }
+        guard let failure else { return key }
+        guard failure.errno == .fileExists, let key = try load(at: url, fileSystem: fileSystem) else {
+            throw CryptError(failure, .createKey, path: file.path)
+        }
+        return key
     }
 
-    private static func create(_ key: SymmetricKey, _ file: VaultFile) throws(FileSystemError) {
+    /// Stores the key where there must be no file; returns why it could not.
+    private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: Descriptor) -> FileSystemError? {
         var bytes = magic
         key.withUnsafeBytes { bytes += $0 }
         bytes += SHA256.hash(data: bytes).prefix(checksumLength)
         defer { erase(&bytes) }
-        try file.fileSystem.makeDirectories(file.directory, permissions: .ownerReadWriteExecute)
-        let directory = try HeldFile(file.directory, on: file.fileSystem, isDirectory: true)
-        try file.replace(with: bytes, at: directory.descriptor, .exclusive)
+        do {
+            try file.replace(with: bytes, at: directory, .exclusive, temporaryPrefix: VaultFile.temporaryPrefix)
+            return nil
+        } catch {
+            return error
+        }
     }
 
     private static func key(_ bytes: [UInt8], path: POSIXPath) throws(CryptError) -> SymmetricKey {

@@ -20,15 +20,16 @@ public final class DiskFileStore: FileStoring {
     ///   - root: The directory; it should belong to this store alone.
     ///   - fileSystem: What holds the directory.
     ///   - sources: What the URLs are looked up in that files are copied and moved from, if it is not `fileSystem`.
+    ///   - fileProtection: When the files can be read on an Apple device; nil for the class that the directory has.
     ///   - options: Durability and limits.
     public init(
         root: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), sources: (any POSIXFileSystem)? = nil,
-        options: FileStoreOptions = FileStoreOptions()
+        fileProtection: FileProtection? = nil, options: FileStoreOptions = FileStoreOptions()
     ) {
         engine = FileStoreEngine(
             .init(
                 root: Self.location { () throws(FileSystemError) in try POSIXPath(root) }, fileSystem: fileSystem,
-                sources: sources, options: options))
+                sources: sources, fileProtection: fileProtection, options: options))
     }
 
     /// A store in a directory that the system keeps for this kind of data.

@@ -95,23 +95,28 @@ extension FileStoreEngine {
             }
         } catch {
             guard error.code != .durabilityUnknown else { throw error }
-            do {
-                try fileSystem.setPermissions(status.permissions, of: .descriptor(file))
-            } catch {
-                throw source.failure(.unreadable, error)
-            }
+            // The first failure is the one to report; at worst the source is left for its owner alone.
+            do { try fileSystem.setPermissions(status.permissions, of: .descriptor(file)) } catch _ {}
             guard let cause = error.underlying as? FileSystemError, cause.errno.isNoRename else { throw error }
             return false
         }
-        guard try isAdopted(status, key) else { throw source.failure(.changed, nil) }
+        guard try isAdopted(file, status, key) else { throw source.failure(.changed, nil) }
         return true
     }
 
     /// Whether the file that was opened is the one that was renamed.
-    private func isAdopted(_ status: FileStatus, _ key: RelativeKey) throws(FileStoreError) -> Bool {
+    private func isAdopted(
+        _ file: Descriptor, _ status: FileStatus, _ key: RelativeKey
+    ) throws(FileStoreError) -> Bool {
         try attempt(.move, key.string) { (directory) throws(FileSystemError) in
-            let now = try directory.status(of: key)
-            return now.inode == status.inode && now.device == status.device
+            do throws(FileSystemError) {
+                let now = try directory.status(of: key)
+                if now.inode == status.inode, now.device == status.device { return true }
+            } catch  where error.errno.isDisappearance {
+                // Deleted again already, or replaced together with its directory.
+            }
+            // Another save may have replaced it since; then it has no name any more.
+            return try fileSystem.status(of: .descriptor(file)).linkCount == 0
         }
     }
 }

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// What every file store on a ``POSIXFileSystem`` is made of.
+/// What every file store on a `POSIXFileSystem` is made of.
 ///
 /// The root is opened by the first call that needs it, and again by the next one if that failed: a store that is made
 /// while the device is locked works once it is unlocked.
@@ -46,7 +46,7 @@ extension FileStoreEngine {
             let path = try configuration.root.get()
             do throws(FileSystemError) {
                 let new = try StoreDirectory(path, on: fileSystem)
-                try configuration.fileProtection?.apply(to: path)
+                try configuration.fileProtection?.apply(to: path, on: fileSystem)
                 directory = new
                 return new
             } catch {

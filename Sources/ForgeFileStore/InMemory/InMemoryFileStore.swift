@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// A store of files in memory: the engine of ``DiskFileStore`` on an ``InMemoryFileSystem``.
+/// A store of files in memory: the engine of ``DiskFileStore`` on an `InMemoryFileSystem`.
 ///
 /// It gives the same results and errors as a store on disk, touches no disk and needs no cleaning up. Only
 /// ``url(for:)`` is missing: no other code could read what is at such a URL.

@@ -2,12 +2,12 @@
 ///
 /// A small file whose blocks are all there is one array; a large or sparse one is cut into chunks, so that a byte at
 /// the far end of an empty file costs one chunk and a copy of the whole tree shares what did not change.
-struct FileContent: Sendable {
-    static let blockSize: Int64 = 4096
+package struct FileContent: Sendable {
+    package static let blockSize: Int64 = 4096
     private static let headLimit: Int64 = 65_536
 
     /// The length of the file, holes included.
-    private(set) var size: Int64 = 0
+    package private(set) var size: Int64 = 0
 
     /// How many blocks the file takes on the device.
     private(set) var allocatedBlocks: Int64 = 0
@@ -17,8 +17,11 @@ struct FileContent: Sendable {
     private var chunks: SparseChunks?
     private var reserved = BlockRanges()
 
+    /// An empty file.
+    package init() {}
+
     /// Copies bytes from `offset` on and returns how many there were before the end.
-    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int {
+    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int {
         guard offset < size else { return 0 }
         let count = Int(min(Int64(buffer.count), size - offset))
         let target = UnsafeMutableRawBufferPointer(rebasing: buffer[..<count])
@@ -40,7 +43,7 @@ struct FileContent: Sendable {
     }
 
     /// Stores bytes at `offset`, extending the file as needed; space and limits were looked at before.
-    mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+    package mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         guard !bytes.isEmpty else { return }
         let end = offset + Int64(bytes.count)
         allocatedBlocks += unallocatedBlocks(in: offset..<end)
@@ -56,7 +59,7 @@ struct FileContent: Sendable {
     }
 
     /// Cuts the file short, or extends it by a hole.
-    mutating func setSize(_ newSize: Int64) {
+    package mutating func setSize(_ newSize: Int64) {
         defer { size = newSize }
         guard newSize < size else { return }
         guard newSize > 0 else {

@@ -17,8 +17,8 @@ public import SystemPackage
 /// One lock guards the whole tree, so every operation is atomic and visible to all threads when it returns. Nothing
 /// depends on the wall clock or on a random seed: the same calls give the same results in every run.
 ///
-/// What it does not have: special files can be created and removed, but opening one is `ENXIO`; `synchronize` has
-/// nothing to do.
+/// What it does not have: nobody waits at a FIFO, but is told `EAGAIN` where he would have to, or `ENXIO` when opening
+/// it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to do.
 public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     let tree: Tree
     let process: Int
@@ -27,14 +27,24 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     final class Tree: Sendable {
         let state: Mutex<State>
 
-        init(options: Options) {
-            state = Mutex(State(options: options))
+        init(_ state: sending State) {
+            self.state = Mutex(state)
         }
     }
 
     /// An empty file system.
     public convenience init(options: Options = Options()) {
-        let tree = Tree(options: options)
+        self.init(State(options: options))
+    }
+
+    /// A file system that starts with the tree of an image.
+    package convenience init(_ image: DiskImage) {
+        self.init(State(image: image))
+    }
+
+    private convenience init(_ state: State) {
+        let options = state.options
+        let tree = Tree(state)
         let first = Process(user: options.user, group: options.group, groups: options.groups, umask: options.umask)
         self.init(tree: tree, process: tree.state.withLock { $0.add(first) })
     }

@@ -31,6 +31,11 @@ extension InMemoryFileSystem {
             return Int(index)
         }
 
+        /// Whether one that is open is of this kind.
+        func contains(where matches: (OpenFile) -> Bool) -> Bool {
+            files.contains { $0.descriptorCount > 0 && matches($0) }
+        }
+
         mutating func remove(_ index: Int) {
             free.append(Int32(index))
         }

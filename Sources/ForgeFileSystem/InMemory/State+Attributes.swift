@@ -63,7 +63,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    private mutating func inode(of reference: FileReference) throws(Errno) -> Int {
+    mutating func inode(of reference: FileReference) throws(Errno) -> Int {
         switch reference {
         case .descriptor(let descriptor): openFiles[try openFile(descriptor)].inode
         case .path(let path, let directory, let followsLinks):

@@ -13,6 +13,7 @@ extension InMemoryFileSystem.State {
         try checkRange(of: buffer.count, at: offset)
         let index = openFiles[file].inode
         guard !inodes[index].isDirectory else { throw .isDirectory }
+        if inodes[index].kind == .fifo { return try readPipe(index, into: buffer, at: offset) }
         if let readError { throw fail(because: readError) }
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
@@ -32,6 +33,9 @@ extension InMemoryFileSystem.State {
         let file = try openFile(descriptor)
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
         try checkRange(of: buffer.count, at: offset)
+        if inodes[openFiles[file].inode].kind == .fifo {
+            return try writePipe(openFiles[file].inode, from: buffer, at: offset)
+        }
         if let writeError { throw fail(because: writeError) }
         guard !buffer.isEmpty else { return 0 }
         let index = openFiles[file].inode
@@ -56,6 +60,7 @@ extension InMemoryFileSystem.State {
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(Errno) -> Int64 {
         let file = try openFile(descriptor)
+        guard inodes[openFiles[file].inode].kind != .fifo else { throw .illegalSeek }
         let base: Int64
         switch origin {
         case .start: base = 0
@@ -71,21 +76,29 @@ extension InMemoryFileSystem.State {
 
     mutating func truncate(_ reference: FileReference, to size: Int64) throws(Errno) {
         guard size >= 0 else { throw .invalidArgument }
-        let index: Int
         switch reference {
         case .descriptor(let descriptor):
             let file = try openFile(descriptor)
-            index = openFiles[file].inode
+            let index = openFiles[file].inode
             guard inodes[index].isRegular, openFiles[file].isWritable else { throw .invalidArgument }
             try requireWritableDevice(index)
+            try resize(index, to: size)
         case .path(let path, let directory, let followsLinks):
-            index = try resolve(path, at: directory, followsLinks: followsLinks)
-            guard !inodes[index].isDirectory else { throw .isDirectory }
-            guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
-            guard inodes[index].isRegular else { throw .invalidArgument }
-            try requireWritableDevice(index)
-            try require(.write, to: index)
+            try truncate(resolve(path, at: directory, followsLinks: followsLinks), to: size)
         }
+    }
+
+    mutating func truncate(_ index: Int, to size: Int64) throws(Errno) {
+        guard size >= 0 else { throw .invalidArgument }
+        guard !inodes[index].isDirectory else { throw .isDirectory }
+        guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
+        guard inodes[index].isRegular else { throw .invalidArgument }
+        try requireWritableDevice(index)
+        try require(.write, to: index)
+        try resize(index, to: size)
+    }
+
+    private mutating func resize(_ index: Int, to size: Int64) throws(Errno) {
         guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         if let writeError { throw fail(because: writeError) }
         dropPrivilegeBits(index)
@@ -97,6 +110,7 @@ extension InMemoryFileSystem.State {
         guard offset >= 0, length > 0 else { throw .invalidArgument }
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
         let index = openFiles[file].inode
+        guard inodes[index].kind != .fifo else { throw .illegalSeek }
         let (end, overflows) = offset.addingReportingOverflow(length)
         guard !overflows, end <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         try requireWritableDevice(index)
@@ -108,7 +122,9 @@ extension InMemoryFileSystem.State {
     }
 
     mutating func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(Errno) {
-        synchronize(openFiles[try openFile(descriptor)].inode, level)
+        let index = openFiles[try openFile(descriptor)].inode
+        guard inodes[index].kind != .fifo else { throw .invalidArgument }
+        synchronize(index, level)
     }
 
     /// Refuses a range that ends behind the largest number (`rw_verify_area` of Linux).

@@ -9,6 +9,9 @@ extension InMemoryFileSystem.State {
         contents[index].write(bytes, at: offset)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
+        if recording != nil {
+            record(.write(inode: inodes[index].number, offset: offset, bytes: [UInt8](bytes), time: now()))
+        }
     }
 
     mutating func setSize(_ size: Int64, of index: Int) {
@@ -16,6 +19,7 @@ extension InMemoryFileSystem.State {
         contents[index].setSize(size)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
+        if recording != nil { record(.setSize(inode: inodes[index].number, size: size, time: now())) }
     }
 
     mutating func reserve(_ range: Range<Int64>, of index: Int) {
@@ -23,10 +27,20 @@ extension InMemoryFileSystem.State {
         contents[index].reserve(range)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
+        if recording != nil {
+            record(.reserve(inode: inodes[index].number, end: range.upperBound, time: now()))
+        }
     }
 
     /// Everything that was done to an inode, or to the names of a directory, has reached the device.
-    mutating func synchronize(_ index: Int, _ level: SyncLevel) {}
+    mutating func synchronize(_ index: Int, _ level: SyncLevel) {
+        if recording != nil { record(.synchronize(inode: inodes[index].number, level, succeeds: true)) }
+    }
+
+    /// Nobody will ever know how much of what was done to an inode has reached the device.
+    mutating func failToSynchronize(_ index: Int, _ level: SyncLevel) {
+        if recording != nil { record(.synchronize(inode: inodes[index].number, level, succeeds: false)) }
+    }
 
     // MARK: Attributes
 
@@ -35,6 +49,9 @@ extension InMemoryFileSystem.State {
         let time = now()
         change(&inodes[index])
         inodes[index].changed = time
+        if recording != nil {
+            record(.setAttributes(inode: inodes[index].number, DiskImage.Attributes(of: inodes[index])))
+        }
     }
 
     /// Notes an access as Linux does by default (`relatime`): only if the last one noted is older than the content, or
@@ -90,6 +107,7 @@ extension InMemoryFileSystem.State {
         inode.setTimes(time)
         let index = add(inode)
         if let target { targets[index] = target }
+        if recording != nil { record(.create(DiskImage.Node(of: inodes[index], target: target))) }
         return index
     }
 
@@ -100,11 +118,15 @@ extension InMemoryFileSystem.State {
         inodes[index].nameCount += 1
         inodes[index].changed = now()
         if inodes[index].isDirectory { inodes[name.directory].subdirectoryCount += 1 }
+        if recording != nil { record(.addName(place(of: name), inode: inodes[index].number)) }
     }
 
     /// Takes a name away.
     mutating func removeName(at position: Int, from directory: Int) {
         let index = inode(at: position, in: directory)
+        if recording != nil {
+            record(.removeName(place(at: position, in: directory), inode: inodes[index].number))
+        }
         names[directory].remove(at: position)
         touchContent(directory)
         dropName(of: index, from: directory)
@@ -114,6 +136,10 @@ extension InMemoryFileSystem.State {
     mutating func moveName(at position: Int, from directory: Int, to name: Walk, over target: Int?) {
         let index = inode(at: position, in: directory)
         let newDirectory = name.directory
+        if recording != nil {
+            let newPlace = target.map { place(at: $0, in: newDirectory) } ?? place(of: name)
+            record(.moveName(place(at: position, in: directory), to: newPlace, inode: inodes[index].number))
+        }
         if let target {
             let replaced = inode(at: target, in: newDirectory)
             names[newDirectory].setInode(index, at: target)
@@ -133,6 +159,12 @@ extension InMemoryFileSystem.State {
     mutating func exchangeNames(at position: Int, in directory: Int, at other: Int, in otherDirectory: Int) {
         let index = inode(at: position, in: directory)
         let otherIndex = inode(at: other, in: otherDirectory)
+        if recording != nil {
+            record(
+                .exchangeNames(
+                    place(at: position, in: directory), inode: inodes[index].number,
+                    with: place(at: other, in: otherDirectory), otherInode: inodes[otherIndex].number))
+        }
         names[directory].setInode(otherIndex, at: position)
         names[otherDirectory].setInode(index, at: other)
         moveParent(of: index, from: directory, to: otherDirectory)

@@ -36,7 +36,10 @@ extension InMemoryFileSystem.State {
 
     mutating func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(Errno) -> POSIXPath {
         if path.isEmpty, directory != .workingDirectory, options.profile == .linux { _ = try openFile(directory) }
-        let index = try resolve(path, at: directory, followsLinks: false)
+        return try readSymbolicLink(resolve(path, at: directory, followsLinks: false))
+    }
+
+    mutating func readSymbolicLink(_ index: Int) throws(Errno) -> POSIXPath {
         guard let target = targets[index] else { throw .invalidArgument }
         noteAccess(index)
         return target
@@ -45,12 +48,16 @@ extension InMemoryFileSystem.State {
     mutating func link(
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(Errno) {
-        let index = try resolve(path, at: directory, followsLinks: false)
+        try link(resolve(path, at: directory, followsLinks: false), to: newPath, at: newDirectory)
+    }
+
+    mutating func link(_ index: Int, to newPath: POSIXPath, at newDirectory: Descriptor) throws(Errno) {
         let walk = try walkToNewName(newPath, at: newDirectory, isDirectory: false) { (state, walk) throws(Errno) in
             guard state.inodes[walk.directory].device == state.inodes[index].device else { throw .improperLink }
             try state.mayLink(index)
         }
         guard !inodes[index].isDirectory else { throw .notPermitted }
+        guard inodes[index].nameCount > 0 else { throw .noSuchFileOrDirectory }
         guard inodes[index].nameCount < options.maximumLinkCount else { throw .tooManyLinks }
         addName(walk, to: index)
     }

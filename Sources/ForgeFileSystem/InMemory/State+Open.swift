@@ -14,6 +14,13 @@ extension InMemoryFileSystem.State {
         try requireFreeDescriptor()
         var walk = try start(path, at: directory, resolution)
         let index = try openInode(&walk, mode, flags, permissions)
+        return insertOpenFile(index, mode, flags)
+    }
+
+    /// A new open file of an inode whose permissions were looked at, and the descriptor that stands for it.
+    mutating func insertOpenFile(
+        _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
+    ) -> Descriptor {
         hold(index)
         let file = openFiles.insert(
             OpenFile(
@@ -62,7 +69,7 @@ extension InMemoryFileSystem.State {
             try mayOpenForCreation(found, in: walk.directory)
         }
         if flags.contains(.directory), !inodes[found].isDirectory { throw .notDirectory }
-        try openExisting(found, mode, truncates: flags.contains(.truncate))
+        try openExisting(found, mode, flags)
         return found
     }
 
@@ -75,9 +82,10 @@ extension InMemoryFileSystem.State {
         return index
     }
 
-    private mutating func openExisting(
-        _ index: Int, _ mode: FileDescriptor.AccessMode, truncates: Bool
+    mutating func openExisting(
+        _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) throws(Errno) {
+        let truncates = flags.contains(.truncate)
         if truncates, inodes[index].isRegular { try requireWritableDevice(index) }
         var access: Access = []
         if mode != .writeOnly { access.insert(.read) }
@@ -87,7 +95,11 @@ extension InMemoryFileSystem.State {
         let isSpecial = !inodes[index].isRegular && !inodes[index].isDirectory
         if access.contains(.write), !isSpecial { try requireWritableDevice(index) }
         try require(access, to: index)
-        // Special files are names only: nobody is ever at the other end.
+        if inodes[index].kind == .fifo {
+            try requireOtherEnd(of: index, mode, flags)
+            return
+        }
+        // Sockets and devices are names only: nobody is ever at the other end.
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
         if let writeError { throw fail(because: writeError) }
@@ -114,7 +126,7 @@ extension InMemoryFileSystem.State {
         return file
     }
 
-    private func requireFreeDescriptor() throws(Errno) {
+    func requireFreeDescriptor() throws(Errno) {
         guard processes[current].descriptors.count < options.maximumOpenFileCount else { throw .tooManyOpenFiles }
     }
 
@@ -125,6 +137,7 @@ extension InMemoryFileSystem.State {
         unlock(file)
         let index = openFiles[file].inode
         openFiles.remove(file)
+        if inodes[index].kind == .fifo { drainPipe(index) }
         release(index)
     }
 }

@@ -18,11 +18,15 @@ extension InMemoryFileSystem {
         var targets: [POSIXPath?] = []
         var devices: [Device] = []
         var openFiles = OpenFileTable()
+        /// What is on its way through FIFOs, by the places of their inodes.
+        var pipes: [Int: [UInt8]] = [:]
         var processes: [Process] = []
         /// Those who wait for a lock; each release wakes all, and they compete anew.
         var lockWaiters: [DispatchSemaphore] = []
         var writeError: (any Error)?
         var readError: (any Error)?
+        /// What happened to the tree since somebody asked for it to be recorded; nil for as long as nobody did.
+        var recording: EffectRecording?
         /// What stands behind an `EIO`.
         private(set) var cause: (any Error)?
 
@@ -45,11 +49,35 @@ extension InMemoryFileSystem {
             plantRoot()
         }
 
+        /// The tree of an image, with nothing open in it.
+        init(image: DiskImage) {
+            options = image.options
+            folding = image.folding
+            inodes = image.inodes
+            contents = image.contents
+            names = image.names
+            targets = image.targets
+            lastNumber = image.lastNumber
+            tick = image.tick
+            randomState = image.randomState
+            devices = [
+                Device(
+                    quota: options.quota, isReadOnly: options.isReadOnly,
+                    usedBlocks: contents.reduce(0) { $0 + $1.allocatedBlocks }, usedInodes: inodes.count)
+            ]
+        }
+
+        /// Everything that a name leads to, as it is now.
+        var image: DiskImage {
+            DiskImage(nodes, options: options, lastNumber: lastNumber, tick: tick, randomState: randomState)
+        }
+
         /// Starts an operation of a process.
         mutating func begin(_ process: Int) {
             current = process
             isSuperuser = processes[process].isSuperuser
             stamp = nil
+            recording?.operation += 1
         }
 
         /// The time of the operation in progress, the same however often it is asked for.
@@ -92,8 +120,10 @@ extension InMemoryFileSystem {
             inodes = []
             freeInodes = []
             devices = []
+            pipes = [:]
             writeError = nil
             readError = nil
+            recording = nil
             plantRoot()
             inodes[Self.root].holderCount = processes.count { $0.isAlive }
         }

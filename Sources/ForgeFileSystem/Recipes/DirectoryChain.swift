@@ -24,14 +24,18 @@ extension POSIXFileSystem {
         var current = path
         while true {
             do {
+                var existing = current
                 let isNew = try createIfParentExists(
                     current, at: directory, permissions: permissions, resolution: resolution)
                 guard durability == .full else { break }
                 if isNew {
                     try synchronizeParent(of: current, at: directory, resolution: resolution)
-                } else {
-                    // Whoever created it may not have come to synchronise it: it may be doing so, or may have been killed.
-                    try synchronizeParentIfAllowed(of: current, at: directory, resolution: resolution)
+                    existing = current.splitLast().parent
+                }
+                // Whoever created what exists may not have come to synchronise it: it may be doing so, may have failed
+                // or may have been killed. What is above was synchronised before anything was created in it.
+                if !existing.splitLast().name.isEmpty {
+                    try synchronizeParentIfAllowed(of: existing, at: directory, resolution: resolution)
                 }
                 break
             } catch  where error.errno == .noSuchFileOrDirectory {

@@ -27,11 +27,14 @@ extension POSIXFileSystem {
     }
 
     /// Stores whatever `content` writes to the descriptor it is given as the whole content of a file; see above.
+    ///
+    /// `temporaryPrefix` begins the name of the temporary file; it begins with ``POSIXPath/temporaryPrefix`` itself.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
-        durability: Durability, content: (Descriptor) throws(FileSystemError) -> Void
+        durability: Durability, temporaryPrefix: String = POSIXPath.temporaryPrefix,
+        content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        let (temporary, descriptor) = try createTemporary(at: directory, permissions: permissions)
+        let (temporary, descriptor) = try createTemporary(temporaryPrefix, at: directory, permissions: permissions)
         do {
             try naming(temporary) { () throws(FileSystemError) in
                 try closing(descriptor) { () throws(FileSystemError) in
@@ -58,11 +61,11 @@ extension POSIXFileSystem {
     }
 
     private func createTemporary(
-        at directory: Descriptor, permissions: FilePermissions
+        _ prefix: String, at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError) -> (POSIXPath, Descriptor) {
         var attempts = 0
         while true {
-            let name = POSIXPath.reserved(POSIXPath.temporaryPrefix, using: randomBits)
+            let name = POSIXPath.reserved(prefix, using: randomBits)
             attempts += 1
             do {
                 let descriptor = try retryingInterrupts { () throws(FileSystemError) in

@@ -25,7 +25,7 @@ func sysOpenRestricted(
     if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
     // openat2, unlike open, refuses a mode where nothing can be created.
     let mode = flags & O_CREAT == 0 ? 0 : UInt64(mode & 0o7777)
-    for _ in 0..<64 {
+    for _ in 0..<4096 {
         let descriptor = forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), mode, resolve)
         if descriptor >= 0 { return descriptor }
         // EAGAIN: a rename elsewhere got in the way of the check. ENOSYS, EPERM: an old kernel, or a sandbox.

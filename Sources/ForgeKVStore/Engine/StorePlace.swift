@@ -67,9 +67,15 @@ final class StorePlace: Sendable {
         return KVStoreError(.unavailable(.inUse(processID: processID)), .open, store: name, underlying: error)
     }
 
+    /// How long the lock's file is: the longest number and the end of its line.
+    private static let processIDLength = 12
+
     /// Writes who holds the lock into its file, for those who come too late.
+    ///
+    /// The line is followed by spaces, so that no process does anything else than another but for the digits.
     private func writeProcessID() throws(FileSystemError) {
-        let text = Array("\(ProcessInfo.processInfo.processIdentifier)\n".utf8)
+        var text = Array("\(ProcessInfo.processInfo.processIdentifier)\n".utf8)
+        text += [UInt8](repeating: UInt8(ascii: " "), count: max(0, Self.processIDLength - text.count))
         let file = try fileSystem.open(.lockName, at: directory, .writeOnly, options: [.noFollow])
         try fileSystem.closing(file) { () throws(FileSystemError) in
             try fileSystem.truncate(.descriptor(file), to: 0)

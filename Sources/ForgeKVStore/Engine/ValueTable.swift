@@ -116,9 +116,13 @@ extension ValueTable {
         state.withLock { $0.entries.keys.map(\.string) }
     }
 
-    /// All names and encoded values.
+    /// All names and encoded values, in the order in which they were stored, so that a log that is written anew is the
+    /// same in every process.
+    ///
+    /// - Complexity: O(*n* log *n*)
     var contents: [(KeyName, [UInt8])] {
-        state.withLock { state in state.entries.map { ($0.key, $0.value.bytes) } }
+        let entries = state.withLock { $0.entries }
+        return entries.sorted { $0.value.revision < $1.value.revision }.map { ($0.key, $0.value.bytes) }
     }
 
     /// How long a log of nothing but the present values would be, its header left out.

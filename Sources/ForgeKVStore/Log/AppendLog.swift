@@ -18,6 +18,10 @@ struct AppendLog {
     /// Whether a flush failed, so that nothing is acknowledged any more.
     private(set) var isPoisoned = false
 
+    /// Whether part of a record that failed may stand behind the end, because the device was locked before it could be
+    /// cut off; it has to go before anything is appended.
+    private var hasTail = false
+
     private var sequence: UInt64
 
     /// The last record that is known to have reached the device.
@@ -45,6 +49,7 @@ struct AppendLog {
     /// If it throws, the log is as it was, cut back to its old end; if that failed too, it is poisoned.
     mutating func append(_ change: LogRecord.Change) throws(FileSystemError) {
         guard sequence < LogRecord.maximumSequence else { throw FileSystemError(.write, .overflow) }
+        if hasTail { try dropLockedTail() }
         scratch.removeAll(keepingCapacity: scratch.capacity <= 1 << 16)
         if sequence - flushedSequence > UInt32.max { try flush() }
         LogRecord.append(
@@ -92,8 +97,20 @@ struct AppendLog {
         do throws(FileSystemError) {
             try dropTail()
         } catch {
-            // The append's own failure is thrown; nothing may be written after a record that may be half there.
-            isPoisoned = true
+            // The append's own failure is thrown; nothing may be written after a record that may be half there. A device
+            // that is locked will be unlocked again, and lets the record be cut off then.
+            if error.isLocked, !isPoisoned { hasTail = true } else { isPoisoned = true }
+        }
+    }
+
+    /// Tries again what could not be done while the device was locked.
+    private mutating func dropLockedTail() throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try dropTail()
+            hasTail = false
+        } catch {
+            if !error.isLocked { isPoisoned = true }
+            throw error
         }
     }
 }

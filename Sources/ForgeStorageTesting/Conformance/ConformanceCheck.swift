@@ -10,12 +10,31 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
     /// The promise, as a sentence: "a removed key is absent".
     public let description: String
 
+    /// What an implementation has to have for the promise to be one that it makes; nothing for most checks.
+    public private(set) var needs: Set<ConformanceCapability>
+
     private let body: @Sendable (Subject) async throws -> Void
 
-    /// A check of one promise; `body` throws a ``ConformanceViolation`` when `subject` breaks it.
-    public init(_ description: String, _ body: @escaping @Sendable (_ subject: Subject) async throws -> Void) {
+    /// A check of one promise.
+    ///
+    /// - Parameters:
+    ///   - description: The promise, as a sentence.
+    ///   - needs: What only some implementations have, and this check needs.
+    ///   - body: Throws a ``ConformanceViolation`` when the subject breaks the promise.
+    public init(
+        _ description: String, needs: Set<ConformanceCapability> = [],
+        _ body: @escaping @Sendable (_ subject: Subject) async throws -> Void
+    ) {
         self.description = description
+        self.needs = needs
         self.body = body
+    }
+
+    /// The same check for those only that have `capabilities` too.
+    public func needing(_ capabilities: ConformanceCapability...) -> ConformanceCheck {
+        var check = self
+        check.needs.formUnion(capabilities)
+        return check
     }
 
     /// Runs the check on a fresh, empty subject, which no other check has touched.

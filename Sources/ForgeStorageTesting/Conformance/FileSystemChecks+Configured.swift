@@ -3,7 +3,9 @@ import SystemPackage
 
 extension ConformanceChecks {
     /// What a full device does. The subject's device holds at least 64 KiB and 24 inodes and at most 64 MiB and 10,000.
-    public static let fileSystemQuota: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemQuota: [ConformanceCheck<FileSystemUnderTest>] = quota.map { $0.needing(.limitedSpace) }
+
+    private static let quota: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a write to a device that fills up is cut short, then refused, and keeps what was written") { tree in
             let written = try fill(tree, "big")
             try expectEqual(try tree.status("big").sizeInBytes, Int64(written), "the size")
@@ -58,7 +60,11 @@ extension ConformanceChecks {
     ]
 
     /// What a device does that refuses every change; the subject says how to make it one.
-    public static let fileSystemReadOnly: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemReadOnly: [ConformanceCheck<FileSystemUnderTest>] = readOnly.map {
+        $0.needing(.readOnlyDevice)
+    }
+
+    private static let readOnly: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a read-only device refuses every change") { tree in
             let file = FileReference.path(tree("f"))
             let before = try tree.snapshot()
@@ -94,7 +100,11 @@ extension ConformanceChecks {
     ]
 
     /// What the border between two devices does; the subject names a directory on another one.
-    public static let fileSystemDevices: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemDevices: [ConformanceCheck<FileSystemUnderTest>] = devices.map {
+        $0.needing(.secondDevice)
+    }
+
+    private static let devices: [ConformanceCheck<FileSystemUnderTest>] = [
         refuses("nothing is renamed to another device", .improperLink) { tree in
             try tree.fileSystem.rename(tree("f"), to: other(tree))
         },
@@ -108,7 +118,11 @@ extension ConformanceChecks {
     ]
 
     /// What the table of descriptors does; for a process that nobody else opens files in, with at most 100,000.
-    public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {
+        $0.needing(.limitedDescriptors)
+    }
+
+    private static let descriptors: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a process that has as many files open as it may opens no more") { tree in
             var open: [Descriptor] = []
             try tree.expectErrno(.tooManyOpenFiles, "one more") {
@@ -137,7 +151,11 @@ extension ConformanceChecks {
     ]
 
     /// The limit of hard links to one file, 65,000 as on ext4.
-    public static let fileSystemLinkLimit: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemLinkLimit: [ConformanceCheck<FileSystemUnderTest>] = linkLimit.map {
+        $0.needing(.linkLimit)
+    }
+
+    private static let linkLimit: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a file has 65,000 names at most") { tree in
             for number in 1..<65_000 { try tree.fileSystem.link(tree("f"), to: tree("e/n\(number)")) }
             try tree.expectErrno(.tooManyLinks, "one more") { try tree.fileSystem.link(tree("f"), to: tree("x")) }

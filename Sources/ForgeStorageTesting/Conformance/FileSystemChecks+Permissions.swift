@@ -3,7 +3,11 @@ import SystemPackage
 
 extension ConformanceChecks {
     /// What permissions keep users from; the subject says how to be another user.
-    public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = [
+    public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = permissions.map {
+        $0.needing(.otherUsers)
+    }
+
+    private static let permissions: [ConformanceCheck<FileSystemUnderTest>] = [
         forbids("a user creates nothing in another's directory", .permissionDenied) {
             try $0.fileSystem.createDirectory($0("d/new"))
         },

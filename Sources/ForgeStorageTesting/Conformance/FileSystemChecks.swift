@@ -6,5 +6,5 @@ extension ConformanceChecks {
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
         + fileSystemEntries + fileSystemContent + fileSystemOffsets + fileSystemAttributes + fileSystemConcurrency
-        + fileSystemWaiting + fileSystemTrees + fileSystemWalks
+        + fileSystemWaiting + fileSystemTrees + fileSystemWalks + fileSystemPipes
 }

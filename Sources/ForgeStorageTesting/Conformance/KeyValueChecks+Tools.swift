@@ -9,7 +9,7 @@ extension ConformanceChecks {
             try store.set(key, value: 1)
             try expectEqual(try store.read(key), 1, "read")
         },
-        ConformanceCheck("read throws for a value of another type") { store in
+        ConformanceCheck("read throws for a value of another type", needs: [.typedReads]) { store in
             try store.set(KVKey<String>("a"), value: "a secret value")
             let error = try await expectError(KVStoreError.self, "read") { try store.read(KVKey<Int>("a")) }
             try expectEqual(error.code, .undecodable, "code")
@@ -25,7 +25,7 @@ extension ConformanceChecks {
             try expect(try store.read(key) == .some(.none), "read does not give the stored nil")
             try expect(try store.read(KVKey<String?>("b")) == nil, "read of an absent key gives a value")
         },
-        ConformanceCheck("read refuses a name that is too long") { store in
+        ConformanceCheck("read refuses a name that is too long", needs: [.typedReads]) { store in
             let key = KVKey<Int>(String(repeating: "x", count: 1025))
             let error = try await expectError(KVStoreError.self, "read") { try store.read(key) }
             try expectEqual(error.code, .invalidKey, "code")
@@ -44,7 +44,7 @@ extension ConformanceChecks {
     ]
 
     static let keyValueTools: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("keys lists every name once") { store in
+        ConformanceCheck("keys lists every name once", needs: [.keyListing]) { store in
             try expectEqual(try store.keys(), [], "keys of an empty store")
             for name in hostileNames { try store.set(KVKey<Int>(name), value: 1) }
             try store.set(KVKey<Int?>("nil"), value: nil)
@@ -52,20 +52,20 @@ extension ConformanceChecks {
             let expected = (hostileNames + ["nil"]).map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
             try expect(names == expected, "keys lists \(names.count) names in place of \(expected.count)")
         },
-        ConformanceCheck("keys leaves out what was removed") { store in
+        ConformanceCheck("keys leaves out what was removed", needs: [.keyListing]) { store in
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
             try store.remove(KVKey<Int>("b"))
             try expectEqual(try store.keys().sorted(), ["a", "c"], "keys")
             try store.removeAll()
             try expectEqual(try store.keys(), [], "keys after removeAll")
         },
-        ConformanceCheck("a raw value decodes to the value that was set") { store in
+        ConformanceCheck("a raw value decodes to the value that was set", needs: [.rawValues]) { store in
             try store.set(KVKey<[String: Int]>("a"), value: ["one": 1])
             guard let bytes = try store.rawValue(named: "a") else { throw ConformanceViolation("no raw value") }
             try expectEqual(try ValueCoder().decode([String: Int].self, from: bytes), ["one": 1], "decoded")
             try expect(try store.rawValue(named: "b") == nil, "an absent key has a raw value")
         },
-        ConformanceCheck("a raw value can be put back under another name") { store in
+        ConformanceCheck("a raw value can be put back under another name", needs: [.rawValues]) { store in
             for (index, name) in ["int", "text", "struct", "nil"].enumerated() {
                 switch index {
                 case 0: try store.set(KVKey<Int>(name), value: -5)
@@ -83,7 +83,8 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<CheckProfile>("copy of struct")), CheckProfile(), "struct")
             try expect(store.get(KVKey<Int?>("copy of nil")) == .some(.none), "nil")
         },
-        ConformanceCheck("a raw value that is no value is undecodable and stays") { store in
+        ConformanceCheck("a raw value that is no value is undecodable and stays", needs: [.rawValues, .typedReads]) {
+            store in
             let bytes: [UInt8] = [0xFF, 0, 1, 2]
             try store.setRawValue(bytes, named: "a")
             try expect(store.contains(KVKey<Int>("a")), "contains is false")
@@ -94,21 +95,21 @@ extension ConformanceChecks {
             try store.set(KVKey<Int>("a"), value: 1)
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get after set")
         },
-        ConformanceCheck("a raw value that is set replaces what was read before") { store in
+        ConformanceCheck("a raw value that is set replaces what was read before", needs: [.rawValues]) { store in
             let key = KVKey<Int>("a")
             try store.set(key, value: 1)
             try expectEqual(store.get(key), 1, "get")
             try store.setRawValue(try ValueCoder().encode(2), named: "a")
             try expectEqual(store.get(key), 2, "get after setRawValue")
         },
-        ConformanceCheck("removeValue removes a key by its name") { store in
+        ConformanceCheck("removeValue removes a key by its name", needs: [.rawValues, .keyListing]) { store in
             try store.set(KVKey<Int>("a"), value: 1)
             try store.set(KVKey<Int>("b"), value: 1)
             try store.removeValue(named: "a")
             try store.removeValue(named: "never there")
             try expectEqual(try store.keys(), ["b"], "keys")
         },
-        ConformanceCheck("raw values refuse a name that is too long") { store in
+        ConformanceCheck("raw values refuse a name that is too long", needs: [.rawValues]) { store in
             let name = String(repeating: "x", count: 1025)
             for attempt in [
                 { _ = try store.rawValue(named: name) }, { try store.setRawValue([], named: name) },

@@ -16,7 +16,7 @@ public struct KeyValueStorePlace: Sendable {
 extension ConformanceChecks {
     /// What a key-value store that outlives the process promises.
     public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] = [
-        ConformanceCheck("a new place is empty") { place in
+        ConformanceCheck("a new place is empty", needs: [.keyListing]) { place in
             try expectEqual(try place.open().keys(), [], "keys")
             try expectEqual(try place.open().keys(), [], "keys after reopening")
         },
@@ -41,7 +41,7 @@ extension ConformanceChecks {
             try expect(store.get(KVKey<Int?>("nil")) == .some(.none), "the stored nil is gone")
             try expectEqual(store.get(KVKey<UInt64>("large")), .max, "large")
         },
-        ConformanceCheck("names of every kind are there after reopening") { place in
+        ConformanceCheck("names of every kind are there after reopening", needs: [.keyListing]) { place in
             try {
                 let store = try place.open()
                 for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
@@ -59,7 +59,7 @@ extension ConformanceChecks {
             }()
             try expectEqual(try place.open().get(KVKey<Int>("a")), 99, "get")
         },
-        ConformanceCheck("a removed key stays absent after reopening") { place in
+        ConformanceCheck("a removed key stays absent after reopening", needs: [.keyListing]) { place in
             try {
                 let store = try place.open()
                 for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
@@ -67,7 +67,9 @@ extension ConformanceChecks {
             }()
             try expectEqual(try place.open().keys(), ["b"], "keys")
         },
-        ConformanceCheck("removeAll stays done after reopening, and what was set after it is there") { place in
+        ConformanceCheck(
+            "removeAll stays done after reopening, and what was set after it is there", needs: [.keyListing]
+        ) { place in
             try {
                 let store = try place.open()
                 for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
@@ -76,7 +78,8 @@ extension ConformanceChecks {
             }()
             try expectEqual(try place.open().keys(), ["c"], "keys")
         },
-        ConformanceCheck("a store that is opened many times keeps what each opening wrote") { place in
+        ConformanceCheck("a store that is opened many times keeps what each opening wrote", needs: [.keyListing]) {
+            place in
             for index in 0..<10 {
                 let store = try place.open()
                 try expectEqual(try store.keys().count, index, "how many keys opening \(index) finds")
@@ -85,7 +88,9 @@ extension ConformanceChecks {
             let store = try place.open()
             for index in 0..<10 { try expectEqual(store.get(KVKey<Int>("\(index)")), index, "\(index)") }
         },
-        ConformanceCheck("a value of another type is still undecodable after reopening, and still there") { place in
+        ConformanceCheck(
+            "a value of another type is still undecodable after reopening, and still there", needs: [.typedReads]
+        ) { place in
             try place.open().set(KVKey<String>("a"), value: "one")
             let store = try place.open()
             let error = try await expectError(KVStoreError.self, "read") { try store.read(KVKey<Int>("a")) }

@@ -79,22 +79,22 @@ extension ConformanceChecks {
 
     /// What a storage that can remove keeps to.
     public static let storageRemoval: [ConformanceCheck<any Storage>] = [
-        ConformanceCheck("a value that was removed is not found") { storage in
+        ConformanceCheck("a value that was removed is not found", needs: [.removal]) { storage in
             try saveNow(hello, for: "greeting", in: storage)
             try storage.removeValue(for: "greeting")
             try await expectNotFound("greeting", in: storage)
         },
-        ConformanceCheck("removing takes the one value only") { storage in
+        ConformanceCheck("removing takes the one value only", needs: [.removal]) { storage in
             try saveNow(hello, for: "dir/a", in: storage)
             try saveNow(hello, for: "dir/b", in: storage)
             try storage.removeValue(for: "dir/a")
             try expectEqual(try fetchNow("dir/b", from: storage), hello, "the other value")
         },
-        ConformanceCheck("removing what is not stored is no error") { storage in
+        ConformanceCheck("removing what is not stored is no error", needs: [.removal]) { storage in
             try storage.removeValue(for: "missing")
             try storage.removeValue(for: "missing/below")
         },
-        ConformanceCheck("a value can be saved after it was removed") { storage in
+        ConformanceCheck("a value can be saved after it was removed", needs: [.removal]) { storage in
             try saveNow(hello, for: "greeting", in: storage)
             try storage.removeValue(for: "greeting")
             try saveNow(hello, for: "greeting", in: storage)

@@ -14,7 +14,7 @@ import Synchronization
 /// device that the item's accessibility allows (`errSecInteractionNotAllowed` otherwise); that an item exists can be
 /// asked, and an item deleted, from the first unlocking on. The device starts unlocked, with a passcode.
 public final class FakeKeychain: Sendable {
-    private struct Address {
+    fileprivate struct Address: Sendable {
         var service: String
         var account: String
         var group: String
@@ -97,6 +97,29 @@ public final class FakeKeychain: Sendable {
                 }
             }
         }
+    }
+
+    // MARK: Backups
+
+    /// What an encrypted backup holds of a keychain: everything but what needs a passcode.
+    struct Backup: Sendable {
+        fileprivate var items: [(address: Address, value: SecItemValue)]
+    }
+
+    func backUp() -> Backup {
+        Backup(
+            items: state.withLock { state in
+                state.items.filter { $0.value.accessibility != .whenPasscodeSetThisDeviceOnly }
+            })
+    }
+
+    /// Replaces everything by what a backup holds; only the device that it was made on can read what is bound to it.
+    func restore(_ backup: Backup, toNewDevice: Bool) {
+        state.withLock { state in
+            state.items = backup.items
+            state.hasPasscode = true
+        }
+        if toNewDevice { moveToNewDevice() }
     }
 
     // MARK: Faults

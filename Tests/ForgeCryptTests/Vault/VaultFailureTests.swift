@@ -104,22 +104,22 @@ struct VaultFailureTests {
         let vault = try place.vault()
         try vault.set("v", for: TestKeys.token)
         let bytes = try fileSystem.readFile(place.path)
-        var foreign = bytes
-        foreign[0] ^= 1
         let directory = "/app/secrets/"
-        for (name, content) in [("#tmp-mine", bytes), ("#tmp-foreign", foreign), ("#tmp-empty", []), ("keep", bytes)] {
+        for (name, content) in [
+            ("#tmp-vault-whole", bytes), ("#tmp-vault-empty", []), ("#tmp-foreign", bytes), ("keep", bytes),
+        ] {
             try fileSystem.write(Data(content), to: URL(filePath: directory + name))
         }
-        try fileSystem.createDirectory(POSIXPath(directory + "#tmp-directory"))
+        try fileSystem.createDirectory(POSIXPath(directory + "#tmp-vault-directory"))
         try place.vault().set("w", for: TestKeys.token)
-        let left = ["#lock-vaults", "#tmp-directory", "#tmp-empty", "#tmp-foreign", "app.vault", "keep"]
+        let left = ["#lock-vaults", "#tmp-foreign", "#tmp-vault-directory", "app.vault", "keep"]
         #expect(try place.names == left)
     }
 
     @Test("sweeping that fails does not fail the change")
     func failedSweep() throws {
         try place.vault().set("v", for: TestKeys.token)
-        try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-mine"))
+        try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-vault-mine"))
         fileSystem.fail(.unlink, .permissionDenied)
         try place.vault().set("w", for: TestKeys.token)
         fileSystem.fail(.list, .ioError)

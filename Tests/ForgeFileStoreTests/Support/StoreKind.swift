@@ -1,5 +1,6 @@
 import ForgeFileStore
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 
 /// The stores that every check runs on.
@@ -9,6 +10,11 @@ enum StoreKind: String, CaseIterable, CustomStringConvertible {
     case inMemoryStore = "InMemoryFileStore"
 
     var description: String { rawValue }
+
+    /// What of the things that only some stores have this one has.
+    var capabilities: Set<ConformanceCapability> {
+        self == .inMemoryStore ? [.emptyDirectories] : [.emptyDirectories, .fileURLs]
+    }
 
     /// Calls `body` with an empty store.
     func withStore(_ body: (any FileStoring) async throws -> Void) async throws {

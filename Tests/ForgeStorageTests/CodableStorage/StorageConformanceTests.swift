@@ -41,6 +41,11 @@ struct StorageConformanceTests {
         }
         #expect(failed.contains(defect.rawValue))
     }
+
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        #expect(Set(BrokenStorage.Defect.allCases.map(\.rawValue)) == Set(Self.all.map(\.description)))
+    }
 }
 
 /// The least that an app would write for its tests.

@@ -24,6 +24,13 @@ struct SessionStorageTests {
         #expect(failed.contains(defect.rawValue))
     }
 
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        #expect(
+            Set(BrokenSessionStorage.Defect.allCases.map(\.rawValue))
+                == Set(ConformanceChecks.sessionStorage.map(\.description)))
+    }
+
     @Test("storage in memory needs no try, nor does a manager over it")
     func neverFails() {
         let manager = SessionManager(storage: InMemorySessionStorage(user: 1))
@@ -86,6 +93,7 @@ final class BrokenSessionStorage: SessionStorage {
         case closes = "a user can be saved after clearing"
         case fillsIn = "a part that is nil stays nil, and an empty one empty"
         case normalises = "any text comes back, byte for byte"
+        case loadsTheFirst = "a session manager over the storage sees what the storage holds"
     }
 
     typealias User = ConformanceUser
@@ -96,6 +104,7 @@ final class BrokenSessionStorage: SessionStorage {
     private let defect: Defect
     private var user: ConformanceUser?
     private var isClosed = false
+    private var firstLoaded: ConformanceUser??
 
     init(_ defect: Defect) {
         self.defect = defect
@@ -111,6 +120,10 @@ final class BrokenSessionStorage: SessionStorage {
     }
 
     func loadUser() -> ConformanceUser? {
+        if defect == .loadsTheFirst {
+            firstLoaded = firstLoaded ?? .some(user)
+            return firstLoaded ?? nil
+        }
         defer { if defect == .loadsOnce { user = nil } }
         return user
     }

@@ -1,0 +1,111 @@
+// A key-value store of your own, held to the promises of every other one.
+import ForgeCoding
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+
+// snippet.draft
+/// The first draft: what comes to mind.
+final class Draft: KVStoring {
+    private let values = Mutex<[String: Data]>([:])
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        guard let data = values.withLock({ $0[key.name] }) else { return nil }
+        return try? JSONDecoder().decode(T.self, from: data)
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        let data = try JSONEncoder().encode(value)
+        values.withLock { $0[key.name] = data }
+    }
+
+    func remove<T>(_ key: KVKey<T>) throws {
+        values.withLock { $0[key.name] = nil }
+    }
+
+    func contains<T>(_ key: KVKey<T>) -> Bool {
+        values.withLock { $0[key.name] != nil }
+    }
+
+    func removeAll() throws {
+        values.withLock { $0 = [:] }
+    }
+}
+// snippet.end
+
+// snippet.run
+let suite = ConformanceSuite.keyValueStore
+print(await suite.run(on: "Draft", having: []) { Draft() })
+// snippet.end
+
+// snippet.store
+/// The store that keeps its promises.
+final class Notebook: KVStoring {
+    // By their bytes: strings that Swift calls equal can be two names.
+    private let values = Mutex<[[UInt8]: [UInt8]]>([:])
+    private let coder = ValueCoder()
+
+    private func bytes(_ name: String, _ operation: KVStoreError.Operation) throws(KVStoreError) -> [UInt8] {
+        let bytes = Array(name.utf8)
+        guard bytes.count <= 1024 else { throw KVStoreError(.invalidKey, operation, key: name) }
+        return bytes
+    }
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        do {
+            return try read(key)
+        } catch {
+            return nil
+        }
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        let name = try bytes(key.name, .set)
+        let encoded: [UInt8]
+        do {
+            encoded = try coder.encode(value)
+        } catch {
+            throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
+        }
+        values.withLock { $0[name] = encoded }
+    }
+
+    func remove<T>(_ key: KVKey<T>) throws {
+        let name = try bytes(key.name, .remove)
+        values.withLock { $0[name] = nil }
+    }
+
+    func contains<T>(_ key: KVKey<T>) -> Bool {
+        values.withLock { $0[Array(key.name.utf8)] != nil }
+    }
+
+    func removeAll() throws {
+        values.withLock { $0 = [:] }
+    }
+}
+// snippet.end
+
+// snippet.read
+extension Notebook {
+    func read<T>(_ key: KVKey<T>) throws -> T? {
+        let name = try bytes(key.name, .read)
+        guard let encoded = values.withLock({ $0[name] }) else { return nil }
+        do {
+            return try coder.decode(T.self, from: encoded)
+        } catch {
+            throw KVStoreError(.undecodable, .read, key: key.name, underlying: error)
+        }
+    }
+
+    func keys() throws -> [String] {
+        values.withLock { $0.keys.map { String(decoding: $0, as: UTF8.self) } }
+    }
+}
+// snippet.end
+
+// snippet.report
+let report = await suite.run(on: "Notebook", having: [.typedReads, .keyListing]) { Notebook() }
+print(report)
+if !report.holds { exit(1) }
+// snippet.end

@@ -1,0 +1,190 @@
+package import SystemPackage
+
+/// The tree of a file system as a value: what a device holds while nothing is open.
+///
+/// It is cheap to copy and to change: contents and directories that stay the same are shared by all copies.
+package struct DiskImage: Sendable {
+    /// What `stat(2)` tells of a file beyond its size.
+    package struct Attributes: Hashable, Sendable {
+        package var permissions: FilePermissions
+        package var owner: UserID
+        package var group: GroupID
+        package var accessed: FileTime
+        package var modified: FileTime
+        package var changed: FileTime
+    }
+
+    /// One name in a directory and the number of the inode that it leads to.
+    package struct Entry: Hashable, Sendable {
+        package var name: POSIXPath
+        package var inode: UInt64
+
+        package init(name: POSIXPath, inode: UInt64) {
+            self.name = name
+            self.inode = inode
+        }
+    }
+
+    /// A file, directory, symbolic link or special file.
+    package struct Node: Sendable {
+        package var number: UInt64
+        package var type: FileType
+        package var attributes: Attributes
+        package var content = FileContent()
+        /// Of a directory.
+        package var entries: [Entry] = []
+        /// Of a symbolic link.
+        package var target: POSIXPath?
+        /// Of a device node.
+        package var deviceNumber: UInt64 = 0
+
+        package var isDirectory: Bool { type == .directory }
+    }
+
+    /// What kind of file system it is the tree of.
+    package let options: InMemoryFileSystem.Options
+    let folding: NameFolding
+    private(set) var inodes: [InMemoryFileSystem.Inode]
+    private(set) var contents: [FileContent]
+    private(set) var names: [NameTable]
+    let targets: [POSIXPath?]
+    var lastNumber: UInt64
+    var tick: Int64
+    /// Where the random bits go on that name temporary files.
+    package var randomState: UInt64
+
+    init(
+        _ nodes: [Node], options: InMemoryFileSystem.Options, lastNumber: UInt64, tick: Int64, randomState: UInt64
+    ) {
+        self.options = options
+        folding = NameFolding(
+            ignoresCase: options.isCaseInsensitive, ignoresNormalisation: options.isNormalisationInsensitive)
+        self.lastNumber = max(lastNumber, nodes.reduce(0) { max($0, $1.number) })
+        self.tick = tick
+        self.randomState = randomState
+        inodes = nodes.map(InMemoryFileSystem.Inode.init)
+        contents = nodes.map(\.content)
+        names = nodes.map { _ in NameTable() }
+        targets = nodes.map(\.target)
+        linkNames(nodes)
+    }
+
+    /// The tree of these nodes on a file system like that of `other`.
+    ///
+    /// The first node is the root. A name that leads to no node is left out; no directory may have two names.
+    package init(_ nodes: [Node], like other: DiskImage) {
+        self.init(
+            nodes, options: other.options, lastNumber: other.lastNumber, tick: other.tick,
+            randomState: other.randomState)
+    }
+
+    /// The nodes, the root first.
+    package var nodes: [Node] {
+        inodes.indices.map { place in
+            var node = Node(of: inodes[place], target: targets[place])
+            node.content = contents[place]
+            node.entries = names[place].entries.indices.compactMap { position in
+                let entry = names[place].entries[position]
+                guard !entry.isRemoved else { return nil }
+                return Entry(name: names[place].path(at: position), inode: inodes[Int(entry.inode)].number)
+            }
+            return node
+        }
+    }
+
+    /// Gives one of the nodes, named by its place among them, another content.
+    package mutating func setContent(_ content: FileContent, at index: Int) {
+        contents[index] = content
+    }
+
+    /// Gives one of the nodes, named by its place among them, other attributes.
+    package mutating func setAttributes(_ attributes: Attributes, at index: Int) {
+        inodes[index].permissions = attributes.permissions
+        inodes[index].owner = attributes.owner
+        inodes[index].group = attributes.group
+        inodes[index].accessed = attributes.accessed
+        inodes[index].modified = attributes.modified
+        inodes[index].changed = attributes.changed
+    }
+
+    /// Makes random bits and times of a file system made from this image differ from those of other images.
+    package mutating func advance(by steps: Int) {
+        tick += Int64(steps)
+        randomState = (randomState ^ UInt64(truncatingIfNeeded: steps)) &* 0x9E37_79B9_7F4A_7C15
+    }
+
+    private mutating func linkNames(_ nodes: [Node]) {
+        guard !nodes.isEmpty else { return }
+        var places: [UInt64: Int] = [:]
+        for (place, node) in nodes.enumerated() { places[node.number] = place }
+        inodes[0].nameCount = 1
+        for (parent, node) in nodes.enumerated() {
+            for entry in node.entries {
+                guard let child = places[entry.inode] else { continue }
+                entry.name.withUnsafeBytes { bytes in
+                    let key = folding.isIdentity ? nil : folding.key(bytes)
+                    let hash = key?.withUnsafeBytes { NameTable.hash($0) } ?? NameTable.hash(bytes)
+                    names[parent].insert(bytes, key: key, hash: hash, inode: child)
+                }
+                inodes[child].nameCount += 1
+                guard inodes[child].isDirectory else { continue }
+                inodes[child].parent = parent
+                inodes[parent].subdirectoryCount += 1
+            }
+        }
+    }
+}
+
+extension InMemoryFileSystem.Inode {
+    /// An inode that no name leads to yet.
+    fileprivate init(_ node: DiskImage.Node) {
+        self.init()
+        kind = Kind(node.type) ?? .regular
+        number = node.number
+        permissions = node.attributes.permissions
+        owner = node.attributes.owner
+        group = node.attributes.group
+        accessed = node.attributes.accessed
+        modified = node.attributes.modified
+        changed = node.attributes.changed
+        deviceNumber = node.deviceNumber
+    }
+}
+
+extension DiskImage.Attributes {
+    init(of inode: InMemoryFileSystem.Inode) {
+        self.init(
+            permissions: inode.permissions, owner: inode.owner, group: inode.group, accessed: inode.accessed,
+            modified: inode.modified, changed: inode.changed)
+    }
+}
+
+extension DiskImage.Node {
+    /// An inode without its content and its names.
+    init(of inode: InMemoryFileSystem.Inode, target: POSIXPath?) {
+        self.init(
+            number: inode.number, type: inode.kind.fileType, attributes: DiskImage.Attributes(of: inode),
+            target: target, deviceNumber: inode.deviceNumber)
+    }
+}
+
+extension InMemoryFileSystem.State {
+    /// All that names lead to, the root first.
+    var nodes: [DiskImage.Node] {
+        var nodes: [DiskImage.Node] = []
+        var pending = [Self.root]
+        var seen: Set<Int> = [Self.root]
+        while let index = pending.popLast() {
+            var node = DiskImage.Node(of: inodes[index], target: targets[index])
+            node.content = contents[index]
+            let table = names[index]
+            for position in table.entries.indices where !table.entries[position].isRemoved {
+                let child = Int(table.entries[position].inode)
+                node.entries.append(DiskImage.Entry(name: table.path(at: position), inode: inodes[child].number))
+                if seen.insert(child).inserted { pending.append(child) }
+            }
+            nodes.append(node)
+        }
+        return nodes
+    }
+}

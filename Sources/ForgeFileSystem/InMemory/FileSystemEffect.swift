@@ -1,0 +1,62 @@
+/// One change of the tree of an ``InMemoryFileSystem``, in the terms of inodes; a call makes none, one or a few.
+///
+/// Inodes are named by their numbers, which one file system never gives out twice.
+package enum FileSystemEffect: Sendable {
+    /// Where a name stands.
+    package struct Place: Hashable, Sendable {
+        package var directory: UInt64
+        package var name: POSIXPath
+    }
+
+    /// An inode came to be; no name leads to it yet.
+    case create(DiskImage.Node)
+    case write(inode: UInt64, offset: Int64, bytes: [UInt8], time: FileTime)
+    case setSize(inode: UInt64, size: Int64, time: FileTime)
+    /// Space was reserved up to `end`; the file is at least that long now.
+    case reserve(inode: UInt64, end: Int64, time: FileTime)
+    /// The attributes are these now.
+    case setAttributes(inode: UInt64, DiskImage.Attributes)
+    /// What was done to a file, or to the names in a directory, has reached the device, or failed to.
+    case synchronize(inode: UInt64, SyncLevel, succeeds: Bool)
+    case addName(Place, inode: UInt64)
+    case removeName(Place, inode: UInt64)
+    /// A name moved, over whatever stood at the new place.
+    case moveName(Place, to: Place, inode: UInt64)
+    case exchangeNames(Place, inode: UInt64, with: Place, otherInode: UInt64)
+    /// Something that whoever records wants to find between the changes again.
+    case mark(Int)
+}
+
+/// An effect, and the number of the call that had it, counted from the start of the recording.
+package struct RecordedEffect: Sendable {
+    package var operation: Int
+    package var effect: FileSystemEffect
+}
+
+/// What is kept while effects are recorded.
+struct EffectRecording: Sendable {
+    var operation = 0
+    var effects: [RecordedEffect] = []
+
+    mutating func append(_ effect: FileSystemEffect) {
+        effects.append(RecordedEffect(operation: operation, effect: effect))
+    }
+}
+
+extension InMemoryFileSystem.State {
+    /// Appends to the recording.
+    @inline(never) mutating func record(_ effect: FileSystemEffect) {
+        recording?.append(effect)
+    }
+
+    func place(of name: Walk) -> FileSystemEffect.Place {
+        name.withName { bytes in
+            FileSystemEffect.Place(directory: inodes[name.directory].number, name: POSIXPath(bytes))
+        }
+    }
+
+    func place(at position: Int, in directory: Int) -> FileSystemEffect.Place {
+        FileSystemEffect.Place(
+            directory: inodes[directory].number, name: names[directory].path(at: position))
+    }
+}

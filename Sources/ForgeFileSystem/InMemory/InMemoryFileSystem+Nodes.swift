@@ -1,0 +1,136 @@
+import Synchronization
+package import SystemPackage
+
+/// The tree by its nodes, for those who bring their own way of walking paths, as a kernel does.
+///
+/// A node is held by a descriptor that allows neither reading nor writing (`O_PATH` of `open(2)`): it can be named as the
+/// directory that a path starts from, and as the file whose attributes are asked for or set. Everything here goes through
+/// the same checks as the calls that take a path.
+extension InMemoryFileSystem {
+    /// What `stat(2)` tells of a node, device number included.
+    package struct NodeStatus: Sendable {
+        package var status: FileStatus
+        /// Of a device node: what it was created with.
+        package var deviceNumber: UInt64
+    }
+
+    /// What to make of a time stamp (`utimensat(2)`).
+    package enum TimeChange: Hashable, Sendable {
+        case unchanged
+        case now
+        case to(FileTime)
+    }
+
+    /// What a device has and how much of it is used, in blocks of 4096 bytes.
+    package struct Capacity: Sendable {
+        package var quota: Quota
+        package var usage: Usage
+    }
+
+    /// Lets this process go on as somebody else, as `setfsuid(2)` does; its descriptors stay.
+    package func assumeIdentity(user: UserID, group: GroupID, groups: [GroupID]) {
+        tree.state.withLock { state in
+            state.processes[process].user = user
+            state.processes[process].group = group
+            state.processes[process].groups = groups
+        }
+    }
+
+    /// Makes a directory the working directory by the number of its inode.
+    package func changeDirectory(toInode number: UInt64) throws(FileSystemError) {
+        try perform(.resolve) { (state) throws(Errno) in try state.changeDirectory(toInode: number) }
+    }
+
+    /// Holds the node that a path leads to, whatever its permissions are.
+    package func openNode(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = false
+    ) throws(FileSystemError) -> Descriptor {
+        try perform(.open, path) { (state) throws(Errno) in
+            state.openNode(try state.resolve(path, at: directory, followsLinks: followsSymbolicLinks))
+        }
+    }
+
+    /// Holds the node that a descriptor leads to.
+    package func openNode(of descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
+        try perform(.duplicate) { (state) throws(Errno) in
+            state.openNode(state.openFiles[try state.openFile(descriptor)].inode)
+        }
+    }
+
+    /// Opens a node for reading or writing; of the options `append` and `truncate` count.
+    package func open(
+        node descriptor: Descriptor, _ mode: FileDescriptor.AccessMode, options: FileDescriptor.OpenOptions
+    ) throws(FileSystemError) -> Descriptor {
+        try perform(.open) { (state) throws(Errno) in try state.open(node: descriptor, mode, options) }
+    }
+
+    /// What there is to know of a node.
+    package func nodeStatus(of file: FileReference) throws(FileSystemError) -> NodeStatus {
+        try perform(.status, file.path) { (state) throws(Errno) in
+            let index = try state.inode(of: file)
+            return NodeStatus(
+                status: try state.status(of: file), deviceNumber: state.inodes[index].deviceNumber)
+        }
+    }
+
+    /// The bytes that a symbolic link holds.
+    package func readSymbolicLink(node descriptor: Descriptor) throws(FileSystemError) -> POSIXPath {
+        try perform(.readSymbolicLink) { (state) throws(Errno) in
+            try state.readSymbolicLink(state.inode(of: .descriptor(descriptor)))
+        }
+    }
+
+    /// Gives a node one more name.
+    package func link(
+        node descriptor: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
+    ) throws(FileSystemError) {
+        try perform(.link, to: newPath) { (state) throws(Errno) in
+            try state.link(state.inode(of: .descriptor(descriptor)), to: newPath, at: newDirectory)
+        }
+    }
+
+    /// Cuts a node's content short or extends it, as `truncate(2)` does by a path.
+    package func truncate(node descriptor: Descriptor, to sizeInBytes: Int64) throws(FileSystemError) {
+        try perform(.truncate) { (state) throws(Errno) in
+            try state.truncate(state.inode(of: .descriptor(descriptor)), to: sizeInBytes)
+        }
+    }
+
+    /// Sets the times of last access and modification, each to a given time or to that of the call.
+    ///
+    /// Whoever may write to a file may set both to now; everything else takes the owner.
+    package func setTimes(
+        accessed: TimeChange, modified: TimeChange, of file: FileReference
+    ) throws(FileSystemError) {
+        try perform(.setTimes, file.path) { (state) throws(Errno) in
+            try state.setTimes(accessed: accessed, modified: modified, of: file)
+        }
+    }
+
+    /// Whether this process may read (4), write (2) and execute or search (1) a node (`access(2)`).
+    package func checkAccess(_ bits: UInt8, to file: FileReference) throws(FileSystemError) {
+        try perform(.status, file.path) { (state) throws(Errno) in
+            let index = try state.inode(of: file)
+            if bits & 2 != 0, state.inodes[index].isRegular || state.inodes[index].isDirectory {
+                try state.requireWritableDevice(index)
+            }
+            try state.require(State.Access(rawValue: bits & 7), to: index)
+        }
+    }
+
+    /// Says whether writes through a descriptor append (`O_APPEND` of `fcntl(2)`).
+    package func setAppends(_ appends: Bool, of descriptor: Descriptor) throws(FileSystemError) {
+        try perform(.write) { (state) throws(Errno) in
+            state.openFiles[try state.openFile(descriptor)].appends = appends
+        }
+    }
+
+    /// The limits and the use of the device that holds a node.
+    package func capacity(of file: FileReference) throws(FileSystemError) -> Capacity {
+        try perform(.status, file.path) { (state) throws(Errno) in
+            let device = state.devices[state.inodes[try state.inode(of: file)].device]
+            let used = Usage(sizeInBytes: device.usedBlocks * FileContent.blockSize, inodeCount: device.usedInodes)
+            return Capacity(quota: device.quota, usage: used)
+        }
+    }
+}

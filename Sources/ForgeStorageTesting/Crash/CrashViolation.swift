@@ -1,0 +1,41 @@
+/// A state from which a program did not recover as it promised.
+public struct CrashViolation: Sendable, CustomStringConvertible {
+    /// The name of the state, for ``CrashExplorer/replay(_:)``.
+    public let id: CrashStateID
+
+    /// What the recovery threw.
+    public let reason: String
+
+    /// What the crash lost, one line each.
+    public let losses: [String]
+
+    public var description: String {
+        "\(id): \(reason)" + losses.map { "\n    \($0)" }.joined()
+    }
+}
+
+extension CrashState {
+    /// What is not as it was before the crash.
+    func losses(in space: StateSpace) -> [String] {
+        var lines: [String] = []
+        for (change, isMade) in zip(space.undecided, tree.names) where !isMade {
+            lines.append("not done: \(change.text)")
+        }
+        for (file, choice) in zip(tree.undecided, choices) {
+            let last = file.choices.last
+            let size = file.choices.sizes[choice.size]
+            if choice.size != last.size {
+                lines.append("inode \(file.choices.number): \(size) of \(file.choices.sizes[last.size]) bytes")
+            }
+            if choice.attributes != last.attributes { lines.append("inode \(file.choices.number): old attributes") }
+            for (place, block) in file.choices.blocks.enumerated() where place < file.choices.visibleBlocks[choice.size]
+            {
+                guard choice.blocks[place] != last.blocks[place] else { continue }
+                let tear = block.versions[choice.blocks[place]].tear
+                let kind = tear < BlockHistory.size ? "torn after \(tear) bytes" : "an older version"
+                lines.append("inode \(file.choices.number), block \(block.number): \(kind)")
+            }
+        }
+        return lines
+    }
+}

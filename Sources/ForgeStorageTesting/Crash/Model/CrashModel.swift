@@ -1,0 +1,164 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// What is durable of a tree, and what happened to it since: what a crash has to choose from.
+///
+/// It follows the effects that were recorded, one after the other.
+struct CrashModel: Sendable {
+    let profile: CrashProfile
+    /// The image that the recording began with, for everything that is not in the tree.
+    let base: DiskImage
+    let root: UInt64
+    private(set) var files: [UInt64: FileHistory] = [:]
+    /// Nodes of directories, without their names.
+    private(set) var directories: [UInt64: DiskImage.Node] = [:]
+    /// The names that are durable.
+    private(set) var names: [UInt64: NameList] = [:]
+    /// Changes of names in the order of all directories together; durable ones only behind those that are not.
+    private(set) var changes: [NameChange] = []
+    private(set) var effectCount = 0
+    private(set) var markCount = 0
+    private(set) var operation = 0
+
+    init(_ image: DiskImage, _ profile: CrashProfile) {
+        self.profile = profile
+        base = image
+        let nodes = image.nodes
+        root = nodes.first?.number ?? 0
+        for var node in nodes {
+            guard node.isDirectory else {
+                files[node.number] = FileHistory(node)
+                continue
+            }
+            names[node.number] = NameList(node.entries)
+            node.entries = []
+            directories[node.number] = node
+        }
+    }
+
+    /// The changes of names that a crash may leave or take away.
+    var undecided: [NameChange] { changes.filter { !$0.isDurable } }
+
+    mutating func apply(_ recorded: RecordedEffect) {
+        effectCount += 1
+        operation = recorded.operation
+        switch recorded.effect {
+        case .create(let node): create(node)
+        case .write(let inode, let offset, let bytes, let time): files[inode]?.write(bytes, at: offset, time)
+        case .setSize(let inode, let size, let time): files[inode]?.setSize(size, time)
+        case .reserve(let inode, let end, let time): files[inode]?.reserve(to: end, time)
+        case .setAttributes(let inode, let attributes): setAttributes(attributes, of: inode)
+        case .synchronize(let inode, let level, let succeeds): synchronize(inode, level, succeeds)
+        case .mark: markCount += 1
+        case .addName(let place, let inode): add(place, inode)
+        case .removeName(let place, _): append([.remove(place)], "unlink \(place.name)")
+        case .moveName(let place, let newPlace, let inode): move(place, newPlace, inode)
+        case .exchangeNames(let place, let inode, let other, let otherInode):
+            append(
+                [.set(place, inode: otherInode), .set(other, inode: inode)],
+                "exchange \(place.name) and \(other.name)")
+        }
+    }
+
+    private mutating func create(_ node: DiskImage.Node) {
+        if node.isDirectory {
+            directories[node.number] = node
+            names[node.number] = NameList()
+        } else {
+            files[node.number] = FileHistory(node)
+        }
+    }
+
+    private mutating func setAttributes(_ attributes: DiskImage.Attributes, of inode: UInt64) {
+        // Those of a directory are kept at once: they say nothing about what a program stores.
+        directories[inode]?.attributes = attributes
+        files[inode]?.setAttributes(attributes)
+    }
+}
+
+// MARK: Names
+
+extension CrashModel {
+    private mutating func append(_ edits: [NameChange.Edit], _ text: String) {
+        changes.append(NameChange(edits, number: effectCount, text: text))
+    }
+
+    private mutating func add(_ place: FileSystemEffect.Place, _ inode: UInt64) {
+        let isFirst = !changes.contains { $0.creates == inode } && !isNamed(inode)
+        append([.set(place, inode: inode)], "\(isFirst ? "create" : "link") \(place.name)")
+        if isFirst { changes[changes.count - 1].creates = inode }
+    }
+
+    private func isNamed(_ inode: UInt64) -> Bool {
+        // Only a file that was there before, or whose creation is durable, can be among these names.
+        names.values.contains { list in list.entries.contains { $0.inode == inode } }
+    }
+
+    private mutating func move(_ place: FileSystemEffect.Place, _ newPlace: FileSystemEffect.Place, _ inode: UInt64) {
+        let text = "rename \(place.name) to \(newPlace.name)"
+        // A directory never has two names, and within one directory a rename is one change.
+        guard profile.splitsRenames, place.directory != newPlace.directory, directories[inode] == nil else {
+            return append([.remove(place), .set(newPlace, inode: inode)], text)
+        }
+        append([.set(newPlace, inode: inode)], text)
+        append([.remove(place)], text + " (the old name)")
+        changes[changes.count - 1].requires = effectCount
+        changes[changes.count - 1].number = -effectCount
+    }
+
+    private mutating func synchronize(_ inode: UInt64, _ level: SyncLevel, _ succeeds: Bool) {
+        files[inode]?.synchronize(level, succeeds: succeeds)
+        for place in changes.indices where changes[place].unsynchronised.contains(inode) {
+            guard succeeds else {
+                changes[place].isUndecidedForEver = true
+                continue
+            }
+            guard !changes[place].isUndecidedForEver else { continue }
+            // Where a rename is never split, the half that is durable brings the other one with it.
+            if profile.splitsRenames {
+                changes[place].unsynchronised.remove(inode)
+            } else {
+                changes[place].unsynchronised = []
+            }
+        }
+        guard succeeds else { return }
+        if profile.keepsFreshNames { keepFreshName(of: inode) }
+        keepWhatIsRequired()
+        if profile.names == .orderedPrefix, let last = changes.lastIndex(where: \.isDurable) {
+            for place in changes[...last].indices { changes[place].unsynchronised = [] }
+        }
+        settleNames()
+    }
+
+    /// Makes the name that created an inode durable, and those of the directories above.
+    private mutating func keepFreshName(of inode: UInt64) {
+        guard let place = changes.firstIndex(where: { $0.creates == inode && !$0.isUndecidedForEver }) else { return }
+        changes[place].unsynchronised = []
+        for edit in changes[place].edits where edit.directory != inode { keepFreshName(of: edit.directory) }
+    }
+
+    /// The new name of a file is there if the loss of the old one is durable.
+    private mutating func keepWhatIsRequired() {
+        for change in changes where change.isDurable {
+            guard let required = change.requires, let place = changes.firstIndex(where: { $0.number == required })
+            else { continue }
+            changes[place].unsynchronised = []
+        }
+    }
+
+    /// Takes over what is durable and not preceded by anything undecided in the same directories.
+    private mutating func settleNames() {
+        var held: Set<UInt64> = []
+        var kept: [NameChange] = []
+        for change in changes {
+            let touched = Set(change.edits.map(\.directory))
+            if change.isDurable, held.isDisjoint(with: touched) {
+                names.apply(change)
+            } else {
+                held.formUnion(touched)
+                kept.append(change)
+            }
+        }
+        changes = kept
+    }
+}

@@ -1,0 +1,192 @@
+import ForgeFileSystem
+
+/// What a file may hold after a crash: its content that is durable, and everything that happened to it since.
+struct FileHistory: Sendable {
+    typealias Attributes = DiskImage.Attributes
+
+    private enum Resize: Sendable {
+        case extend(to: Int64)
+        case set(to: Int64)
+
+        func callAsFunction(_ size: Int64) -> Int64 {
+            switch self {
+            case .extend(let end): max(size, end)
+            case .set(let size): size
+            }
+        }
+    }
+
+    /// Type, number and the attributes as they are now; of what else there is, nothing.
+    private(set) var node: DiskImage.Node
+    private(set) var live: FileContent
+    /// What is durable, as far as it is decided.
+    private(set) var durable: FileContent
+    /// The blocks about which something is undecided.
+    private(set) var blocks: [Int64: BlockHistory] = [:]
+    private(set) var attributes: [Attributes]
+
+    private var durableSizes: [Int64]
+    private var resizes: [Resize] = []
+    private var liveSum: UInt64
+    private(set) var durableSum: UInt64
+
+    /// A file of which everything is durable.
+    init(_ node: DiskImage.Node) {
+        self.node = node
+        live = node.content
+        durable = node.content
+        self.node.content = FileContent()
+        attributes = [node.attributes]
+        durableSizes = [live.size]
+        liveSum = 0
+        for block in 0..<(live.size + 4095) / 4096 { liveSum &+= live.contribution(of: block) }
+        durableSum = liveSum
+    }
+
+    /// Whether nothing about the file is undecided.
+    var isSettled: Bool {
+        blocks.isEmpty && resizes.isEmpty && durableSizes.count == 1 && attributes.count == 1
+    }
+
+    /// The sizes that the file may have, a durable one first.
+    var sizes: [Int64] {
+        var sizes: [Int64] = []
+        for size in durableSizes {
+            var size = size
+            if !sizes.contains(size) { sizes.append(size) }
+            for resize in resizes {
+                size = resize(size)
+                if !sizes.contains(size) { sizes.append(size) }
+            }
+        }
+        return sizes
+    }
+
+    // MARK: What happens
+
+    mutating func write(_ bytes: [UInt8], at offset: Int64, _ time: FileTime) {
+        touch(time)
+        let end = offset + Int64(bytes.count)
+        guard end > offset else { return }
+        // After a failed synchronisation the file may be shorter than it looks.
+        let grows = end > live.size || durableSizes.count > 1
+        var position = offset
+        while position < end {
+            let block = position / 4096
+            let start = Int(position % 4096)
+            let count = Int(min(Int64(4096 - start), end - position))
+            let from = Int(position - offset)
+            change(
+                block,
+                BlockHistory.Write(
+                    offset: start, bytes: Array(bytes[from..<from + count]), isAppend: position >= live.size))
+            position += Int64(count)
+        }
+        let before = (offset / 4096...(end - 1) / 4096).map { ($0, live.contribution(of: $0)) }
+        bytes.withUnsafeBytes { live.write($0, at: offset) }
+        for (block, sum) in before { liveSum = liveSum &- sum &+ live.contribution(of: block) }
+        if grows { resizes.append(.extend(to: end)) }
+    }
+
+    mutating func setSize(_ size: Int64, _ time: FileTime) {
+        touch(time)
+        guard size < live.size else {
+            live.setSize(size)
+            resizes.append(.set(to: size))
+            return
+        }
+        // What is cut off reads as zeros if the file grows again.
+        var position = size
+        while position < live.size {
+            let block = position / 4096
+            let start = Int(position % 4096)
+            change(block, BlockHistory.Write(offset: start, bytes: [UInt8](repeating: 0, count: 4096 - start)))
+            liveSum = liveSum &- live.contribution(of: block)
+            position = (block + 1) * 4096
+        }
+        live.setSize(size)
+        if size % 4096 != 0 { liveSum = liveSum &+ live.contribution(of: size / 4096) }
+        resizes.append(.set(to: size))
+    }
+
+    mutating func reserve(to end: Int64, _ time: FileTime) {
+        guard end > live.size else { return }
+        touch(time)
+        live.setSize(end)
+        resizes.append(.extend(to: end))
+    }
+
+    mutating func setAttributes(_ attributes: Attributes) {
+        node.attributes = attributes
+        self.attributes.append(attributes)
+    }
+
+    mutating func synchronize(_ level: SyncLevel, succeeds: Bool) {
+        guard succeeds else {
+            durableSizes = sizes
+            resizes = []
+            for block in blocks.keys { blocks[block]?.unsettle() }
+            return
+        }
+        durableSizes = durableSizes.reduce(into: []) { kept, size in
+            let settled = resizes.reduce(size) { $1($0) }
+            if !kept.contains(settled) { kept.append(settled) }
+        }
+        resizes = []
+        for block in blocks.keys { blocks[block]?.settle() }
+        blocks = blocks.filter { !$0.value.isSettled }
+        durable = live
+        durableSum = liveSum
+        settleAttributes(level)
+    }
+
+    /// `fdatasync` leaves the times behind.
+    private mutating func settleAttributes(_ level: SyncLevel) {
+        guard level != .full else {
+            attributes = [node.attributes]
+            return
+        }
+        var kept: [Attributes] = []
+        for var old in attributes {
+            (old.permissions, old.owner, old.group) = (
+                node.attributes.permissions, node.attributes.owner, node.attributes.group
+            )
+            if !kept.contains(old) { kept.append(old) }
+        }
+        attributes = kept
+    }
+
+    private mutating func touch(_ time: FileTime) {
+        node.attributes.modified = time
+        node.attributes.changed = time
+        if attributes.count == 1 { attributes = [node.attributes] }
+    }
+
+    private mutating func change(_ block: Int64, _ write: BlockHistory.Write) {
+        if blocks[block] == nil { blocks[block] = BlockHistory(durable.bytes(of: block)) }
+        blocks[block]?.add(write)
+    }
+}
+
+extension FileContent {
+    /// One block, with zeros behind the end of the file.
+    func bytes(of block: Int64) -> [UInt8] {
+        var bytes = [UInt8](repeating: 0, count: BlockHistory.size)
+        _ = bytes.withUnsafeMutableBytes { read(into: $0, at: block * Int64(BlockHistory.size)) }
+        return bytes
+    }
+
+    /// What one block adds to the sum that stands for the whole content; 0 for zeros.
+    func contribution(of block: Int64) -> UInt64 {
+        withUnsafeTemporaryAllocation(byteCount: BlockHistory.size, alignment: 8) { buffer in
+            let count = read(into: buffer, at: block * Int64(BlockHistory.size))
+            return Self.contribution(
+                of: block, StableHash.ofContent(UnsafeRawBufferPointer(rebasing: buffer[..<count])))
+        }
+    }
+
+    /// What a block with content of this hash adds.
+    static func contribution(of block: Int64, _ hash: UInt64) -> UInt64 {
+        hash == 0 ? 0 : StableHash.of(hash, UInt64(truncatingIfNeeded: block))
+    }
+}

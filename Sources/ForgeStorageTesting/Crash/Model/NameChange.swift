@@ -1,0 +1,76 @@
+import ForgeFileSystem
+
+/// A change of the names in one or two directories that a crash leaves whole or takes away whole.
+struct NameChange: Sendable {
+    enum Edit: Sendable {
+        case set(FileSystemEffect.Place, inode: UInt64)
+        case remove(FileSystemEffect.Place)
+
+        var directory: UInt64 {
+            switch self {
+            case .set(let place, _), .remove(let place): place.directory
+            }
+        }
+    }
+
+    /// In the order in which they are made.
+    var edits: [Edit]
+    /// The directories whose synchronisation is still missing.
+    var unsynchronised: Set<UInt64>
+    /// A change that must have been made if this one was, by its number: the new name of a file whose old one goes.
+    var requires: Int?
+    /// Counted from the start of the recording.
+    var number: Int
+    /// The inode that was created by this name.
+    var creates: UInt64?
+    /// What happened, for people.
+    var text: String
+    /// Whether a synchronisation that would have covered it failed: it is undecided for ever.
+    var isUndecidedForEver = false
+
+    var isDurable: Bool { unsynchronised.isEmpty }
+
+    init(_ edits: [Edit], number: Int, text: String) {
+        self.edits = edits
+        self.number = number
+        self.text = text
+        unsynchronised = Set(edits.map(\.directory))
+    }
+}
+
+/// The names of one directory, in the order in which they came.
+struct NameList: Sendable {
+    private(set) var entries: [DiskImage.Entry] = []
+
+    init(_ entries: [DiskImage.Entry] = []) {
+        self.entries = entries
+    }
+
+    subscript(name: POSIXPath) -> UInt64? {
+        entries.first { $0.name == name }?.inode
+    }
+
+    mutating func set(_ name: POSIXPath, to inode: UInt64) {
+        if let place = entries.firstIndex(where: { $0.name == name }) {
+            entries[place].inode = inode
+        } else {
+            entries.append(DiskImage.Entry(name: name, inode: inode))
+        }
+    }
+
+    mutating func remove(_ name: POSIXPath) {
+        if let place = entries.firstIndex(where: { $0.name == name }) { entries.remove(at: place) }
+    }
+}
+
+extension [UInt64: NameList] {
+    /// Makes a change.
+    mutating func apply(_ change: NameChange) {
+        for edit in change.edits {
+            switch edit {
+            case .set(let place, let inode): self[place.directory, default: NameList()].set(place.name, to: inode)
+            case .remove(let place): self[place.directory, default: NameList()].remove(place.name)
+            }
+        }
+    }
+}

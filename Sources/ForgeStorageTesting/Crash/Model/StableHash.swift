@@ -1,0 +1,44 @@
+/// A 64-bit hash that is the same in every run and on every platform.
+struct StableHash: Hashable, Sendable {
+    private(set) var value: UInt64 = 0x9E37_79B9_7F4A_7C15
+
+    mutating func mix(_ word: UInt64) {
+        value = (value ^ word) &* 0xD6E8_FEB8_6659_FD93
+        value ^= value >> 32
+        value = value &* 0xD6E8_FEB8_6659_FD93
+        value ^= value >> 29
+    }
+
+    mutating func mix(_ bytes: UnsafeRawBufferPointer) {
+        var offset = 0
+        while offset + 8 <= bytes.count {
+            mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            offset += 8
+        }
+        var tail = UInt64(truncatingIfNeeded: bytes.count)
+        while offset < bytes.count {
+            tail = tail << 8 | UInt64(bytes[offset])
+            offset += 1
+        }
+        mix(tail)
+    }
+
+    /// The hash of a few words.
+    static func of(_ words: UInt64...) -> UInt64 {
+        var hash = StableHash()
+        for word in words { hash.mix(word) }
+        return hash.value
+    }
+
+    /// The hash of bytes without the zeros at their end, so that what lies behind the end of a file does not count;
+    /// 0 if there are only zeros.
+    static func ofContent(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        var count = bytes.count
+        while count >= 8, bytes.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self) == 0 { count -= 8 }
+        while count > 0, bytes[count - 1] == 0 { count -= 1 }
+        guard count > 0 else { return 0 }
+        var hash = StableHash()
+        hash.mix(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        return hash.value
+    }
+}

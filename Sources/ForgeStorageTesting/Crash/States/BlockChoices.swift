@@ -1,0 +1,111 @@
+import ForgeFileSystem
+
+/// The contents that one block may have after a crash.
+struct BlockChoices: Sendable {
+    /// A content, or the beginning of one and the rest of another.
+    struct Version: Sendable {
+        var newer: Int
+        var older: Int
+        /// How many bytes of the newer content there are.
+        var tear: Int
+        /// The bytes that are not what anybody wrote, if the block holds garbage.
+        var garbage: [UInt8]?
+        var hash: UInt64 = 0
+    }
+
+    let number: Int64
+    private let wholes: [[UInt8]]
+    let versions: [Version]
+    /// Where the content after all writes stands among the versions.
+    let last: Int
+
+    /// More versions than this are torn only against the durable one and their neighbours.
+    private static let manyVersions = 8
+
+    init(_ number: Int64, _ history: BlockHistory, durableSize: Int64, _ profile: CrashProfile, seed: UInt64) {
+        self.number = number
+        let wholes = history.wholes
+        self.wholes = wholes
+        var versions: [Version] = []
+        var seen: Set<UInt64> = []
+        func add(_ version: Version) {
+            var version = version
+            version.hash = Self.bytes(of: version, wholes).withUnsafeBytes { StableHash.ofContent($0) }
+            if seen.insert(version.hash).inserted { versions.append(version) }
+        }
+        for whole in wholes.indices { add(Version(newer: whole, older: whole, tear: BlockHistory.size)) }
+        let lastHash = history.last.withUnsafeBytes { StableHash.ofContent($0) }
+        let last = versions.firstIndex { $0.hash == lastHash } ?? 0
+        guard profile.blocks == .any else {
+            // The versions stay in place; the one that is left goes first.
+            let kept = profile.blocks == .last ? last : 0
+            self.versions = [versions[kept]]
+            self.last = 0
+            return
+        }
+        if profile.tearing != .none {
+            for newer in wholes.indices {
+                for older in wholes.indices where older != newer {
+                    guard older < newer || history.writes.isEmpty else { continue }
+                    guard wholes.count <= Self.manyVersions || older == 0 || older == newer - 1 else { continue }
+                    for tear in stride(from: 512, to: BlockHistory.size, by: 512) {
+                        add(Version(newer: newer, older: older, tear: tear))
+                    }
+                }
+            }
+        }
+        if profile.tearing == .anyByteOfAppends {
+            for (place, write) in history.writes.enumerated() where write.isAppend {
+                let newer = min(place + 1, wholes.count - 1)
+                for tear in write.offset + 1..<max(write.offset + 1, write.offset + write.bytes.count) {
+                    add(Version(newer: newer, older: newer - 1, tear: tear))
+                }
+            }
+        }
+        if profile.leavesGarbage || !profile.isOverwritePowersafe {
+            for write in history.writes {
+                for garbage in Self.garbage(wholes, write, number, durableSize, profile, seed) {
+                    add(Version(newer: 0, older: 0, tear: 0, garbage: garbage))
+                }
+            }
+        }
+        self.versions = versions
+        self.last = last
+    }
+
+    /// The content of a version.
+    func bytes(of version: Int) -> [UInt8] { Self.bytes(of: versions[version], wholes) }
+
+    private static func bytes(of version: Version, _ wholes: [[UInt8]]) -> [UInt8] {
+        if let garbage = version.garbage { return garbage }
+        guard version.tear < BlockHistory.size else { return wholes[version.newer] }
+        var bytes = wholes[version.older]
+        bytes.replaceSubrange(..<version.tear, with: wholes[version.newer][..<version.tear])
+        return bytes
+    }
+
+    private static func garbage(
+        _ wholes: [[UInt8]], _ write: BlockHistory.Write, _ number: Int64, _ durableSize: Int64,
+        _ profile: CrashProfile, _ seed: UInt64
+    ) -> [[UInt8]] {
+        guard let durable = wholes.first, let last = wholes.last, !write.bytes.isEmpty else { return [] }
+        var generator = SplitMix64(seed: seed ^ UInt64(truncatingIfNeeded: number))
+        func scramble(_ range: Range<Int>, in bytes: inout [UInt8]) {
+            for place in range { bytes[place] = UInt8(truncatingIfNeeded: generator.next()) }
+        }
+        var found: [[UInt8]] = []
+        if profile.leavesGarbage, number * Int64(BlockHistory.size) >= durableSize {
+            var bytes = durable
+            scramble(bytes.indices, in: &bytes)
+            found.append(bytes)
+        }
+        if !profile.isOverwritePowersafe {
+            let end = write.offset + write.bytes.count
+            var bytes = last
+            scramble(write.offset / 512 * 512..<write.offset, in: &bytes)
+            scramble(end..<(end + 511) / 512 * 512, in: &bytes)
+            found.append(bytes)
+        }
+        return found
+    }
+}

@@ -1,0 +1,83 @@
+import ForgeFileSystem
+
+/// One state that a crash may leave.
+struct CrashState: Sendable {
+    var tree: CrashedTree
+    var choices: [FileChoice]
+
+    var hash: UInt64 { tree.hash(choices) }
+    var image: DiskImage { tree.image(choices) }
+
+    var level: CrashStateID.Level {
+        CrashStateID.Level(
+            effectCount: 0, names: tree.names,
+            files: zip(tree.undecided, choices).map { ($0.choices.number, $1) }.map(CrashStateID.File.init))
+    }
+}
+
+extension StateSpace {
+    /// The state of a choice of names and files; a file that is not named is as it was synchronised.
+    func state(_ names: [Bool], _ files: [UInt64: FileChoice]) -> CrashState? {
+        tree(names).map { state($0, files) }
+    }
+
+    func state(_ tree: CrashedTree, _ files: [UInt64: FileChoice]) -> CrashState {
+        CrashState(tree: tree, choices: tree.undecided.map { files[$0.choices.number] ?? $0.choices.first })
+    }
+
+    /// Nothing is lost.
+    var live: CrashState? { state(lastNames, files.mapValues(\.last)) }
+
+    /// Everything is lost that can be.
+    var durable: CrashState? { state(firstNames, [:]) }
+
+    /// The state with this identifier; nil if there is none here.
+    func state(_ level: CrashStateID.Level) -> CrashState? {
+        guard level.names.count == undecided.count else { return nil }
+        var chosen: [UInt64: FileChoice] = [:]
+        for file in level.files {
+            guard let choices = files[file.inode], choices.sizes.indices.contains(file.choice.size),
+                choices.attributes.indices.contains(file.choice.attributes),
+                choices.blocks.count == file.choice.blocks.count,
+                zip(choices.blocks, file.choice.blocks).allSatisfy({ $0.versions.indices.contains($1) })
+            else { return nil }
+            chosen[file.inode] = file.choice
+        }
+        return state(level.names, chosen)
+    }
+}
+
+/// Every state of a space, one after the other.
+struct ExhaustiveStates: IteratorProtocol {
+    private let space: StateSpace
+    private let ways: Int
+    private var index = 0
+    private var current: CrashState?
+
+    init(_ space: StateSpace) {
+        self.space = space
+        ways = space.nameChoiceCount ?? 0
+    }
+
+    mutating func next() -> CrashState? {
+        if var state = current {
+            for place in state.choices.indices {
+                if let next = state.tree.undecided[place].choices.next(state.choices[place]) {
+                    state.choices[place] = next
+                    current = state
+                    return state
+                }
+                state.choices[place] = state.tree.undecided[place].choices.first
+            }
+            current = nil
+        }
+        while index < ways {
+            defer { index += 1 }
+            guard let tree = space.tree(space.names(at: index)) else { continue }
+            let state = space.state(tree, [:])
+            current = state
+            return state
+        }
+        return nil
+    }
+}

@@ -1,0 +1,93 @@
+import ForgeFileSystem
+
+/// All states that a crash at one moment may leave.
+struct StateSpace: Sendable {
+    let model: CrashModel
+    /// The changes of names that each state has or has not.
+    let undecided: [NameChange]
+    /// Files about which something is undecided.
+    let files: [UInt64: FileChoices]
+
+    /// Beyond this many changes of names their combinations are not counted one by one.
+    private static let countedNames = 12
+
+    init(_ model: CrashModel, seed: UInt64) {
+        self.model = model
+        undecided = model.undecided
+        files = model.files.filter { !$0.value.isSettled }
+            .mapValues { FileChoices($0, model.profile, seed: seed) }
+    }
+
+    // MARK: Names
+
+    /// In how many ways the changes of names can be chosen, illegal ones included; nil if there are too many.
+    var nameChoiceCount: Int? {
+        switch model.profile.names {
+        case .all, .durable: 1
+        case .orderedPrefix: undecided.count + 1
+        case .anySubset: undecided.count < 48 ? 1 << undecided.count : nil
+        }
+    }
+
+    /// Whether each of the undecided changes was made, in one of the ways.
+    func names(at index: Int) -> [Bool] {
+        switch model.profile.names {
+        case .all: lastNames
+        case .durable: firstNames
+        case .orderedPrefix: undecided.indices.map { $0 < index }
+        case .anySubset: undecided.indices.map { index >> $0 & 1 == 1 }
+        }
+    }
+
+    /// None of the undecided changes was made; all of them if the profile loses none.
+    var firstNames: [Bool] {
+        [Bool](repeating: model.profile.names == .all, count: undecided.count)
+    }
+
+    /// All of the undecided changes were made; none of them if the profile keeps none.
+    var lastNames: [Bool] {
+        [Bool](repeating: model.profile.names != .durable, count: undecided.count)
+    }
+
+    /// Whether an old name is gone only where the new one is there.
+    private func isLegal(_ names: [Bool]) -> Bool {
+        for (place, change) in undecided.enumerated() where names[place] {
+            guard let required = change.requires else { continue }
+            if let other = undecided.firstIndex(where: { $0.number == required }), !names[other] { return false }
+        }
+        return true
+    }
+
+    /// The tree with a choice of names; nil if no file system could be in that state.
+    func tree(_ names: [Bool]) -> CrashedTree? {
+        guard names.count == undecided.count, isLegal(names) else { return nil }
+        var lists = model.names
+        var place = 0
+        for change in model.changes {
+            var isMade = true
+            if !change.isDurable {
+                isMade = names[place]
+                place += 1
+            }
+            if isMade { lists.apply(change) }
+        }
+        return CrashedTree(model, names, lists, files)
+    }
+
+    // MARK: Counting
+
+    /// How many states there are before equal ones are left out.
+    ///
+    /// Exact up to 12 undecided changes of names; beyond, the product of all choices.
+    var count: Double {
+        guard let ways = nameChoiceCount, undecided.count <= Self.countedNames else {
+            return files.values.reduce(Double(sign: .plus, exponent: undecided.count, significand: 1)) {
+                $0 * $1.count
+            }
+        }
+        return (0..<ways).reduce(0.0) { sum, index in
+            guard let tree = tree(names(at: index)) else { return sum }
+            return sum + tree.undecided.reduce(1.0) { $0 * $1.choices.count }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import ForgeFileStore
+package import ForgeFileSystem
+import Foundation
+
+/// A ``DiskFileStore``, every call of which is durable.
+package struct FilesUnderCrash: StoreUnderCrash {
+    package static let vocabulary = StoreVocabulary(
+        names: ["a", "b", "x/y", "x/z", "x/w/v"], trees: ["x", "x/w"], creates: true, others: [.removeAll, .reopen])
+    package static let removesAllAtOnce = false
+
+    private let store: DiskFileStore
+
+    package init(on fileSystem: InMemoryFileSystem) {
+        self.init(on: fileSystem, durability: .full)
+    }
+
+    package init(on fileSystem: InMemoryFileSystem, durability: Durability) {
+        store = DiskFileStore(
+            root: URL(filePath: "/files"), fileSystem: fileSystem, options: FileStoreOptions(durability: durability))
+    }
+
+    package static func isDurable(_ call: StoreCall) -> Bool { true }
+
+    nonisolated(nonsending) package func perform(_ call: StoreCall) async throws {
+        do {
+            switch call {
+            case .set(let name, let value): try await store.save(Data(value.bytes), to: name)
+            case .create(let name, let value): try await store.save(Data(value.bytes), to: name, overwrite: false)
+            case .remove(let name): try await store.delete(name)
+            case .removeTree(let name): try await store.deleteDirectory(name)
+            case .removeAll: try await store.deleteAll()
+            case .synchronize, .compact, .reopen: break
+            }
+        } catch let error as FileStoreError {
+            switch (call, error.code) {
+            case (.create, .alreadyExists), (.remove, .notFound), (.removeTree, .notFound): break
+            default: throw error
+            }
+        }
+    }
+
+    nonisolated(nonsending) package func contents() async throws -> [String: StoreValue] {
+        var found: [String: StoreValue] = [:]
+        for file in try await store.list(recursive: true) where !file.isDirectory {
+            found[file.key] = try StoreValue(await store.load(file.key), named: file.key)
+        }
+        return found
+    }
+}

@@ -1,0 +1,11 @@
+/// Whether anybody has told the device's passcode: what protected files and secrets depend on.
+public enum LockState: String, Hashable, Sendable, CaseIterable {
+    /// The device was started and not unlocked since.
+    case beforeFirstUnlock
+
+    /// The device was unlocked since it started, and is locked now.
+    case locked
+
+    /// The device is unlocked.
+    case unlocked
+}

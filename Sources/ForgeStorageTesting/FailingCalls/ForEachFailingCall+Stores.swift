@@ -1,0 +1,141 @@
+public import ForgeFileSystem
+public import SystemPackage
+
+/// The same loop for a store: it is opened and changed while calls fail, and opened anew to be verified.
+///
+/// ```swift
+/// try forEachFailingCall(
+///     on: { InMemoryFileSystem() },
+///     open: { fileSystem in try FileKVStore(path, on: fileSystem) },
+///     prepare: { store in try store.set("old", for: key) },
+///     change: { store in try store.set("new", for: key) },
+///     verify: { store, error in
+///         try expectOldOrNew(try store.get(key), old: "old", new: "new", after: error)
+///     })
+/// ```
+///
+/// Calls fail while the store is opened and while it is changed; both are done with when the store goes. After each run
+/// nothing may be left open, and none of a store's temporary files may be left once it was opened anew.
+///
+/// - Parameters:
+///   - errnos: The error numbers.
+///   - modes: Whether the call fails once, or all from it on.
+///   - effects: Whether what fails has its effect.
+///   - root: Where temporary files are looked for.
+///   - makeFileSystem: Makes an empty file system.
+///   - open: Opens the store. It must not be kept: what is left open counts as leaked.
+///   - prepare: Gives a new store the old state; nothing fails meanwhile.
+///   - change: Changes it.
+///   - verify: Looks at the store, opened anew without failures; `error` is what `open` or `change` threw.
+/// - Returns: What was tried.
+/// - Throws: As the loop over calls does.
+@discardableResult
+public func forEachFailingCall<Store>(
+    errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
+    effects: [FaultEffect] = [.none], under root: POSIXPath = "/",
+    on makeFileSystem: () throws -> any POSIXFileSystem, open: (FaultingFileSystem) throws -> Store,
+    prepare: (Store) throws -> Void, change: (Store) throws -> Void,
+    verify: (_ store: Store, _ error: (any Error)?) throws -> Void
+) throws -> FailingCallReport {
+    try forEachFailingCall(errnos: errnos, modes: modes, effects: effects) {
+        let fileSystem = FaultingFileSystem(try makeFileSystem())
+        do { try prepare(try open(fileSystem)) }
+        fileSystem.waitForOthers()
+        try requireNothingOpen(fileSystem)
+        return fileSystem.base
+    } _: { fileSystem in
+        try change(try open(fileSystem))
+    } verify: { fileSystem, error in
+        do { try verify(try open(fileSystem), error) }
+        fileSystem.waitForOthers()
+        try requireNoLeftovers(fileSystem, root)
+    }
+}
+
+/// The same for a store whose calls are asynchronous.
+@discardableResult
+nonisolated(nonsending) public func forEachFailingCall<Store>(
+    errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
+    effects: [FaultEffect] = [.none], under root: POSIXPath = "/",
+    on makeFileSystem: () throws -> any POSIXFileSystem,
+    open: nonisolated(nonsending) (FaultingFileSystem) async throws -> Store,
+    prepare: nonisolated(nonsending) (Store) async throws -> Void,
+    change: nonisolated(nonsending) (Store) async throws -> Void,
+    verify: nonisolated(nonsending) (_ store: Store, _ error: (any Error)?) async throws -> Void
+) async throws -> FailingCallReport {
+    // The old state is made within each run, before the faults are switched on.
+    var tally = FailingCallTally(errnos, modes, effects)
+    var calls: [FailingCall?] = [nil]
+    while let call = calls.popLast() {
+        let preparing = FaultingFileSystem(try makeFileSystem())
+        do { try await prepare(try await open(preparing)) }
+        await preparing.settle()
+        try requireNothingOpen(preparing)
+        let fileSystem = FaultingFileSystem(preparing.base, plan: FaultPlan(call.map { [$0.rule] } ?? []))
+        var failure: (any Error)?
+        do {
+            try await change(try await open(fileSystem))
+        } catch {
+            guard call != nil else { throw error }
+            failure = error
+        }
+        await fileSystem.settle()
+        tally.bodyEnded(call, on: fileSystem, failure)
+        var violation: (any Error)?
+        do {
+            do { try await verify(try await open(fileSystem), failure) }
+            await fileSystem.settle()
+            try requireNoLeftovers(fileSystem, root)
+        } catch {
+            violation = error
+            await fileSystem.settle()
+        }
+        tally.verified(call, on: fileSystem, violation)
+        if call == nil { calls = try tally.calls.reversed() }
+    }
+    return try tally.result()
+}
+
+/// Throws unless `actual` is the new state, or the old one where the change threw an error.
+public func expectOldOrNew<Value: Equatable>(
+    _ actual: Value, old: Value, new: Value, after error: (any Error)?
+) throws {
+    guard actual != new else { return }
+    guard let error else { throw ConformanceViolation("expected the new state \(new), got \(actual)") }
+    guard actual != old else { return }
+    throw ConformanceViolation("expected the old state \(old) or the new one \(new) after \(error), got \(actual)")
+}
+
+extension POSIXFileSystem {
+    /// The temporary files and half-deleted trees of stores below a directory, which the next to open such a store alone
+    /// has to sweep.
+    public func leftovers(under directory: POSIXPath = "/") throws(FileSystemError) -> [POSIXPath] {
+        let entries = try withDirectory(directory) { (descriptor) throws(FileSystemError) in
+            try self.entries(of: descriptor)
+        }
+        var found: [POSIXPath] = []
+        for entry in entries {
+            let path = directory.appending(entry.name)
+            if entry.name.isLeftover {
+                found.append(path)
+            } else if entry.type == .directory {
+                found += try leftovers(under: path)
+            }
+        }
+        return found
+    }
+}
+
+private func requireNothingOpen(_ fileSystem: FaultingFileSystem) throws {
+    let paths = fileSystem.openDescriptors.compactMap { fileSystem.path(of: $0)?.description }
+    guard paths.isEmpty else {
+        throw ConformanceViolation("left open without any failure: \(paths.joined(separator: ", "))")
+    }
+}
+
+private func requireNoLeftovers(_ fileSystem: FaultingFileSystem, _ root: POSIXPath) throws {
+    let leftovers = try fileSystem.base.leftovers(under: root)
+    guard leftovers.isEmpty else {
+        throw ConformanceViolation("not swept: \(leftovers.map(\.description).joined(separator: ", "))")
+    }
+}

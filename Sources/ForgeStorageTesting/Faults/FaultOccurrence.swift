@@ -1,0 +1,44 @@
+/// Which of the calls that a fault is for it strikes; where several conditions are given, all must hold.
+public struct FaultOccurrence: Hashable, Sendable {
+    /// The numbers of the calls, the first being 1.
+    public var calls: ClosedRange<Int>?
+
+    /// Every second, third and so on call.
+    public var every: Int?
+
+    /// The calls behind the first so many.
+    public var after: Int?
+
+    /// How likely each call is struck, 0 to 1; which are follows from the seed of the plan.
+    public var probability: Double?
+
+    /// An occurrence from its conditions; every call if none is given.
+    public init(calls: ClosedRange<Int>? = nil, every: Int? = nil, after: Int? = nil, probability: Double? = nil) {
+        self.calls = calls
+        self.every = every
+        self.after = after
+        self.probability = probability
+    }
+
+    func includes(_ number: Int, _ generator: inout SplitMix64) -> Bool {
+        if let calls, !calls.contains(number) { return false }
+        if let every, every < 1 || number % every != 0 { return false }
+        if let after, number <= after { return false }
+        if let probability, generator.nextFraction() >= probability { return false }
+        return true
+    }
+}
+
+extension FaultOccurrence: CustomStringConvertible {
+    public var description: String {
+        var conditions: [String] = []
+        if let calls {
+            conditions.append(
+                calls.count == 1 ? "call \(calls.lowerBound)" : "calls \(calls.lowerBound) to \(calls.upperBound)")
+        }
+        if let every { conditions.append("every \(every)") }
+        if let after { conditions.append("after \(after)") }
+        if let probability { conditions.append("probability \(probability)") }
+        return conditions.isEmpty ? "always" : conditions.joined(separator: ", ")
+    }
+}

@@ -1,0 +1,85 @@
+public import ForgeFileSystem
+public import SystemPackage
+
+/// One thing that goes wrong: with which calls, how often, and how.
+///
+/// ```swift
+/// FaultRule.fail(.write, matching: "**/*.log", call: 3, with: .noSpace)
+/// FaultRule.on(.read, do: .corrupt(.flippedBit(offset: 17, bit: 3)))
+/// ```
+public struct FaultRule: Hashable, Sendable {
+    /// The operations that it is for; all of them if empty.
+    public var operations: Set<FileSystemOperation>
+
+    /// The files that it is for.
+    public var target: FaultTarget
+
+    /// Which of the calls it strikes. Each rule counts for itself the calls that it is for, struck or not.
+    public var occurrence: FaultOccurrence
+
+    /// The thread that it is for, by the name given with ``FaultingFileSystem/onThread(named:_:)``; all threads if nil.
+    public var thread: String?
+
+    /// What happens.
+    public var action: FaultAction
+
+    /// What it is called in logs and errors, and lifted by.
+    public var name: String?
+
+    /// A rule from its parts.
+    public init(
+        _ operations: Set<FileSystemOperation> = [], matching target: FaultTarget = .anything,
+        _ occurrence: FaultOccurrence = FaultOccurrence(), thread: String? = nil, name: String? = nil,
+        do action: FaultAction
+    ) {
+        self.operations = operations
+        self.target = target
+        self.occurrence = occurrence
+        self.thread = thread
+        self.action = action
+        self.name = name
+    }
+
+    func concerns(_ call: FaultCall) -> Bool {
+        (operations.isEmpty || operations.contains(call.operation)) && (thread == nil || thread == call.thread)
+            && target.matches(call)
+    }
+}
+
+extension FaultRule {
+    /// A rule for these operations, or for all if none is given; see ``FaultOccurrence`` for the conditions.
+    public static func on(
+        _ operations: FileSystemOperation..., matching target: FaultTarget = .anything, call: Int? = nil,
+        every: Int? = nil, after: Int? = nil, probability: Double? = nil, thread: String? = nil, name: String? = nil,
+        do action: FaultAction
+    ) -> FaultRule {
+        let occurrence = FaultOccurrence(
+            calls: call.map { $0...$0 }, every: every, after: after, probability: probability)
+        return FaultRule(Set(operations), matching: target, occurrence, thread: thread, name: name, do: action)
+    }
+
+    /// A rule that fails these operations, or all if none is given, with an error number.
+    public static func fail(
+        _ operations: FileSystemOperation..., matching target: FaultTarget = .anything, call: Int? = nil,
+        every: Int? = nil, after: Int? = nil, probability: Double? = nil, thread: String? = nil, name: String? = nil,
+        with errno: Errno, effect: FaultEffect = .none
+    ) -> FaultRule {
+        let occurrence = FaultOccurrence(
+            calls: call.map { $0...$0 }, every: every, after: after, probability: probability)
+        return FaultRule(
+            Set(operations), matching: target, occurrence, thread: thread, name: name,
+            do: .fail(errno, effect: effect))
+    }
+}
+
+extension FaultRule: CustomStringConvertible {
+    public var description: String {
+        // In the order of the cases: that of a set differs from process to process.
+        let operations = FileSystemOperation.allCases.filter(self.operations.contains).map(\.rawValue)
+        var text = name.map { "\($0): " } ?? ""
+        text += operations.isEmpty ? "any operation" : operations.joined(separator: "/")
+        text += " on \(target), \(occurrence)"
+        if let thread { text += ", thread \(thread)" }
+        return text + ": \(action)"
+    }
+}

@@ -1,0 +1,62 @@
+public import ForgeFileSystem
+public import SystemPackage
+
+extension FaultingFileSystem {
+    public func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
+        try perform(.status) { state, call in
+            concern(&call, file, state)
+        } _: { (_, call) throws(FileSystemError) in
+            let status = try base.status(of: file)
+            // The size of a directory is the file system's own business.
+            let size = status.type == .directory ? "" : " of \(status.sizeInBytes) bytes"
+            call.record.outcome = .success(Self.name(of: status.type) + size)
+            return status
+        }
+    }
+
+    public func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError) {
+        try change(.setPermissions, file, permissions.octal) { () throws(FileSystemError) in
+            try base.setPermissions(permissions, of: file)
+        }
+    }
+
+    public func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
+        let user = owner.map { String($0.rawValue) } ?? ""
+        let team = group.map { String($0.rawValue) } ?? ""
+        try change(.setOwner, file, "\(user):\(team)") { () throws(FileSystemError) in
+            try base.setOwner(owner, group: group, of: file)
+        }
+    }
+
+    public func setTimes(
+        accessed: FileTime?, modified: FileTime?, of file: FileReference
+    ) throws(FileSystemError) {
+        // Which times were given may come from a wall clock, so that is not told.
+        let detail = [accessed.map { _ in "accessed" }, modified.map { _ in "modified" }].compactMap { $0 }
+        try change(.setTimes, file, detail.joined(separator: ",")) { () throws(FileSystemError) in
+            try base.setTimes(accessed: accessed, modified: modified, of: file)
+        }
+    }
+
+    private func change(
+        _ operation: FileSystemOperation, _ file: FileReference, _ detail: String,
+        _ effect: () throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        try perform(operation) { state, call in
+            concern(&call, file, state)
+            call.record.detail = detail
+            call.target.mutates = true
+        } _: { (_, _) throws(FileSystemError) in
+            try effect()
+        }
+    }
+
+    static func name(of type: FileType) -> String {
+        switch type {
+        case .regular: "file"
+        case .directory: "directory"
+        case .symbolicLink: "link"
+        default: "special file"
+        }
+    }
+}

@@ -1,0 +1,211 @@
+public import ForgeFileSystem
+public import SystemPackage
+
+extension FaultingFileSystem {
+    public func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try perform(.read) { state, call in
+            call.concerns(descriptor, state)
+            call.record.offset = offset
+            call.record.count = Int64(buffer.count)
+        } _: { (state, call) throws(FileSystemError) in
+            let position = call.decision.corruptions.isEmpty ? offset : offset ?? currentOffset(descriptor)
+            let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
+            let count = try base.read(descriptor, into: limited, at: offset)
+            call.record.transferredCount = count
+            if let position {
+                let bytes = UnsafeMutableRawBufferPointer(rebasing: limited.prefix(count))
+                corrupt(bytes, at: position, of: descriptor, &call, state)
+            }
+            return count
+        }
+    }
+
+    public func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try perform(.write) { state, call in
+            call.concerns(descriptor, state)
+            call.record.offset = offset
+            call.record.count = Int64(buffer.count)
+            call.target.mutates = true
+            call.target.storedByteCount = buffer.count
+        } _: { (state, call) throws(FileSystemError) in
+            let size = lookUp(descriptor)?.sizeInBytes
+            let position = offset ?? currentOffset(descriptor)
+            let limited = UnsafeRawBufferPointer(rebasing: buffer.prefix(call.limit ?? buffer.count))
+            keepStaleSectors(call, position..<position + Int64(limited.count), &state)
+            let count = try base.write(descriptor, from: limited, at: offset)
+            call.record.sizeBefore = size
+            call.record.position = position
+            if call.file?.appends == true, let grown = lookUp(descriptor)?.sizeInBytes, grown != size {
+                call.record.position = grown - Int64(count)
+            }
+            call.record.transferredCount = count
+            return count
+        }
+    }
+
+    public func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(FileSystemError) -> Int64 {
+        try perform(.seek) { state, call in
+            call.concerns(descriptor, state)
+            call.record.offset = offset
+            switch origin {
+            case .start: call.record.detail = "start"
+            case .current: call.record.detail = "current"
+            case .end: call.record.detail = "end"
+            default: call.record.detail = "origin \(origin.rawValue)"
+            }
+        } _: { (_, call) throws(FileSystemError) in
+            let position = try base.seek(descriptor, to: offset, from: origin)
+            call.record.outcome = .success(String(position))
+            return position
+        }
+    }
+
+    public func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
+        try perform(.truncate) { state, call in
+            concern(&call, file, state)
+            call.record.count = sizeInBytes
+            call.record.newSize = sizeInBytes
+            call.target.mutates = true
+        } _: { (state, call) throws(FileSystemError) in
+            if case .descriptor(let descriptor) = file { call.record.sizeBefore = lookUp(descriptor)?.sizeInBytes }
+            try base.truncate(file, to: sizeInBytes)
+        }
+    }
+
+    public func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        try perform(.allocate) { state, call in
+            call.concerns(descriptor, state)
+            call.record.offset = offset
+            call.record.count = length
+            call.target.mutates = true
+            call.target.storedByteCount = Int(clamping: length)
+        } _: { (_, _) throws(FileSystemError) in
+            try base.allocate(descriptor, at: offset, length: length)
+        }
+    }
+
+    public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
+        try perform(.synchronize) { state, call in
+            call.concerns(descriptor, state)
+            call.record.detail = "\(level)"
+        } _: { (state, call) throws(FileSystemError) in
+            call.record.sizeBefore = lookUp(descriptor)?.sizeInBytes
+            if case .failSynchronization(let errno, let audience) = call.decision.verdict {
+                // Decided here and not behind the effect: nothing of it may reach the device.
+                call.decision.verdict = nil
+                call.record.isForwarded = false
+                if audience == .openFiles, let file = call.file {
+                    state.plantError(errno, in: file.identity, except: file.openFile)
+                }
+                guard audience != .nobody else { return }
+                // What the failed call would have covered stays undecided for ever, also after later successes.
+                if let memory = base as? InMemoryFileSystem {
+                    try memory.recordFailedSynchronization(of: descriptor, level)
+                }
+                throw failure(errno, call)
+            } else if let file = call.file, let errno = state.pendingErrors.removeValue(forKey: file.openFile) {
+                call.record.isForwarded = false
+                call.record.faults.append("\(errno.name) of an earlier write-back")
+                throw failure(errno, call)
+            } else {
+                try base.synchronize(descriptor, level)
+            }
+        }
+    }
+
+    /// The file's own offset, 0 if it has none.
+    private func currentOffset(_ descriptor: Descriptor) -> Int64 {
+        do {
+            return try base.seek(descriptor, to: 0, from: .current)
+        } catch {
+            return 0
+        }
+    }
+}
+
+// MARK: Rot
+
+extension FaultingFileSystem {
+    private static var sectorSize: Int64 { FileCorruption.sectorSizeInBytes }
+
+    private func corrupt(
+        _ bytes: UnsafeMutableRawBufferPointer, at position: Int64, of descriptor: Descriptor, _ call: inout Call,
+        _ state: State
+    ) {
+        for (rule, corruption) in call.decision.corruptions {
+            let changed: Bool
+            switch corruption {
+            case .flippedBit(let offset, let bit):
+                changed = offset >= position && offset < position + Int64(bytes.count)
+                if changed { bytes[Int(offset - position)] ^= 1 << UInt8(bit & 7) }
+            case .zeroedSector(let sector):
+                changed = overlay([], sector, on: bytes, at: position)
+            case .staleSector(let sector):
+                guard let old = call.file.flatMap({ state.staleSectors[$0.identity]?[sector] }) else { continue }
+                changed = overlay(old, sector, on: bytes, at: position)
+            case .misdirectedSector(let sector, from: let other):
+                changed = overlay(self.sector(other, of: descriptor), sector, on: bytes, at: position)
+            }
+            guard changed else { continue }
+            plan.corruptionFired(rule)
+            call.record.faults.append(corruption.description)
+        }
+    }
+
+    /// Lays a sector over the part of what was read that comes from there, zeros behind its end; whether there is one.
+    private func overlay(
+        _ content: [UInt8], _ sector: Int64, on bytes: UnsafeMutableRawBufferPointer, at position: Int64
+    ) -> Bool {
+        let (start, overflows) = sector.multipliedReportingOverflow(by: Self.sectorSize)
+        guard !overflows, start <= .max - Self.sectorSize else { return false }
+        let range = (start..<start + Self.sectorSize).clamped(to: position..<position + Int64(bytes.count))
+        for place in range {
+            let index = Int(place - start)
+            bytes[Int(place - position)] = index < content.count ? content[index] : 0
+        }
+        return !range.isEmpty
+    }
+
+    /// What a sector of an open file holds, as far as it can be read.
+    private func sector(_ sector: Int64, of descriptor: Descriptor) -> [UInt8] {
+        let (start, overflows) = sector.multipliedReportingOverflow(by: Self.sectorSize)
+        guard !overflows else { return [] }
+        var content = [UInt8](repeating: 0, count: Int(Self.sectorSize))
+        do {
+            let count = try content.withUnsafeMutableBytes { buffer in
+                try base.readFully(descriptor, into: buffer, at: start)
+            }
+            return Array(content[..<count])
+        } catch {
+            return []
+        }
+    }
+
+    /// Keeps what is in the sectors that a write touches, where a rule will hand it out later.
+    private func keepStaleSectors(_ call: Call, _ range: Range<Int64>, _ state: inout State) {
+        guard let file = call.file else { return }
+        for sector in plan.staleSectors(call.target) {
+            let start = sector * Self.sectorSize
+            guard (start..<start + Self.sectorSize).overlaps(range) else { continue }
+            // The descriptor need not be open for reading.
+            guard let reader = openForReading(file) else { continue }
+            state.staleSectors[file.identity, default: [:]][sector] = self.sector(sector, of: reader)
+            do { try base.close(reader) } catch _ {}
+        }
+    }
+
+    private func openForReading(_ file: OpenedFile) -> Descriptor? {
+        do {
+            let reader = try base.open(file.path)
+            if let status = lookUp(reader), InodeIdentity(status) == file.identity { return reader }
+            try base.close(reader)
+        } catch {}
+        return nil
+    }
+}

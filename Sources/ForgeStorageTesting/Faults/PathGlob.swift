@@ -1,0 +1,117 @@
+public import ForgeFileSystem
+
+/// A pattern for whole paths: `*` and `?` stay within a name, `**` does not.
+///
+/// - `?` is one character of a name, and `*` any number of them.
+/// - `**` is any number of bytes, slashes included.
+/// - `**/` at the start of a name is any number of whole directories, none included: `**/*.log` matches `a.log`,
+///   `/a.log` and `/var/x/a.log`.
+///
+/// Every other byte stands for itself. The pattern has to match the path from its first byte to its last.
+public struct PathGlob: Hashable, Sendable {
+    private let text: String
+    private let steps: [Step]
+
+    /// The states of a nondeterministic automaton, one for each place in the pattern.
+    private enum Step: Hashable, Sendable {
+        case byte(UInt8)
+        /// The first byte of a character.
+        case character
+        /// The bytes of a character behind its first one.
+        case continuation
+        case name
+        case path
+        /// `**/`: skipped, or entered into the `directories` behind it.
+        case optionalDirectories
+        /// Any bytes, left behind a slash.
+        case directories
+    }
+
+    /// A pattern; every string is one.
+    public init(_ pattern: String) {
+        text = pattern
+        var steps: [Step] = []
+        var rest = Array(pattern.utf8)[...]
+        var isAtNameStart = true
+        while let byte = rest.popFirst() {
+            let wasAtNameStart = isAtNameStart
+            isAtNameStart = byte == UInt8(ascii: "/")
+            switch byte {
+            case UInt8(ascii: "?"):
+                steps += [.character, .continuation]
+            case UInt8(ascii: "*") where rest.first == byte:
+                rest.removeFirst()
+                if wasAtNameStart, rest.first == UInt8(ascii: "/") {
+                    rest.removeFirst()
+                    isAtNameStart = true
+                    steps += [.optionalDirectories, .directories]
+                } else {
+                    steps.append(.path)
+                }
+            case UInt8(ascii: "*"):
+                steps.append(.name)
+            default:
+                steps.append(.byte(byte))
+            }
+        }
+        self.steps = steps
+    }
+
+    /// Whether the pattern matches all of `path`.
+    ///
+    /// - Complexity: O(length of the path · length of the pattern), whatever they hold.
+    public func matches(_ path: POSIXPath) -> Bool {
+        path.withUnsafeBytes { bytes in
+            var states = [Bool](repeating: false, count: steps.count + 1)
+            states[0] = true
+            advance(&states)
+            for byte in bytes {
+                states = self.states(after: byte, from: states)
+            }
+            return states[steps.count]
+        }
+    }
+
+    private func states(after byte: UInt8, from states: [Bool]) -> [Bool] {
+        let slash = UInt8(ascii: "/")
+        var next = [Bool](repeating: false, count: states.count)
+        for (index, step) in steps.enumerated() where states[index] {
+            switch step {
+            case .byte(let expected): if byte == expected { next[index + 1] = true }
+            case .character: if byte != slash { next[index + 1] = true }
+            case .continuation: if byte & 0xC0 == 0x80 { next[index] = true }
+            case .name: if byte != slash { next[index] = true }
+            case .path: next[index] = true
+            case .optionalDirectories: break
+            case .directories:
+                next[index] = true
+                if byte == slash { next[index + 1] = true }
+            }
+        }
+        advance(&next)
+        return next
+    }
+
+    /// Enters the steps that are reached without reading a byte.
+    private func advance(_ states: inout [Bool]) {
+        for (index, step) in steps.enumerated() where states[index] {
+            switch step {
+            case .name, .path, .continuation: states[index + 1] = true
+            case .optionalDirectories:
+                states[index + 1] = true
+                states[index + 2] = true
+            case .byte, .character, .directories: break
+            }
+        }
+    }
+}
+
+extension PathGlob: ExpressibleByStringLiteral {
+    public init(stringLiteral value: String) {
+        self.init(value)
+    }
+}
+
+extension PathGlob: CustomStringConvertible {
+    public var description: String { text }
+}

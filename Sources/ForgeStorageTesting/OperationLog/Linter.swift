@@ -1,0 +1,209 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension OperationLog {
+    /// The unsafe patterns in the log, in the order of its lines.
+    ///
+    /// What stores keep for themselves (`#tmp-…`, `#trash-…`, `#lock`) may vanish or come back at any time, so names like
+    /// these are not asked about. Whether a mark was set with ``acknowledge(_:)`` decides whether promises can be looked
+    /// at. A pattern that is named need not be a mistake: `replaceFile` without durability renames before the content is
+    /// safe, as it was told to.
+    public func lint() -> [LintFinding] {
+        var linter = Linter()
+        for entry in entries { linter.read(entry) }
+        return linter.finish()
+    }
+}
+
+/// What a device has confirmed, as far as a log tells.
+private struct Linter {
+    /// How far the content of a file has come.
+    private struct Content {
+        /// The first line that wrote since the last synchronisation, and the path that it wrote to.
+        var dirtySince: (sequence: Int, path: POSIXPath?)?
+        /// Whether what is dirty will at least not reach the device after what is written from now on.
+        var isOrdered = true
+        /// How many bytes were in the file when it was synchronised, or found.
+        var safeSize: Int64 = 0
+        /// Whether a synchronisation failed and nothing was written since.
+        var hasFailed = false
+        var closedDirtyAt: Int?
+    }
+
+    private struct Name: Hashable {
+        var directory: Int
+        var path: POSIXPath
+    }
+
+    private struct PendingName {
+        var sequence: Int
+        var isRemoval: Bool
+    }
+
+    private var findings: [LintFinding] = []
+    private var contents: [Int: Content] = [:]
+    private var names: [Name: PendingName] = [:]
+    /// Files without a name: no crash brings them back.
+    private var gone: Set<Int> = []
+
+    mutating func read(_ entry: OperationLog.Entry) {
+        switch entry {
+        case .acknowledgement(let sequence, _): acknowledge(sequence)
+        case .operation(let record): read(record)
+        }
+    }
+
+    mutating func finish() -> [LintFinding] {
+        for inode in contents.keys { reportClose(of: inode) }
+        for (name, pending) in names where !pending.isRemoval {
+            findings.append(LintFinding(.directoryNeverSynchronized, pending.sequence, name.path))
+        }
+        // Some loops came in the order of a hash table.
+        return findings.sorted {
+            ($0.sequence, $0.kind.rawValue, $0.path?.description ?? "")
+                < ($1.sequence, $1.kind.rawValue, $1.path?.description ?? "")
+        }
+    }
+
+    private mutating func acknowledge(_ sequence: Int) {
+        for (inode, content) in contents {
+            guard let dirty = content.dirtySince else { continue }
+            findings.append(LintFinding(.acknowledgedUnsynchronizedData, sequence, dirty.path))
+            reportClose(of: inode)
+        }
+        for name in names.keys {
+            findings.append(LintFinding(.acknowledgedUnsynchronizedName, sequence, name.path))
+        }
+    }
+
+    private mutating func read(_ record: OperationRecord) {
+        if record.operation == .synchronize { return synchronize(record) }
+        guard record.isEffective else { return }
+        switch record.operation {
+        case .open: open(record)
+        case .write, .truncate, .allocate: change(record)
+        case .close: close(record)
+        case .createDirectory, .createNode, .createSymbolicLink: add(record.path, record.directory, record)
+        case .link:
+            publish(record)
+            add(record.destination, record.newDirectory, record)
+        case .rename: rename(record)
+        case .unlink, .removeDirectory: remove(record)
+        default: break
+        }
+    }
+
+    // MARK: Content
+
+    private mutating func open(_ record: OperationRecord) {
+        guard let inode = record.inode, record.isRegular else { return }
+        if record.isCreation {
+            contents[inode] = Content()
+            add(record.path, record.directory, record)
+        } else if contents[inode] == nil {
+            contents[inode] = Content(safeSize: record.sizeBefore ?? 0)
+        }
+        if record.newSize != nil { change(record) }
+    }
+
+    private mutating func change(_ record: OperationRecord) {
+        guard let inode = record.inode, !gone.contains(inode) else { return }
+        var content = contents[inode] ?? Content(safeSize: record.sizeBefore ?? 0)
+        switch record.operation {
+        case .write:
+            guard let count = record.transferredCount, count > 0 else { return }
+            if let position = record.position, position < content.safeSize {
+                findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
+            }
+        case .truncate, .open:
+            guard record.newSize != record.sizeBefore else { return }
+            if let size = record.newSize, size < content.safeSize {
+                findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
+                content.safeSize = size
+            }
+        default: break
+        }
+        content.dirtySince = content.dirtySince ?? (record.sequence, record.path)
+        content.isOrdered = false
+        content.hasFailed = false
+        contents[inode] = content
+    }
+
+    private mutating func close(_ record: OperationRecord) {
+        guard let inode = record.inode, record.isLastDescriptor, contents[inode]?.isOrdered == false else { return }
+        contents[inode]?.closedDirtyAt = record.sequence
+    }
+
+    /// Reports that a file was closed dirty, once it is clear that it was not a file to be thrown away.
+    private mutating func reportClose(of inode: Int) {
+        guard let content = contents[inode], let sequence = content.closedDirtyAt else { return }
+        findings.append(LintFinding(.closedDirtyFile, sequence, content.dirtySince?.path))
+        contents[inode]?.closedDirtyAt = nil
+    }
+
+    private mutating func synchronize(_ record: OperationRecord) {
+        guard let inode = record.inode else { return }
+        let succeeded = record.isForwarded && record.isEffective
+        if contents[inode] != nil {
+            if contents[inode]?.hasFailed == true {
+                findings.append(LintFinding(.retriedSynchronization, record.sequence, record.path))
+            }
+            guard succeeded else {
+                // A lie is no failure: nobody could have known.
+                if case .failure = record.outcome, contents[inode]?.dirtySince != nil {
+                    contents[inode]?.hasFailed = true
+                }
+                return
+            }
+            contents[inode]?.isOrdered = true
+            guard record.detail != String(describing: SyncLevel.barrier), contents[inode]?.hasFailed == false else {
+                return
+            }
+            contents[inode]?.dirtySince = nil
+            contents[inode]?.closedDirtyAt = nil
+            contents[inode]?.safeSize = record.sizeBefore ?? 0
+        } else if succeeded, !gone.contains(inode) {
+            for name in names.keys where name.directory == inode { names[name] = nil }
+        }
+    }
+
+    // MARK: Names
+
+    private mutating func add(_ path: POSIXPath?, _ directory: Int?, _ record: OperationRecord) {
+        guard let path, let directory, !path.splitLast().name.isReservedName else { return }
+        names[Name(directory: directory, path: path)] = PendingName(sequence: record.sequence, isRemoval: false)
+    }
+
+    /// A file gets a name that others look for.
+    private mutating func publish(_ record: OperationRecord) {
+        guard let inode = record.inode, let content = contents[inode], content.dirtySince != nil else { return }
+        if !content.isOrdered {
+            findings.append(LintFinding(.renamedUnsynchronizedData, record.sequence, record.destination))
+        }
+        reportClose(of: inode)
+    }
+
+    private mutating func rename(_ record: OperationRecord) {
+        publish(record)
+        if let replaced = record.replaced { contents[replaced] = nil }
+        removeName(record)
+        add(record.destination, record.newDirectory, record)
+    }
+
+    private mutating func remove(_ record: OperationRecord) {
+        removeName(record)
+        guard let inode = record.inode else { return }
+        if record.operation == .removeDirectory || record.linkCount == 1 {
+            contents[inode] = nil
+            gone.insert(inode)
+        }
+        for name in names.keys where name.directory == inode { names[name] = nil }
+    }
+
+    private mutating func removeName(_ record: OperationRecord) {
+        guard let path = record.path, let directory = record.directory, !path.splitLast().name.isReservedName else {
+            return
+        }
+        names[Name(directory: directory, path: path)] = PendingName(sequence: record.sequence, isRemoval: true)
+    }
+}

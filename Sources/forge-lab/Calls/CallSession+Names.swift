@@ -1,0 +1,140 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// Names and what they lead to.
+extension CallSession {
+    /// Makes the call if it is one of these: true if it has printed what came of it.
+    mutating func callNames(
+        _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
+    ) throws -> Bool? {
+        let here = Descriptor.workingDirectory
+        switch name {
+        case "unlink": try fileSystem.unlink(arguments.path(0))
+        case "unlinkat":
+            if try Self.flag("AT_REMOVEDIR", in: arguments.text(2)) {
+                try fileSystem.removeDirectory(arguments.path(1), at: arguments.descriptor(0))
+            } else {
+                try fileSystem.unlink(arguments.path(1), at: arguments.descriptor(0))
+            }
+        case "rmdir": try fileSystem.removeDirectory(arguments.path(0))
+        case "mkdir": try fileSystem.createDirectory(arguments.path(0), permissions: arguments.permissions(1))
+        case "mkdirat":
+            try fileSystem.createDirectory(
+                arguments.path(1), at: arguments.descriptor(0), permissions: arguments.permissions(2))
+        case "link": try link(arguments.path(0), here, arguments.path(1), here, follows: false, fileSystem)
+        case "linkat":
+            try link(
+                arguments.path(1), arguments.descriptor(0), arguments.path(3), arguments.descriptor(2),
+                follows: Self.flag("AT_SYMLINK_FOLLOW", in: arguments.text(4)), fileSystem)
+        case "symlink": try fileSystem.createSymbolicLink(arguments.path(1), to: arguments.path(0))
+        case "symlinkat":
+            try fileSystem.createSymbolicLink(
+                arguments.path(2), at: arguments.descriptor(1), to: arguments.path(0))
+        case "readlink":
+            print(bytes: try fileSystem.readSymbolicLink(arguments.path(0), at: here).bytes)
+            return true
+        case "rename": try fileSystem.rename(arguments.path(0), to: arguments.path(1))
+        case "renameat":
+            try fileSystem.rename(
+                arguments.path(1), at: arguments.descriptor(0), to: arguments.path(3), at: arguments.descriptor(2),
+                .replacing)
+        case "mkfifo": try makeFIFO(arguments.path(0), here, arguments.permissions(1), fileSystem)
+        case "mkfifoat":
+            try makeFIFO(arguments.path(1), arguments.descriptor(0), arguments.permissions(2), fileSystem)
+        case "mknod": try makeNode(arguments, at: here, firstPath: 0, fileSystem)
+        case "mknodat": try makeNode(arguments, at: arguments.descriptor(0), firstPath: 1, fileSystem)
+        case "bind": try bind(arguments.path(0), here, fileSystem)
+        case "bindat": try bind(arguments.path(1), arguments.descriptor(0), fileSystem)
+        case "connect": try connect(arguments.path(0), here, fileSystem)
+        case "connectat": try connect(arguments.path(1), arguments.descriptor(0), fileSystem)
+        default: return nil
+        }
+        return false
+    }
+
+    private func link(
+        _ path: POSIXPath, _ directory: Descriptor, _ newPath: POSIXPath, _ newDirectory: Descriptor, follows: Bool,
+        _ fileSystem: InMemoryFileSystem
+    ) throws {
+        guard follows else {
+            try fileSystem.link(path, at: directory, to: newPath, at: newDirectory)
+            return
+        }
+        let node = try fileSystem.openNode(path, at: directory, followsSymbolicLinks: true)
+        defer { close(node, fileSystem) }
+        try fileSystem.link(node: node, to: newPath, at: newDirectory)
+    }
+
+    private func makeFIFO(
+        _ path: POSIXPath, _ directory: Descriptor, _ permissions: FilePermissions, _ fileSystem: InMemoryFileSystem
+    ) throws {
+        try fileSystem.createNode(path, at: directory, type: .fifo, permissions: permissions, deviceNumber: 0)
+    }
+
+    private func makeNode(
+        _ arguments: CallArguments, at directory: Descriptor, firstPath: Int, _ fileSystem: InMemoryFileSystem
+    ) throws {
+        let type: FileType
+        switch try arguments.text(firstPath + 1) {
+        case "c": type = .characterSpecial
+        case "b": type = .blockSpecial
+        case "f": type = .fifo
+        case "d": type = .directory
+        case "o": type = .regular
+        default: throw Misuse(description: "wrong argument 1")
+        }
+        try fileSystem.createNode(
+            arguments.path(firstPath), at: directory, type: type, permissions: arguments.permissions(firstPath + 2),
+            deviceNumber: DeviceNumber(
+                major: UInt32(truncatingIfNeeded: arguments.number(firstPath + 3)),
+                minor: UInt32(truncatingIfNeeded: arguments.number(firstPath + 4))
+            ).encoded)
+    }
+
+    /// Gives a socket its name.
+    private func bind(_ path: POSIXPath, _ directory: Descriptor, _ fileSystem: InMemoryFileSystem) throws {
+        do throws(FileSystemError) {
+            try fileSystem.createNode(
+                Self.socketPath(path), at: directory, type: .socket, permissions: FilePermissions(rawValue: 0o777),
+                deviceNumber: 0)
+        } catch {
+            if error.errno == .fileExists { throw Errno.addressInUse }
+            throw error
+        }
+    }
+
+    /// Finds a socket by its name; nobody listens there.
+    private func connect(_ path: POSIXPath, _ directory: Descriptor, _ fileSystem: InMemoryFileSystem) throws {
+        let node = try fileSystem.openNode(Self.socketPath(path), at: directory, followsSymbolicLinks: true)
+        defer { close(node, fileSystem) }
+        try fileSystem.checkAccess(2, to: .descriptor(node))
+        throw Errno.connectionRefused
+    }
+
+    /// The address of a socket has room for 107 bytes; the helper leaves out what is more.
+    private static func socketPath(_ path: POSIXPath) -> POSIXPath { POSIXPath(path.bytes.prefix(107)) }
+
+    private func close(_ descriptor: Descriptor, _ fileSystem: InMemoryFileSystem) {
+        // It was opened a moment ago, and its process ends in another one.
+        do throws(FileSystemError) { try fileSystem.close(descriptor) } catch {}
+    }
+}
+
+/// A device's number in the 32 bits that the kernel and file systems of Linux keep.
+struct DeviceNumber {
+    var major: UInt32
+    var minor: UInt32
+
+    init(major: UInt32, minor: UInt32) {
+        self.major = major
+        self.minor = minor
+    }
+
+    init(encoded: UInt64) {
+        let bits = UInt32(truncatingIfNeeded: encoded)
+        major = bits >> 8 & 0xFFF
+        minor = bits & 0xFF | bits >> 12 & 0xFFF00
+    }
+
+    var encoded: UInt64 { UInt64(minor & 0xFF | (major & 0xFFF) << 8 | (minor & 0xFFF00) << 12) }
+}

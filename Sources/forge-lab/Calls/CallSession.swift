@@ -1,0 +1,166 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// One run of the helper: who asks, the descriptors that were opened on the way, and what was printed.
+struct CallSession {
+    private(set) var response = CallResponse()
+    var descriptors: [Descriptor] = []
+
+    /// A command line that is wrong, as opposed to a call that fails.
+    struct Misuse: Error { var description: String }
+
+    private struct Identity {
+        var user: UserID?
+        var groups: [GroupID] = [GroupID(rawValue: 0)]
+        var umask = FilePermissions()
+    }
+
+    /// Carries out a command line as a process of its own, until a call fails.
+    mutating func run(_ request: CallRequest, on tree: InMemoryFileSystem) -> CallResponse {
+        do {
+            var words = request.words[...]
+            let identity = try identity(&words)
+            let fileSystem = tree.process(
+                user: identity.user, group: identity.groups.first, groups: identity.groups, umask: identity.umask)
+            if request.directory != 0 { try fileSystem.changeDirectory(toInode: request.directory) }
+            guard !words.isEmpty else { throw Misuse(description: "too few arguments") }
+            while let name = words.popFirst() {
+                try call(String(decoding: name, as: UTF8.self), &words, fileSystem)
+            }
+        } catch let error as Misuse {
+            response.diagnostics += Array("\(error.description)\n".utf8)
+            response.status = 1
+        } catch let error as FileSystemError {
+            fail(error.errno)
+        } catch {
+            response.diagnostics += Array("\(error)\n".utf8)
+            response.status = 1
+        }
+        return response
+    }
+
+    mutating func print(_ line: String) { response.output += Array("\(line)\n".utf8) }
+
+    mutating func print(bytes: some Sequence<UInt8>) {
+        response.output += Array(bytes)
+        response.output.append(UInt8(ascii: "\n"))
+    }
+
+    private static let separator = Array(":".utf8)
+    private static let endOfOptions = Array("--".utf8)
+
+    private mutating func call(
+        _ name: String, _ words: inout ArraySlice<[UInt8]>, _ fileSystem: InMemoryFileSystem
+    ) throws {
+        guard let form = CallSyntax.forms[name] else { throw Misuse(description: "syscall '\(name)' not supported") }
+        let arguments = try arguments(form, &words)
+        do throws(FileSystemError) {
+            if try !perform(name, arguments, fileSystem) { print("0") }
+        } catch {
+            response.diagnostics += Array("\(name) returned -1\n".utf8)
+            throw error
+        }
+    }
+
+    /// Makes the call; true if it has printed what came of it.
+    private mutating func perform(
+        _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
+    ) throws(FileSystemError) -> Bool {
+        do {
+            return try callDescriptors(name, arguments, fileSystem) ?? callNames(name, arguments, fileSystem)
+                ?? callAttributes(name, arguments, fileSystem) ?? false
+        } catch let error as FileSystemError {
+            throw error
+        } catch let errno as Errno {
+            throw FileSystemError(.resolve, errno)
+        } catch {
+            response.diagnostics += Array("\(error)\n".utf8)
+            throw FileSystemError(.resolve, .invalidArgument, underlying: error)
+        }
+    }
+
+    private func arguments(_ form: CallSyntax.Form, _ words: inout ArraySlice<[UInt8]>) throws -> CallArguments {
+        var values: [CallArguments.Value] = []
+        for (index, kind) in form.arguments.enumerated() {
+            guard let word = words.first, word != Self.separator else {
+                guard index >= form.arguments.count - form.optionalCount else {
+                    throw Misuse(description: "too few arguments")
+                }
+                break
+            }
+            words.removeFirst()
+            values.append(try value(of: word, kind, index))
+        }
+        guard words.isEmpty || words.popFirst() == Self.separator else {
+            throw Misuse(description: "too many arguments")
+        }
+        return CallArguments(values)
+    }
+
+    private func value(of word: [UInt8], _ kind: CallSyntax.Argument, _ index: Int) throws -> CallArguments.Value {
+        let text = String(decoding: word, as: UTF8.self)
+        switch kind {
+        case .text:
+            return text == "NULL" || text == "DEADCODE" ? .fault : .text(word)
+        case .descriptor where text == "AT_FDCWD":
+            return .descriptor(.workingDirectory)
+        case .descriptor where text == "BADFD":
+            return .descriptor(Descriptor(rawValue: -1))
+        case .number, .descriptor:
+            guard let number = CallSyntax.number(word) else {
+                throw Misuse(description: "invalid argument \(index), number expected [\(text)]")
+            }
+            guard case .descriptor = kind else { return .number(number) }
+            guard let position = Int(exactly: number), descriptors.indices.contains(position) else {
+                throw Misuse(description: "invalid descriptor \(number)")
+            }
+            return .descriptor(descriptors[position])
+        }
+    }
+
+    private func identity(_ words: inout ArraySlice<[UInt8]>) throws -> Identity {
+        var identity = Identity()
+        while let word = words.first, word.count >= 2, word.first == UInt8(ascii: "-") {
+            words.removeFirst()
+            guard word != Self.endOfOptions else { break }
+            let option = String(decoding: word.prefix(2), as: UTF8.self)
+            let rest = Array(word.dropFirst(2))
+            guard let value = rest.isEmpty ? words.popFirst() : rest else {
+                throw Misuse(description: "\(option) wants a value")
+            }
+            let numbers = try value.split(separator: UInt8(ascii: ",")).map { part in
+                guard let number = CallSyntax.number(Array(part)) else {
+                    throw Misuse(description: "invalid number \(String(decoding: part, as: UTF8.self))")
+                }
+                return UInt32(truncatingIfNeeded: number)
+            }
+            guard let first = numbers.first else { throw Misuse(description: "\(option) wants a number") }
+            switch option {
+            case "-u": identity.user = UserID(rawValue: first)
+            case "-g": identity.groups = numbers.map { GroupID(rawValue: $0) }
+            case "-U": identity.umask = FilePermissions(rawValue: CInterop.Mode(truncatingIfNeeded: first & 0o777))
+            default: throw Misuse(description: "unknown option \(option)")
+            }
+        }
+        return identity
+    }
+
+    private mutating func fail(_ errno: Errno) {
+        print(errno.symbol)
+        response.status = 1
+    }
+}
+
+extension Errno {
+    /// The name of the error number, with those that only the helper gives.
+    fileprivate var symbol: String {
+        switch self {
+        case .badAddress: "EFAULT"
+        case .addressInUse: "EADDRINUSE"
+        case .connectionRefused: "ECONNREFUSED"
+        // On Linux both are one number, and this is the helper's name for it.
+        case .notSupportedOnSocket, .notSupported: "EOPNOTSUPP"
+        default: name
+        }
+    }
+}

@@ -1,0 +1,54 @@
+import ForgeStorage
+import Foundation
+import Synchronization
+import SystemPackage
+
+/// A directory on the disk that is made for one run of a tool and goes with it.
+final class LabDirectory: Sendable {
+    let url: URL
+    private let count = Mutex(0)
+
+    /// A new directory in `parent`, by default in the temporary directory.
+    init(in parent: String?) throws {
+        let parent =
+            parent.map { URL(fileURLWithPath: $0, isDirectory: true) } ?? FileManager.default.temporaryDirectory
+        url = parent.resolvingSymlinksInPath()
+            .appending(component: "forge-lab-\(UUID().uuidString)", directoryHint: .isDirectory)
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    /// A place below that nothing stands at yet.
+    func next() -> URL {
+        let number = count.withLock { count in
+            count += 1
+            return count
+        }
+        return url.appending(component: "\(number)", directoryHint: .isDirectory)
+    }
+
+    /// The path of a new, empty directory below.
+    func nextDirectory() throws -> POSIXPath {
+        let path = try POSIXPath(next())
+        try SystemFileSystem().createDirectory(path, permissions: FilePermissions(rawValue: 0o755))
+        return path
+    }
+
+    /// The umask of this process, read off a new file: asking umask(2) would change it for a moment.
+    func umask() throws -> FilePermissions {
+        let everything = FilePermissions(rawValue: 0o777)
+        let fileSystem = SystemFileSystem()
+        let probe = try POSIXPath(url).appending("umask")
+        try fileSystem.close(try fileSystem.open(probe, .writeOnly, options: [.create], permissions: everything))
+        let granted = try fileSystem.status(probe).permissions
+        try fileSystem.unlink(probe)
+        return everything.subtracting(granted)
+    }
+
+    func remove() {
+        do {
+            try FileManager.default.removeItem(at: url)
+        } catch {
+            FileHandle.standardError.write(Data("cannot remove \(url.path): \(error)\n".utf8))
+        }
+    }
+}

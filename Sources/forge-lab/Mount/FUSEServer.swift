@@ -1,0 +1,155 @@
+#if os(Linux)
+import ForgeFileSystem
+import SystemPackage
+
+/// Answers the kernel's requests with a file system in memory.
+///
+/// The kernel walks paths, name by name; every check of permissions and every effect is the file system's own. The
+/// kernel is allowed to keep nothing: neither names nor attributes nor, but for mappings, content.
+///
+/// It serves one request after the other and never waits for anything but the next one: who waits for a lock is answered
+/// when it is free.
+final class FUSEServer {
+    let fileSystem: InMemoryFileSystem
+    var nodes: NodeTable
+    /// What each open directory lists, as it was when its listing began.
+    var listings: [UInt64: [DirectoryEntry]] = [:]
+    var waitingLocks: [WaitingLock] = []
+    /// Whether a file can be mapped although the kernel's cache is passed by.
+    private var openFlags: UInt32 = 0
+
+    /// What became of a request.
+    enum Answer {
+        case reply(FUSEReply)
+        /// One that has its header, to another request.
+        case finished(FUSEReply)
+        /// The kernel wants none.
+        case none
+        /// It comes when a lock is free.
+        case later
+    }
+
+    /// A server for a tree; `fileSystem` is a process of its own, whose identity is that of whoever asks.
+    init(_ fileSystem: InMemoryFileSystem) throws(FileSystemError) {
+        self.fileSystem = fileSystem
+        nodes = NodeTable(root: try fileSystem.openNode("/"))
+    }
+
+    /// The replies to the request that lies in `bytes`: its own, and those of requests that it lets go on.
+    func answer(_ bytes: UnsafeRawBufferPointer) -> [FUSEReply] {
+        guard var request = FUSERequest(bytes) else { return [] }
+        let groups = request.user.rawValue == 0 ? [] : SupplementaryGroups.of(processID: request.processID)
+        fileSystem.assumeIdentity(user: request.user, group: request.group, groups: groups)
+        var replies: [FUSEReply] = []
+        do throws(FileSystemError) {
+            switch try handle(&request) {
+            case .reply(var reply):
+                reply.finish(unique: request.unique)
+                replies.append(reply)
+            case .finished(let reply): replies.append(reply)
+            case .none, .later: break
+            }
+        } catch {
+            replies.append(Self.failure(error.errno, of: request.unique))
+        }
+        return replies + retryLocks()
+    }
+
+    static func failure(_ errno: Errno, of unique: UInt64) -> FUSEReply {
+        var reply = FUSEReply(capacity: 0)
+        reply.finish(unique: unique, error: errno)
+        return reply
+    }
+
+    private func handle(_ request: inout FUSERequest) throws(FileSystemError) -> Answer {
+        guard let operation = FUSEProtocol.Operation(rawValue: request.operation) else {
+            throw FileSystemError(.resolve, .noFunction)
+        }
+        switch operation {
+        case .initialize: return .reply(try initialize(&request))
+        case .destroy: return .reply(FUSEReply(capacity: 0))
+        case .lookUp: return .reply(try lookUp(&request))
+        case .forget: return try forget(&request)
+        case .batchForget: return try forgetMany(&request)
+        case .getAttributes: return .reply(try attributes(&request))
+        case .setAttributes: return .reply(try setAttributes(&request))
+        case .access: return .reply(try access(&request))
+        case .readLink: return .reply(try readLink(&request))
+        case .symbolicLink: return .reply(try makeSymbolicLink(&request))
+        case .makeNode: return .reply(try makeNode(&request))
+        case .makeDirectory: return .reply(try makeDirectory(&request))
+        case .unlink: return .reply(try unlink(&request))
+        case .removeDirectory: return .reply(try removeDirectory(&request))
+        case .rename: return .reply(try rename(&request, hasFlags: false))
+        case .rename2: return .reply(try rename(&request, hasFlags: true))
+        case .link: return .reply(try link(&request))
+        case .open: return .reply(try open(&request, openFlags))
+        case .create: return .reply(try create(&request, openFlags))
+        case .read: return .reply(try read(&request))
+        case .write: return .reply(try write(&request))
+        case .release: return .reply(try release(&request))
+        case .flush: return .reply(FUSEReply(capacity: 0))
+        case .synchronize, .synchronizeDirectory: return .reply(try synchronize(&request))
+        case .allocate: return .reply(try allocate(&request))
+        case .fileSystemStatus: return .reply(try fileSystemStatus(request))
+        case .openDirectory: return .reply(try openDirectory(request))
+        case .readDirectory: return .reply(try list(&request, withAttributes: false))
+        case .readDirectoryPlus: return .reply(try list(&request, withAttributes: true))
+        case .releaseDirectory: return .reply(try releaseDirectory(&request))
+        case .getLock: return .reply(try lockInTheWay(&request))
+        case .setLock: return try lock(&request, waiting: false)
+        case .setLockWaiting: return try lock(&request, waiting: true)
+        case .interrupt: return try interrupt(&request)
+        }
+    }
+
+    private func initialize(_ request: inout FUSERequest) throws(FileSystemError) -> FUSEReply {
+        let major = try request.u32()
+        let minor = try request.u32()
+        let readAhead = try request.u32()
+        var offered = UInt64(try request.u32())
+        guard major == FUSEProtocol.majorVersion, minor >= 31 else {
+            throw FileSystemError(.resolve, Errno(rawValue: 71))  // EPROTO
+        }
+        typealias Features = FUSEProtocol.Features
+        if Features(rawValue: offered).contains(.extended) { offered |= UInt64(try request.u32()) << 32 }
+        let wanted: Features = [
+            .atomicTruncation, .bigWrites, .fileLocks, .readDirectoryPlus, .dropsPrivilegeBits, .maximumPages,
+            .extended, .directMapping,
+        ]
+        let agreed = wanted.intersection(Features(rawValue: offered))
+        // Without it a file could not be mapped; then its pages are kept while it is open.
+        openFlags = agreed.contains(.directMapping) ? FUSEProtocol.directIO : 0
+        var reply = FUSEReply()
+        reply.append(FUSEProtocol.majorVersion)
+        reply.append(min(minor, 39))
+        reply.append(readAhead)
+        reply.append(UInt32(truncatingIfNeeded: agreed.rawValue))
+        reply.append(UInt16(16))
+        reply.append(UInt16(12))
+        reply.append(UInt32(FUSEDevice.maximumWriteSize))
+        reply.append(UInt32(1))
+        reply.append(UInt16(FUSEDevice.maximumWriteSize / 4096))
+        reply.append(UInt16(0))
+        reply.append(UInt32(truncatingIfNeeded: agreed.rawValue >> 32))
+        reply.appendZeros(28)
+        return reply
+    }
+
+    // MARK: What the requests name
+
+    /// The descriptor that holds a node.
+    func node(_ number: UInt64) throws(FileSystemError) -> Descriptor {
+        guard let descriptor = nodes[number] else { throw FileSystemError(.resolve, .staleNFSFileHandle) }
+        return descriptor
+    }
+
+    /// The open file that the kernel knows by this handle.
+    func descriptor(_ handle: UInt64) throws(FileSystemError) -> Descriptor {
+        guard let number = Int32(exactly: handle) else { throw FileSystemError(.resolve, .badFileDescriptor) }
+        return Descriptor(rawValue: number)
+    }
+
+    func handle(_ descriptor: Descriptor) -> UInt64 { UInt64(UInt32(bitPattern: descriptor.rawValue)) }
+}
+#endif

@@ -1,0 +1,8 @@
+#if os(Linux)
+import ArgumentParser
+
+extension ForgeLab {
+    /// What only this platform can do.
+    static let platformCommands: [any ParsableCommand.Type] = [MountCommand.self, UnmountCommand.self]
+}
+#endif

@@ -1,0 +1,70 @@
+#if os(Linux)
+import ArgumentParser
+import Dispatch
+import ForgeFileSystem
+import Foundation
+import Glibc
+import SystemPackage
+
+/// Mounts a file system in memory, so that any program can be tried on it.
+struct MountCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "mount", abstract: "Mount a file system in memory until it is unmounted or this process ends.")
+
+    @Argument(help: "The directory to mount at.") var directory: String
+    @Option(help: "Also answer `forge-lab call` on this socket, from the same tree.") var socket: String?
+    @Flag(
+        help: "Let the kernel check permissions first; FIFOs, which it opens itself, are checked by nobody otherwise.")
+    var kernelPermissions = false
+    @Option(help: "How many bytes there are; no limit if left out.") var size: Int64?
+    @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
+
+    func run() throws {
+        let tree = InMemoryFileSystem(options: .served(size: size, inodes: inodes))
+        let server = try FUSEServer(tree.process(umask: []))
+        let device = try FUSEDevice()
+        let calls = try socket.map { try CallServer(tree, socket: $0) }
+        let mount = try KernelMount(device, at: directory, kernelChecksPermissions: kernelPermissions)
+        let signals = [SIGINT, SIGTERM].map { end(on: $0, mount, device) }
+        if let calls { Thread.detachNewThread { calls.serve() } }
+        FileHandle.standardOutput.write(Data("mounted at \(directory)\n".utf8))
+        try device.serve(server)
+        calls?.close()
+        signals.forEach { $0.cancel() }
+    }
+
+    /// Unmounts on a signal. That is done on another thread, since the kernel may have to ask the server on the way; who
+    /// still has a file open gets `ENOTCONN` from then on.
+    private func end(on signal: CInt, _ mount: KernelMount, _ device: FUSEDevice) -> any DispatchSourceSignal {
+        Glibc.signal(signal, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: signal, queue: .global())
+        source.setEventHandler {
+            do {
+                do {
+                    try KernelMount.unmount(mount.directory, isLazy: false)
+                } catch .resourceBusy {
+                    try KernelMount.unmount(mount.directory, isLazy: true)
+                }
+            } catch {
+                FileHandle.standardError.write(Data("cannot unmount \(mount.directory): \(error)\n".utf8))
+            }
+            device.endServing()
+        }
+        source.resume()
+        return source
+    }
+}
+
+/// Unmounts what `forge-lab mount` has mounted, also after its process was killed.
+struct UnmountCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "unmount", abstract: "Unmount a file system; the process that served it ends.")
+
+    @Argument(help: "The directory where it is mounted.") var directory: String
+    @Flag(help: "Take the name away at once, and the rest when nobody uses it any more.") var lazy = false
+
+    func run() throws {
+        try KernelMount.unmount(directory, isLazy: lazy)
+    }
+}
+#endif

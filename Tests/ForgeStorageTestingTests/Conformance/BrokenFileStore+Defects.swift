@@ -1,0 +1,162 @@
+import ForgeFileStore
+import Foundation
+import Synchronization
+
+/// What is wrong with a ``BrokenFileStore``: the description of the check that has to fail.
+enum FileStoreDefect: String, CaseIterable, Sendable {
+    case addsNewline = "a loaded file is what was saved"
+    case forgetsEmptyFiles = "an empty file is a file"
+    case cutsContents = "every byte value comes back, over the boundaries of pages and pieces"
+    case savesSlicesFromTheStart = "a slice of data is saved as the slice"
+    case overlays = "a save replaces the whole file"
+    case createsNothing = "a save that may not overwrite creates a file that is missing"
+    case overwritesAlways = "a save that may not overwrite leaves a file that exists as it is"
+    case buriesKeys = "a file that was deleted can be created again without overwriting"
+    case replacesDirectories = "a directory is not replaced by a file"
+    case replacesFiles = "a file has nothing below it"
+    case ignoresDigits = "keys that differ in one byte are different files"
+    case namesNothing = "an error names the operation and the key and is one line"
+    case emptyForMissing = "a file that was never saved is not found"
+    case missingDirectoryIsAFault = "a file in a directory that was never created is not found"
+    case existsAlways = "a file exists from its save to its removal"
+    case infoWithoutSize = "info tells key, name, kind and size"
+    case infoWithoutKind = "info of a directory says so"
+    case directoriesAreEmptyFiles = "a directory has no content and no size"
+    case goesBackInTime = "a later save is not older"
+    case listsAllLevels = "a listing shows one level"
+    case listsNothingAtTheTop = "the empty key lists the whole store's directory"
+    case listsFilesOnly = "a recursive listing shows all levels, directories too"
+    case listsBackwards = "a recursive listing shows a directory before what is in it"
+    case listsByPrefix = "a listing does not show what only begins alike"
+    case listsWithoutSizes = "a listed file has the size and the kind that info tells"
+    case listsGhosts = "every key listed as a file can be loaded"
+    case listsTheMissing = "a directory that does not exist cannot be listed"
+    case listsFiles = "a file cannot be listed"
+    case countsItself = "an empty store lists nothing and has no size"
+    case countsTopLevel = "the total size is the sum of all files"
+    case listsHundred = "a listing of many files shows each of them once"
+    case deletesNothing = "a deleted file is not found, its neighbours are"
+    case deletesMissing = "deleting what does not exist says so"
+    case deletesDirectories = "a directory is not deleted as a file, nor a file as a directory"
+    case deletesOneLevel = "a deleted directory is gone with all it holds, and nothing else"
+    case closes = "deleteAll leaves an empty store that can be used"
+    case remembersDirectories = "a file can take the place of a deleted directory, and the other way round"
+    case createsOnce = "a directory can be created, also when it exists"
+    case createsAnywhere = "a directory is not created where a file stands"
+    case cleansKeys = "hostile keys are refused with their reason, and nothing is stored"
+    case makesUpURLs = "every call refuses a key that leads out"
+    case decodesKeys = "odd but harmless keys are names like any other"
+    case isShallow = "the longest and the deepest key work"
+    case losesUmlauts = "a JSON value comes back"
+    case missingIsAFault = "a JSON file that is missing is nil where that was asked for, an error elsewhere"
+    case hidesDamage = "a JSON file of something else is undecodable, never nil, and stays"
+    case missingIsADirectory = "nil is for a missing file only"
+    case losesNumbers = "a value that JSON cannot hold is not stored"
+    case cutsCopies = "a copied file is stored byte for byte, and its source stays"
+    case leavesSources = "a moved file is stored byte for byte, and its source is gone"
+    case copiesOverEverything = "copy and move replace a file unless they may not"
+    case storesMissingSources = "a source that is missing, a directory or no path is refused, and nothing is stored"
+    case movesLinks = "copy follows a link to a file, move refuses it"
+    case encodesTwice = "a URL names the file"
+    case letsEverybodyWin = "of eight saves at once that may not overwrite exactly one succeeds"
+    case mixesContents = "a load during saves gives one content or another, never a mixture"
+    case losesAFile = "saves of many keys at once are all kept"
+    case needsDirectories = "a save that meets the removal of its directory is whole or gone, and fails neither"
+    case runsOn = "a cancelled task changes nothing"
+}
+
+extension BrokenFileStore {
+    func mapped(_ key: String) -> String {
+        switch defect {
+        case .ignoresDigits: key.replacing("2", with: "1")
+        case .cleansKeys: key.replacing("\n", with: "_")
+        case .decodesKeys: key.removingPercentEncoding ?? key
+        default: key
+        }
+    }
+
+    /// Whether a file is not to be stored at all.
+    func swallows(_ data: Data, _ key: String, _ overwrite: Bool) async throws -> Bool {
+        let failure: FileStoreError.Code?
+        switch defect {
+        case .forgetsEmptyFiles: return data.isEmpty
+        case .losesNumbers: return key == "number.json"
+        case .losesAFile: return key == "d3/10"
+        case .closes: return memory.withLock { $0.isClosed }
+        case .createsNothing: failure = overwrite ? nil : .alreadyExists
+        case .buriesKeys: failure = memory.withLock { !overwrite && $0.deleted.contains(key) } ? .alreadyExists : nil
+        case .remembersDirectories: failure = memory.withLock { $0.directories.contains(key) } ? .isDirectory : nil
+        case .isShallow: failure = key.utf8.count { $0 == UInt8(ascii: "/") } > 15 ? .tooLarge : nil
+        case .needsDirectories: failure = key.hasPrefix("d/e/") && !base.exists("d/e") ? .notFound : nil
+        default: failure = nil
+        }
+        if let failure { throw FileStoreError(failure, .save, key: key) }
+        return false
+    }
+
+    /// Removes what stands where a file is to be saved, or above it.
+    func makeWay(for key: String) async throws {
+        if defect == .replacesDirectories, try await isDirectory(key) { try await base.deleteDirectory(key) }
+        guard defect == .replacesFiles, let slash = key.lastIndex(of: "/") else { return }
+        let parent = String(key[..<slash])
+        if base.exists(parent), try await !isDirectory(parent) { try await base.delete(parent) }
+    }
+
+    // MARK: Listings
+
+    func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        do {
+            return adjusted(try await found(in: directory, recursive: recursive), recursive)
+        } catch let error as FileStoreError {
+            switch (defect, error.code) {
+            case (.listsTheMissing, .notFound), (.listsFiles, .notDirectory): return []
+            default: throw error
+            }
+        }
+    }
+
+    private func found(in directory: String, recursive: Bool) async throws -> [StoredFile] {
+        switch defect {
+        case .listsAllLevels: try await base.list(in: directory, recursive: true)
+        case .listsNothingAtTheTop where directory.isEmpty: []
+        case .listsByPrefix where !directory.isEmpty:
+            try await base.list(in: "", recursive: true).filter { $0.key.hasPrefix(directory) && $0.key != directory }
+        default: try await base.list(in: mapped(directory), recursive: recursive)
+        }
+    }
+
+    private func adjusted(_ files: [StoredFile], _ recursive: Bool) -> [StoredFile] {
+        switch defect {
+        case .listsFilesOnly where recursive: return files.filter { !$0.isDirectory }
+        case .listsBackwards where recursive: return files.reversed()
+        case .listsGhosts: return files + [StoredFile(key: "ghost", sizeInBytes: 0, modified: .distantPast)]
+        case .listsHundred: return Array(files.prefix(100))
+        case .listsWithoutSizes:
+            return files.map { file in
+                var file = file
+                file.sizeInBytes = 0
+                return file
+            }
+        default: return files
+        }
+    }
+
+    // MARK: Sources
+
+    func copy(from source: URL, to key: String, overwrite: Bool) async throws {
+        if defect == .storesMissingSources, source.isFileURL, !FileManager.default.fileExists(atPath: source.path) {
+            return try await base.save(Data(), to: key)
+        }
+        if defect == .cutsCopies {
+            return try await base.save(try Data(contentsOf: source).prefix(1 << 20), to: key, overwrite: overwrite)
+        }
+        try await base.copy(from: source, to: key, overwrite: overwrite || defect == .copiesOverEverything)
+    }
+
+    func move(from source: URL, to key: String, overwrite: Bool) async throws {
+        if defect == .leavesSources || defect == .movesLinks {
+            return try await base.copy(from: source, to: key, overwrite: overwrite)
+        }
+        try await base.move(from: source, to: key, overwrite: overwrite)
+    }
+}

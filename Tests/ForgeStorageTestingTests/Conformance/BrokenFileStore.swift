@@ -1,0 +1,160 @@
+import ForgeFileStore
+import ForgeFileSystem
+import Foundation
+import Synchronization
+
+/// A file store with one defect, to see that the check of the promise it breaks fails.
+final class BrokenFileStore: FileStoring {
+    let defect: FileStoreDefect?
+    let base = InMemoryFileStore()
+    let memory = Mutex(Memory())
+
+    struct Memory {
+        var deleted: Set<String> = []
+        var directories: Set<String> = []
+        var infoCount = 0
+        var isClosed = false
+    }
+
+    /// A store with a defect, or, to compare with, without any.
+    init(_ defect: FileStoreDefect?) { self.defect = defect }
+
+    // MARK: Saving and loading
+
+    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
+        guard try await !swallows(data, key, overwrite) else { return }
+        try await makeWay(for: key)
+        var data = data
+        switch defect {
+        case .savesSlicesFromTheStart where data.startIndex != 0: data = Data()
+        case .overlays:
+            if base.exists(key) { data += try await base.load(key).dropFirst(data.count) }
+        case .losesUmlauts: data = Data(data.map { $0 < 0x80 ? $0 : UInt8(ascii: "?") })
+        case .runsOn:
+            let (data, base) = (data, base)
+            return try await Task { try await base.save(data, to: key, overwrite: overwrite) }.value
+        default: break
+        }
+        let ignoresFlag = defect == .overwritesAlways || defect == .letsEverybodyWin
+        try await base.save(data, to: mapped(key), overwrite: overwrite || ignoresFlag)
+    }
+
+    func load(_ key: String) async throws -> Data {
+        var data: Data
+        do {
+            data = try await base.load(mapped(key))
+        } catch let error as FileStoreError {
+            guard let replacement = replacement(for: error) else { return Data() }
+            throw replacement
+        }
+        switch defect {
+        case .addsNewline: data.append(10)
+        case .cutsContents: data = data.prefix(65_536)
+        case .mixesContents where data.count >= 20_000: data[data.count - 1] ^= 0xFF
+        case .hidesDamage where key.hasSuffix(".json") && !isJSON(data):
+            throw FileStoreError(.notFound, .load, key: key)
+        default: break
+        }
+        return data
+    }
+
+    private func isJSON(_ data: Data) -> Bool {
+        // What the app stored under this key is an object with an array in it.
+        data.contains(UInt8(ascii: "["))
+    }
+
+    /// What is thrown in place of an error of a load; nil for nothing at all.
+    private func replacement(for error: FileStoreError) -> FileStoreError? {
+        var error = error
+        switch (defect, error.code) {
+        case (.emptyForMissing, .notFound), (.directoriesAreEmptyFiles, .isDirectory): return nil
+        case (.missingDirectoryIsAFault, .notFound) where error.key.contains("/"),
+            (.missingIsAFault, .notFound):
+            error.code = .unavailable(.inputOutput)
+        case (.missingIsADirectory, .isDirectory): error.code = .notFound
+        case (.namesNothing, _): error.key = ""
+        default: break
+        }
+        return error
+    }
+
+    // MARK: Looking
+
+    func exists(_ key: String) -> Bool {
+        defect == .existsAlways || base.exists(mapped(key))
+    }
+
+    func info(_ key: String) async throws -> StoredFile {
+        var info = try await base.info(mapped(key))
+        info.key = key
+        switch defect {
+        case .infoWithoutSize: info.sizeInBytes = 0
+        case .infoWithoutKind: info.kind = .file
+        case .goesBackInTime:
+            info.modified = Date(
+                timeIntervalSince1970: -memory.withLock { memory in
+                    memory.infoCount += 1
+                    return Double(memory.infoCount)
+                })
+        default: break
+        }
+        return info
+    }
+
+    func list(in directory: String) async throws -> [StoredFile] {
+        try await list(in: directory, recursive: false)
+    }
+
+    func totalSize() async throws -> Int64 {
+        switch defect {
+        case .countsItself: try await base.totalSize() + 1
+        case .countsTopLevel: try await base.list().reduce(0) { $0 + $1.sizeInBytes }
+        default: try await base.totalSize()
+        }
+    }
+
+    func url(for key: String) async throws -> URL {
+        do {
+            _ = try await base.url(for: key)
+        } catch let error as FileStoreError where error.code == .unsupported || defect == .makesUpURLs {}
+        let name = defect == .encodesTwice ? key.replacing("%", with: "%25") : key
+        return URL(filePath: "/store/" + name)
+    }
+
+    // MARK: Deleting and directories
+
+    func delete(_ key: String) async throws {
+        switch defect {
+        case .deletesNothing: return
+        case .deletesDirectories where try await isDirectory(key): try await base.deleteDirectory(key)
+        case .deletesMissing where !base.exists(key): return
+        default: try await base.delete(mapped(key))
+        }
+        memory.withLock { _ = $0.deleted.insert(key) }
+    }
+
+    func deleteAll() async throws {
+        if defect == .closes { memory.withLock { $0.isClosed = true } }
+        try await base.deleteAll()
+    }
+
+    func createDirectory(_ key: String) async throws {
+        if defect == .createsOnce, base.exists(key) { throw FileStoreError(.alreadyExists, .createDirectory, key: key) }
+        do {
+            try await base.createDirectory(key)
+        } catch let error as FileStoreError where error.code == .notDirectory && defect == .createsAnywhere {}
+    }
+
+    func deleteDirectory(_ key: String) async throws {
+        if defect == .deletesOneLevel {
+            for file in try await base.list(in: key) where !file.isDirectory { try await base.delete(file.key) }
+            return
+        }
+        try await base.deleteDirectory(key)
+        memory.withLock { _ = $0.directories.insert(key) }
+    }
+
+    func isDirectory(_ key: String) async throws -> Bool {
+        base.exists(key) ? try await base.info(key).isDirectory : false
+    }
+}

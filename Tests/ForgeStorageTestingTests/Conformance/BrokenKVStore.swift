@@ -1,0 +1,234 @@
+import ForgeCoding
+import ForgeKVStore
+import Foundation
+import Synchronization
+
+/// A key-value store with one defect, to see that the check of the promise it breaks fails.
+final class BrokenKVStore: KVStoring {
+    /// The description of the check that has to fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case containsEverything = "a key that was never set is absent"
+        case forgets = "what was set is read"
+        case keepsTheFirst = "setting again replaces the value"
+        case keepsTheType = "setting again may change the type"
+        case removesNothing = "a removed key is absent"
+        case buriesKeys = "a key can be set again after it was removed"
+        case refusesToRemoveNothing = "removing an absent key is no error"
+        case removesAll = "removing a key leaves the others"
+        case removesByType = "removing takes no account of the type"
+        case keepsOne = "removeAll removes every key"
+        case refusesToEmptyNothing = "removeAll of an empty store is no error"
+        case closesWhenEmptied = "a store can be filled again after removeAll"
+        case nilIsAbsent = "a stored nil is not an absent key"
+        case containsByType = "contains looks at the name, not at the type"
+        case dropsUndecodable = "a value of another type reads as nil and stays"
+        case truncatesNumbers = "a number too large for the type reads as nil"
+        case sharesObjects = "an object that is read is not the one that was set"
+        case cutsLargeValues = "a value of 4 MiB comes back"
+        case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
+        case trimsNames = "any text of up to 1,024 bytes is a name of its own"
+        case normalisesNames = "canonically equivalent names are different keys"
+        case ignoresCase = "names that differ in case are different keys"
+        case removesBelow = "a name that begins another is a key of its own"
+        case cutsNames = "a name longer than 1,024 bytes is refused and changes nothing"
+        case holdsHundred = "many keys keep their values apart"
+        case losesAWrite = "writers of different keys do not disturb one another"
+        case mixesValues = "of writers of one key one wins, and no reader sees half a value"
+        case blanks = "removals and writes of one key leave it present or absent, never in between"
+        case readThrowsForAbsent = "read gives nil for an absent key and the value for a present one"
+        case readIsGet = "read throws for a value of another type"
+        case readFlattensNil = "read tells a stored nil from an absent key"
+        case readTakesAnyName = "read refuses a name that is too long"
+        case leaks = "the error for a value that cannot be encoded does not show it"
+        case listsTwice = "keys lists every name once"
+        case listsRemoved = "keys leaves out what was removed"
+        case reversesRawValues = "a raw value decodes to the value that was set"
+        case refusesCopies = "a raw value can be put back under another name"
+        case dropsNonsense = "a raw value that is no value is undecodable and stays"
+        case cachesForEver = "a raw value that is set replaces what was read before"
+        case keepsNamed = "removeValue removes a key by its name"
+        case rawTakesAnyName = "raw values refuse a name that is too long"
+    }
+
+    private struct Memory {
+        var names: Set<String> = []
+        var buried: Set<String> = []
+        var types: [String: ObjectIdentifier] = [:]
+        var objects: [String: any Sendable] = [:]
+        var isClosed = false
+    }
+
+    private let defect: Defect?
+    private let lostPrefix: String?
+    private let base = InMemoryKVStore()
+    private let memory = Mutex(Memory())
+
+    /// A store with a defect, or, to compare with, without any.
+    init(_ defect: Defect?) {
+        self.defect = defect
+        lostPrefix = nil
+    }
+
+    /// A store that loses what has a name that begins so.
+    init(losing prefix: String) {
+        defect = nil
+        lostPrefix = prefix
+    }
+
+    private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> { KVKey(mapped(key.name)) }
+
+    private func mapped(_ name: String) -> String {
+        switch defect {
+        case .trimsNames: name.trimmingCharacters(in: .whitespaces)
+        case .normalisesNames: name.precomposedStringWithCanonicalMapping
+        case .ignoresCase: name.lowercased()
+        case .cutsNames: String(name.prefix(512))
+        case .rawTakesAnyName: String(name.prefix(1000))
+        default: name
+        }
+    }
+
+    // MARK: The five calls
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        if let lostPrefix, key.name.hasPrefix(lostPrefix) { return nil }
+        if defect == .sharesObjects || defect == .cachesForEver,
+            let object = memory.withLock({ $0.objects[key.name] }) as? T
+        {
+            return object
+        }
+        let value = base.get(mapped(key))
+        if value == nil {
+            if defect == .truncatesNumbers, T.self == UInt8.self, let number = base.get(KVKey<Int>(key.name)) {
+                return UInt8(truncatingIfNeeded: number) as? T
+            }
+            if defect == .dropsUndecodable { discard { try base.removeValue(named: key.name) } }
+        }
+        if defect == .cachesForEver, let value { memory.withLock { $0.objects[key.name] = value } }
+        return value
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws {
+        guard try !swallows(key, value) else { return }
+        if defect == .cutsLargeValues, let data = value as? Data, data.count > 1 << 20 {
+            return try base.set(KVKey<Data>(key.name), value: data.prefix(1 << 20))
+        }
+        if defect == .mixesValues, var numbers = value as? [Int], numbers.count == 100 {
+            numbers[99] += 1
+            return try base.set(KVKey<[Int]>(key.name), value: numbers)
+        }
+        do {
+            try base.set(mapped(key), value: value)
+        } catch let error as KVStoreError where error.code == .unencodable {
+            if defect == .swallowsUnencodable { return }
+            guard defect == .leaks else { throw error }
+            throw KVStoreError(.unencodable, .set, key: key.name, store: "secret")
+        }
+        memory.withLock { memory in
+            memory.names.insert(key.name)
+            if defect == .sharesObjects, type(of: value) is AnyObject.Type { memory.objects[key.name] = value }
+        }
+    }
+
+    /// Whether a value is not to be stored at all.
+    private func swallows<T>(_ key: KVKey<T>, _ value: T) throws -> Bool {
+        switch defect {
+        case .forgets: return true
+        case .keepsTheFirst: return base.contains(key)
+        case .keepsTheType:
+            let type = ObjectIdentifier(T.self)
+            return memory.withLock { memory in
+                defer { memory.types[key.name] = memory.types[key.name] ?? type }
+                return memory.types[key.name].map { $0 != type } ?? false
+            }
+        case .buriesKeys: return memory.withLock { $0.buried.contains(key.name) }
+        case .closesWhenEmptied: return memory.withLock { $0.isClosed }
+        case .nilIsAbsent:
+            guard let optional = value as? Int?, optional == nil, T.self == Int?.self else { return false }
+            try base.remove(key)
+            return true
+        case .holdsHundred: return memory.withLock { $0.names.count >= 100 && !$0.names.contains(key.name) }
+        case .losesAWrite: return key.name == "3.7"
+        default: return false
+        }
+    }
+
+    func remove<T>(_ key: KVKey<T>) throws {
+        switch defect {
+        case .removesNothing: return
+        case .refusesToRemoveNothing where !base.contains(key):
+            throw KVStoreError(.damaged, .remove, key: key.name)
+        case .removesAll: return try base.removeAll()
+        case .removesByType where base.get(key) == nil: return
+        case .removesBelow:
+            for name in try base.keys() where name.hasPrefix(key.name) { try base.removeValue(named: name) }
+        case .blanks: try base.set(KVKey<String>(key.name), value: "")
+        default:
+            memory.withLock { memory in
+                memory.buried.insert(key.name)
+                memory.objects[key.name] = nil
+            }
+            try base.remove(mapped(key))
+        }
+    }
+
+    func contains<T>(_ key: KVKey<T>) -> Bool {
+        switch defect {
+        case .containsEverything: true
+        case .containsByType: base.get(key) != nil
+        default: base.contains(mapped(key))
+        }
+    }
+
+    func removeAll() throws {
+        let names = try base.keys()
+        if defect == .refusesToEmptyNothing, names.isEmpty { throw KVStoreError(.damaged, .removeAll) }
+        guard defect == .keepsOne else {
+            memory.withLock { $0.isClosed = true }
+            return try base.removeAll()
+        }
+        for name in names.dropFirst() { try base.removeValue(named: name) }
+    }
+
+    // MARK: Those with a default
+
+    func read<T>(_ key: KVKey<T>) throws -> T? {
+        switch defect {
+        case .readThrowsForAbsent where !base.contains(key): throw KVStoreError(.damaged, .read, key: key.name)
+        case .readIsGet: return base.get(key)
+        case .readFlattensNil:
+            guard let value = try base.read(key) else { return nil }
+            if let optional = value as? String?, optional == nil { return nil }
+            return value
+        case .readTakesAnyName where key.name.utf8.count > 1024: return nil
+        default: return try base.read(mapped(key))
+        }
+    }
+
+    func keys() throws -> [String] {
+        switch defect {
+        case .listsTwice: try base.keys() + base.keys().prefix(1)
+        case .listsRemoved: memory.withLock { Array($0.names) }
+        default: try base.keys()
+        }
+    }
+
+    func rawValue(named name: String) throws -> [UInt8]? {
+        let bytes = try base.rawValue(named: mapped(name))
+        return defect == .reversesRawValues ? bytes?.reversed() : bytes
+    }
+
+    func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        if defect == .refusesCopies, name.hasPrefix("copy") { return }
+        if defect == .dropsNonsense, bytes.first == 0xFF { return }
+        try base.setRawValue(bytes, named: mapped(name))
+    }
+
+    func removeValue(named name: String) throws {
+        if defect != .keepsNamed { try base.removeValue(named: mapped(name)) }
+    }
+
+    private func discard(_ body: () throws -> Void) {
+        do { try body() } catch {}
+    }
+}

@@ -1,0 +1,48 @@
+import ForgeKVStore
+import ForgeStorageTesting
+import Synchronization
+
+/// A place of a key-value store with one defect, to see that the check of the promise it breaks fails.
+final class BrokenKeyValuePlace: Sendable {
+    /// The description of the check that has to fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case isNeverEmpty = "a new place is empty"
+        case losesLargeNumbers = "values of every kind are there after reopening"
+        case losesOddNames = "names of every kind are there after reopening"
+        case goesBack = "the last of several values is there after reopening"
+        case bringsBack = "a removed key stays absent after reopening"
+        case emptiesLate = "removeAll stays done after reopening, and what was set after it is there"
+        case wearsOut = "a store that is opened many times keeps what each opening wrote"
+        case dropsTexts = "a value of another type is still undecodable after reopening, and still there"
+    }
+
+    private let defect: Defect?
+    private let base = InMemoryKVStore()
+    private let openings = Mutex(0)
+
+    init(_ defect: Defect?) { self.defect = defect }
+
+    var place: KeyValueStorePlace { KeyValueStorePlace { [self] in try open() } }
+
+    private func open() throws -> any KVStoring {
+        let number = openings.withLock { openings in
+            openings += 1
+            return openings
+        }
+        switch defect {
+        case .isNeverEmpty: try base.set(KVKey<Int>("version"), value: 1)
+        case .losesLargeNumbers: try base.remove(KVKey<UInt64>("large"))
+        case .losesOddNames:
+            for name in try base.keys() where !name.utf8.allSatisfy({ $0 < 0x80 }) {
+                try base.removeValue(named: name)
+            }
+        case .goesBack where number > 1: try base.set(KVKey<Int>("a"), value: 98)
+        case .bringsBack where number > 1: try base.set(KVKey<Int>("a"), value: 1)
+        case .emptiesLate where number > 1: try base.removeAll()
+        case .wearsOut where number > 5: try base.remove(KVKey<Int>("0"))
+        case .dropsTexts where number > 1: try base.remove(KVKey<String>("a"))
+        default: break
+        }
+        return base
+    }
+}

@@ -1,0 +1,96 @@
+import ForgeKVStore
+import ForgeStorage
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+@Suite("A suite of checks")
+struct ConformanceSuiteTests {
+    private static let sometimes = ConformanceCapability("a gift")
+    private let suite = ConformanceSuite<Int>(
+        "number",
+        [
+            ConformanceCheck("is positive") { if $0 <= 0 { throw ConformanceViolation("it is \($0)") } },
+            ConformanceCheck("is even", needs: [sometimes]) {
+                if !$0.isMultiple(of: 2) { throw ConformanceViolation("it is odd") }
+            },
+            ConformanceCheck("is small") { if $0 > 10 { throw CocoaError(.fileWriteUnknown) } },
+        ])
+
+    @Test("tells what came of each check, and never counts one as passed that does not apply")
+    func outcomes() async {
+        let report = await suite.run(on: "one", having: []) { 1 }
+        #expect(report.passedCount == 2)
+        #expect(report.outcome(of: "is even") == .notApplicable("needs a gift"))
+        #expect(report.outcome(of: "is odd") == nil)
+        #expect(report.holds)
+        #expect(
+            report.description == """
+                one, number: 2 passed, 0 violated, 1 not applicable
+                  not applicable: is even: needs a gift
+                """)
+    }
+
+    @Test("holds a subject to everything unless told otherwise")
+    func everything() async {
+        let report = await suite.run(on: "one") { 1 }
+        #expect(report.outcome(of: "is even") == .violated("it is odd"))
+        #expect(!report.holds)
+        #expect(report.violations.map(\.check) == ["is even"])
+        #expect(report.violations.map(\.description) == ["  violated: is even: it is odd"])
+        #expect(report.results.map(\.outcome).first == .passed)
+        #expect(report.results.first?.description == "  passed: is positive")
+    }
+
+    @Test("reports an error that no check expects, and a subject that cannot be made, as violations")
+    func errors() async {
+        let unexpected = await suite.run(on: "eleven") { 12 }
+        #expect(unexpected.violations.map(\.check) == ["is small"])
+        #expect(unexpected.violations.first?.description.hasPrefix("  violated: is small: unexpected error") ?? false)
+        let unmade = await suite.run(on: "none") { throw CocoaError(.fileReadUnknown) }
+        #expect(unmade.violations.count == 3)
+        #expect(!unmade.holds)
+    }
+
+    @Test("has shown nothing if nothing of it applies")
+    func nothing() async {
+        let gated = ConformanceSuite("gated", suite.checks.map { $0.needing(Self.sometimes) })
+        #expect(gated.capabilities == [Self.sometimes])
+        #expect(gated.checks(having: []).isEmpty)
+        #expect(gated.checks(having: [Self.sometimes]).count == 3)
+        let report = await gated.run(on: "two", having: []) { 2 }
+        #expect(report.notApplicable.count == 3)
+        #expect(!report.holds)
+    }
+
+    @Test("gives every check a subject of its own")
+    func freshSubjects() async {
+        let counter = KVKey<Int>("count")
+        let store = InMemoryKVStore()
+        _ = await suite.run(on: "fresh") {
+            try store.set(counter, value: (store.get(counter) ?? 0) + 1)
+            return 2
+        }
+        #expect(store.get(counter) == 3)
+    }
+
+    @Test("is published for every protocol, each with sentences that no other check has")
+    func published() {
+        let suites: [[String]] = [
+            ConformanceSuite<any KVStoring>.keyValueStore.checks.map(\.description),
+            ConformanceSuite<KeyValueStorePlace>.keyValueStorePersistence.checks.map(\.description),
+            ConformanceSuite<any FileStoring>.fileStore.checks.map(\.description),
+            ConformanceSuite<any CryptStoring>.secretStore.checks.map(\.description),
+            ConformanceSuite<any SessionStorage<ConformanceUser>>.sessionStorage.checks.map(\.description),
+            ConformanceSuite<any Storage>.storage.checks.map(\.description),
+            ConformanceSuite<FileSystemUnderTest>.fileSystem.checks.map(\.description),
+        ]
+        for descriptions in suites {
+            #expect(!descriptions.isEmpty)
+            #expect(Set(descriptions).count == descriptions.count)
+        }
+        #expect(
+            ConformanceSuite<any Storage>.storage.capabilities == [.removal, .keysArePaths, .orderedHandlers])
+        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 8)
+    }
+}

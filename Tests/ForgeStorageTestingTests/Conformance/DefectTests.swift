@@ -1,0 +1,88 @@
+import ForgeFileStore
+import ForgeKVStore
+import ForgeStorageTesting
+import Testing
+
+@Suite("Every check of a key-value store finds the defect that it looks for")
+struct KeyValueDefectTests {
+    private static let checks = ConformanceChecks.keyValueStore
+
+    @Test("a wrapper without a defect passes", arguments: checks)
+    func sound(_ check: ConformanceCheck<any KVStoring>) async throws {
+        try await check.run(on: BrokenKVStore(nil))
+    }
+
+    @Test("in the behaviour of the calls", arguments: BrokenKVStore.Defect.allCases)
+    func defects(_ defect: BrokenKVStore.Defect) async throws {
+        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenKVStore(defect)) }
+    }
+
+    @Test("in the values of a type", arguments: checks.compactMap(\.typeOfValues))
+    func types(_ type: String) async throws {
+        let check = try #require(Self.checks.first { $0.typeOfValues == type })
+        await #expect(throws: ConformanceViolation.self) {
+            try await check.run(on: BrokenKVStore(losing: type + " "))
+        }
+    }
+
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        let planted = BrokenKVStore.Defect.allCases.map(\.rawValue)
+        let others = Self.checks.filter { $0.typeOfValues == nil }.map(\.description)
+        #expect(Set(planted).symmetricDifference(others) == [])
+    }
+
+    @Test("after reopening", arguments: BrokenKeyValuePlace.Defect.allCases)
+    func places(_ defect: BrokenKeyValuePlace.Defect) async throws {
+        var failed: [String] = []
+        for check in ConformanceChecks.keyValueStorePersistence {
+            try await check.run(on: BrokenKeyValuePlace(nil).place)
+            do {
+                try await check.run(on: BrokenKeyValuePlace(defect).place)
+            } catch {
+                failed.append(check.description)
+            }
+        }
+        #expect(failed.contains(defect.rawValue))
+        #expect(failed.count < ConformanceChecks.keyValueStorePersistence.count || defect == .isNeverEmpty)
+    }
+
+    @Test("and there is a defect for each of those too")
+    func completenessOfPlaces() {
+        let planted = BrokenKeyValuePlace.Defect.allCases.map(\.rawValue)
+        #expect(Set(planted) == Set(ConformanceChecks.keyValueStorePersistence.map(\.description)))
+    }
+}
+
+extension ConformanceCheck {
+    /// The type whose values the check stores, which is how their names begin; nil for a check of something else.
+    fileprivate var typeOfValues: String? {
+        guard description.hasPrefix("every "), description.hasSuffix(" comes back as it was set") else { return nil }
+        return String(description.dropFirst("every ".count).dropLast(" comes back as it was set".count))
+    }
+}
+
+@Suite("Every check of a file store finds the defect that it looks for")
+struct FileStoreDefectTests {
+    private static let suite = ConformanceSuite<any FileStoring>.fileStore
+
+    @Test("a wrapper without a defect passes")
+    func sound() async {
+        let report = await Self.suite.run(on: "sound", having: [.emptyDirectories]) { BrokenFileStore(nil) }
+        #expect(report.holds, "\(report)")
+    }
+
+    @Test(arguments: FileStoreDefect.allCases)
+    func defects(_ defect: FileStoreDefect) async throws {
+        let check = try #require(Self.suite.checks.first { $0.description == defect.rawValue })
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenFileStore(defect)) }
+    }
+
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        #expect(
+            Set(FileStoreDefect.allCases.map(\.rawValue))
+                .symmetricDifference(Self.suite.checks.map(\.description)) == [])
+    }
+}

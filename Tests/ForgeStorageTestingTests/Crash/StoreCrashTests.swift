@@ -1,0 +1,157 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Testing
+
+@Suite("Stores under crashes")
+struct StoreCrashTests {
+    private static let programs: [[StoreCall]] = [
+        [.set("a", "1"), .synchronize, .set("a", "2"), .set("b", "3"), .synchronize],
+        [.set("a", "1"), .set("b", "2"), .synchronize, .remove("a"), .synchronize, .set("c", "3")],
+        [.set("a", "1"), .synchronize, .removeAll, .synchronize, .set("b", "2"), .synchronize],
+        [
+            .set("a", "1", count: 3000), .synchronize, .set("a", "2", count: 3000), .set("b", "3", count: 700),
+            .synchronize,
+        ],
+        [
+            .set("a", "1", count: 900), .set("a", "2", count: 900), .set("a", "3", count: 900), .synchronize,
+            .set("b", "4"),
+        ],
+        [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
+    ]
+
+    @Test("a store of values by name loses nothing that was flushed, and never mixes", arguments: programs)
+    func values(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(of: calls, in: KeyValueUnderCrash.self, limit: 5000)
+        #expect(report.stateCount > 20)
+    }
+
+    @Test(
+        "a store of files loses nothing that was acknowledged, and never mixes",
+        arguments: [
+            [StoreCall.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
+            [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
+            [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
+        ])
+    func files(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(of: calls, in: FilesUnderCrash.self, limit: 5000)
+        #expect(report.isExhaustive && report.stateCount > 20)
+    }
+
+    @Test("a vault and its key lose no secret that was acknowledged, and can always be opened")
+    func secrets() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("b", "2"), .set("a", "3"), .remove("b"), .removeAll, .set("c", "4"),
+        ]
+        let report = try await forEachCrash(of: calls, in: SecretsUnderCrash.self, limit: 5000)
+        #expect(report.isExhaustive && report.stateCount > 20)
+    }
+
+    @Test("a storage loses nothing that was acknowledged, and never mixes")
+    func storage() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("users/1", "2"), .set("a", "3", count: 5000), .remove("users/1"), .removeAll,
+        ]
+        let report = try await forEachCrash(of: calls, in: StorageUnderCrash.self, limit: 5000)
+        #expect(report.isExhaustive && report.stateCount > 20)
+    }
+
+    @Test("no store breaks a promise under random programs", arguments: UInt64(1)...4)
+    func random(_ seed: UInt64) async throws {
+        func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
+            let program = store.vocabulary.program(seed: seed)
+            try await forEachCrash(of: program, in: store, limit: 300, seed: seed)
+        }
+        try await crash(KeyValueUnderCrash.self)
+        try await crash(FilesUnderCrash.self)
+        try await crash(SecretsUnderCrash.self)
+        try await crash(StorageUnderCrash.self)
+    }
+}
+
+/// Stores that break a promise, against the checks above.
+@Suite("Stores that crashes break")
+struct BrokenStoreCrashTests {
+    @Test("a store that does not flush is found to lose what it acknowledged")
+    func lostWrites() async throws {
+        let calls: [StoreCall] = [.set("a", "1"), .remove("a")]
+        let failure = await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: UnflushedFiles.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.weakestSufficientProfile?.name == "processKill")
+        #expect(failure?.report.shrunkOperations?.count == 1)
+    }
+
+    @Test("a store that does not synchronise is found to")
+    func lostFlush() async throws {
+        let failure = await #expect(throws: CrashFailure.self) {
+            let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
+            try await forEachCrash(of: calls, in: UnsynchronizedValues.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.shrunkOperations?.last == "synchronize")
+    }
+
+    @Test("a store that brings back what was removed is found to")
+    func phantoms() async throws {
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: [.set("a", "1"), .remove("a")], in: UndyingFiles.self, limit: 1000, depth: 1)
+        }
+    }
+
+    @Test("values of two letters are torn")
+    func torn() throws {
+        #expect(try StoreValue(Array("aaa".utf8), named: "x") == StoreValue("a", count: 3))
+        #expect(try StoreValue([], named: "x") == StoreValue("b", count: 0))
+        #expect(throws: ConformanceViolation.self) { try StoreValue(Array("aab".utf8), named: "x") }
+        #expect("\(StoreValue("a", count: 3)), \(StoreValue("a", count: 0))" == "3 × a, nothing")
+    }
+
+    @Test("programs follow from their seed and use every call of the vocabulary")
+    func programs() {
+        let vocabulary = FilesUnderCrash.vocabulary
+        #expect(vocabulary.program(seed: 7) == vocabulary.program(seed: 7))
+        let words = Set((0..<200).flatMap { vocabulary.program(seed: $0) }.map { "\($0)".prefix(8) })
+        #expect(words.isSuperset(of: ["set a to", "create a", "remove a", "remove t", "remove a", "reopen"]))
+    }
+}
+
+/// Files that nobody waits for.
+private struct UnflushedFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem, durability: .none) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws { try await files.perform(call) }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}
+
+/// Values that `synchronize` forgets.
+private struct UnsynchronizedValues: StoreUnderCrash {
+    static let vocabulary = KeyValueUnderCrash.vocabulary
+    static let removesAllAtOnce = true
+    private let values: KeyValueUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) throws { values = try KeyValueUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+    func perform(_ call: StoreCall) throws { if call != .synchronize { try values.perform(call) } }
+    func contents() throws -> [String: StoreValue] { try values.contents() }
+}
+
+/// Files of which `remove` removes none.
+private struct UndyingFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        if case .remove = call { return }
+        try await files.perform(call)
+    }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}

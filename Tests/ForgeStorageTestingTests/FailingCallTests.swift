@@ -1,0 +1,181 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("The loop over failing calls")
+struct FailingCallTests {
+    private static let file = URL(filePath: "/f")
+
+    private static func start() throws -> any POSIXFileSystem { try memory { try $0.put("old", at: "/f") } }
+
+    @Test("each call fails with each error number, once and for ever")
+    func counts() throws {
+        var seen: Set<String> = []
+        let report = try forEachFailingCall(on: Self.start) { fileSystem in
+            _ = try fileSystem.status("/f")
+            _ = try fileSystem.status("/")
+        } verify: { fileSystem, error in
+            let failed = fileSystem.log.records.filter { !$0.faults.isEmpty }
+            seen.insert(failed.map { "\($0.sequence) \($0.faults)" }.joined(separator: ","))
+            #expect(fileSystem.plan.isArmed == false)
+            #expect((error == nil) == failed.isEmpty)
+        }
+        // The second call's "once" and "for ever" look the same.
+        #expect(report.description == "2 calls, 36 runs, 36 of them threw, 36 faults")
+        #expect(seen.count == 1 + 2 * 9)
+    }
+
+    @Test("a body that calls nothing, or nothing to fail it with, proves nothing")
+    func refusesNothing() {
+        let error = #expect(throws: NothingFailed.self) {
+            try forEachFailingCall(on: Self.start) { _ in
+            } verify: { _, _ in
+            }
+        }
+        #expect(error?.description == "the body called nothing on the file system it was given")
+        #expect(throws: NothingFailed.self) {
+            try forEachFailingCall(errnos: [], on: Self.start) {
+                _ = try $0.status("/")
+            } verify: { _, _ in
+            }
+        }
+    }
+
+    @Test("a body that fails without any fault is not run further")
+    func failsByItself() {
+        #expect(throws: FileSystemError.self) {
+            try forEachFailingCall(on: Self.start) {
+                _ = try $0.status("/none")
+            } verify: { _, _ in
+            }
+        }
+    }
+
+    @Test("a file that is written in place is found torn")
+    func findsTornFiles() throws {
+        let failures = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(on: Self.start) { fileSystem in
+                try fileSystem.put("new", at: "/f")
+            } verify: { fileSystem, error in
+                try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
+            }
+        }
+        let first = try #require(failures?.failures.first)
+        #expect(first.call?.description == "call 2 fails with EIO once")
+        #expect(first.problem.hasPrefix("expected the old state old or the new one new after write"))
+        #expect(first.transcript.contains("= EIO ! fail EIO"))
+        #expect(failures?.count == 16)
+        #expect(failures?.failures.count == 8)
+        #expect(failures?.description.hasPrefix("16 runs failed, the first 8 being\ncall 2 fails") == true)
+    }
+
+    @Test("an error that is swallowed is found by the state")
+    func findsSwallowedErrors() {
+        #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(on: Self.start) { fileSystem in
+                do { try fileSystem.write(Data("new".utf8), to: Self.file) } catch {}
+            } verify: { fileSystem, error in
+                try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
+            }
+        }
+    }
+
+    @Test("a descriptor that is not closed is found, in the body and in verifying")
+    func findsLeaks() throws {
+        let body = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], modes: [.once], on: Self.start) { fileSystem in
+                let descriptor = try fileSystem.open("/f")
+                _ = try fileSystem.status("/")
+                try fileSystem.close(descriptor)
+            } verify: { _, _ in
+            }
+        }
+        #expect(body?.failures.map(\.problem) == ["the body left open: /f"])
+        let verifying = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], modes: [.once], on: Self.start) { fileSystem in
+                _ = try fileSystem.status("/f")
+            } verify: { fileSystem, error in
+                if error == nil { _ = try fileSystem.open("/f") }
+            }
+        }
+        #expect(
+            verifying?.failures.map(\.description).first?.hasPrefix("no call fails: verifying left open: /f") == true)
+    }
+
+    @Test("a body that does something else in each run is found")
+    func findsChance() {
+        var run = 0
+        let error = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], modes: [.once], on: Self.start) { fileSystem in
+                run += 1
+                if run == 1 { _ = try fileSystem.status("/f") }
+            } verify: { _, _ in
+            }
+        }
+        #expect(error?.failures.first?.problem.contains("was never made") == true)
+    }
+
+    @Test("an asynchronous body runs the same way")
+    func asynchronous() async throws {
+        let report = try await forEachFailingCall(on: Self.start) { fileSystem in
+            await Task.yield()
+            try fileSystem.write(Data("new".utf8), to: Self.file)
+        } verify: { fileSystem, error in
+            await Task.yield()
+            try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
+        }
+        #expect(report.runCount == report.callCount * 18)
+        await #expect(throws: FileSystemError.self) {
+            try await forEachFailingCall(on: Self.start) { fileSystem in
+                await Task.yield()
+                _ = try fileSystem.status("/none")
+            } verify: { _, _ in
+                await Task.yield()
+            }
+        }
+    }
+
+    /// A store that is as careless as it gets.
+    private struct CarelessStore {
+        let fileSystem: any POSIXFileSystem
+
+        func save(_ text: String) throws {
+            try fileSystem.put(text, at: "/#tmp-aaaaaaaaaaaaaaaa")
+            try fileSystem.rename("/#tmp-aaaaaaaaaaaaaaaa", to: "/f")
+        }
+    }
+
+    @Test("a store that leaves temporary files for ever is found")
+    func findsLeftovers() throws {
+        let error = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(
+                errnos: [.ioError], modes: [.once], on: { InMemoryFileSystem() },
+                open: { CarelessStore(fileSystem: $0) }, prepare: { try $0.save("old") },
+                change: { try $0.save("new") },
+                verify: { store, error in
+                    try expectOldOrNew(try store.fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
+                })
+        }
+        #expect(error?.failures.first?.problem == "not swept: /#tmp-aaaaaaaaaaaaaaaa")
+    }
+
+    @Test("an asynchronous store is opened, changed and opened anew")
+    func asynchronousStore() async throws {
+        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+            await Task.yield()
+            return try StoreDirectory("/store", on: fileSystem)
+        } prepare: { store in
+            await Task.yield()
+            try store.makeDirectory(try RelativeKey("a"))
+        } change: { store in
+            await Task.yield()
+            try store.removeTree(try RelativeKey("a"))
+        } verify: { store, error in
+            await Task.yield()
+            try expectOldOrNew(try store.list(nil, isRecursive: true).count, old: 1, new: 0, after: error)
+        }
+        #expect(report.runCount == report.callCount * 18)
+    }
+}

@@ -1,0 +1,268 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import SystemPackage
+import Testing
+
+@Suite("Rules for faults")
+struct FaultRuleTests {
+    private func fileSystem(_ rules: FaultRule..., seed: UInt64 = 0) throws -> FaultingFileSystem {
+        let base = try memory {
+            try $0.makeDirectories("/d")
+            try $0.put("0123456789", at: "/d/a.log")
+            try $0.put("abc", at: "/b")
+        }
+        return FaultingFileSystem(base, plan: FaultPlan(rules, seed: seed))
+    }
+
+    /// The error numbers of so many calls, nil where one succeeds.
+    private func outcomes(_ count: Int, _ body: () throws -> Void) throws -> [Errno?] {
+        try (0..<count).map { _ in
+            do {
+                try body()
+                return nil
+            } catch let error as FileSystemError {
+                return error.errno
+            }
+        }
+    }
+
+    @Test("a rule strikes the nth call that it is for, counting only those")
+    func nthCall() throws {
+        let fileSystem = try fileSystem(.fail(.write, matching: "**/*.log", call: 3, with: .noSpace))
+        let log = try fileSystem.open("/d/a.log", .writeOnly)
+        let other = try fileSystem.open("/b", .writeOnly)
+        let outcomes = try outcomes(4) {
+            try fileSystem.writeFully(other, from: [1])
+            try fileSystem.writeFully(log, from: [1])
+        }
+        #expect(outcomes == [nil, nil, .noSpace, nil])
+        try fileSystem.plan.requireAllFired()
+        #expect(fileSystem.plan.firedCount == 1)
+        #expect(fileSystem.log.text.contains("write fd3 /d/a.log i1 count 1 = ENOSPC ! fail ENOSPC"))
+    }
+
+    @Test("a rule strikes every kth call, or all after the first k")
+    func everyAndAfter() throws {
+        let every = try fileSystem(.fail(.status, every: 2, with: .ioError))
+        #expect(try outcomes(5) { _ = try every.status("/b") } == [nil, .ioError, nil, .ioError, nil])
+        let after = try fileSystem(.fail(.status, after: 2, with: .ioError))
+        #expect(try outcomes(4) { _ = try after.status("/b") } == [nil, nil, .ioError, .ioError])
+        let never = try fileSystem(.fail(.status, every: 0, with: .ioError))
+        #expect(try outcomes(3) { _ = try never.status("/b") } == [nil, nil, nil])
+    }
+
+    @Test("chance follows from the seed, and from no other rule")
+    func probability() throws {
+        func pattern(_ seed: UInt64, _ others: [FaultRule]) throws -> [Bool] {
+            let plan = FaultPlan([.fail(.status, probability: 0.3, with: .ioError)] + others, seed: seed)
+            let fileSystem = FaultingFileSystem(InMemoryFileSystem(), plan: plan)
+            return try outcomes(200) { _ = try fileSystem.status("/") }.map { $0 == .ioError }
+        }
+        let pattern7 = try pattern(7, [])
+        #expect(try pattern(7, [.fail(.status, probability: 0.5, with: .noMemory)]) == pattern7)
+        #expect(try pattern(8, []) != pattern7)
+        #expect((40...80).contains(pattern7.count { $0 }))
+    }
+
+    @Test("a rule for an inode strikes whatever path or descriptor leads to it")
+    func inode() throws {
+        let fileSystem = try fileSystem()
+        try fileSystem.link("/b", to: "/c")
+        fileSystem.plan.add(.fail(matching: .inode(try fileSystem.status("/b").inode), with: .staleNFSFileHandle))
+        #expect(try outcomes(1) { _ = try fileSystem.open("/c") } == [.staleNFSFileHandle])
+        #expect(try outcomes(1) { _ = try fileSystem.status("/d/a.log") } == [nil])
+    }
+
+    @Test("a rule for a thread leaves the others alone")
+    func thread() throws {
+        let fileSystem = try fileSystem(.fail(.status, thread: "writer", with: .ioError))
+        let outcome = try FaultingFileSystem.onThread(named: "writer") {
+            try outcomes(1) { _ = try fileSystem.status("/b") }
+        }
+        #expect(outcome == [.ioError])
+        #expect(try outcomes(1) { _ = try fileSystem.status("/b") } == [nil])
+        #expect(fileSystem.log.text.contains("[writer] status /b"))
+    }
+
+    @Test("an error before the effect leaves everything as it was, one after the effect does not")
+    func effects() throws {
+        let before = try fileSystem(.fail(.rename, .unlink, with: .ioError))
+        #expect(try outcomes(1) { try before.rename("/b", to: "/c") } == [.ioError])
+        #expect(try before.text(at: "/b") == "abc")
+        #expect(before.log.records.first { $0.operation == .rename }?.isForwarded == false)
+        let after = try fileSystem(.fail(.rename, .unlink, with: .ioError, effect: .done))
+        #expect(try outcomes(1) { try after.rename("/b", to: "/c") } == [.ioError])
+        #expect(try after.text(at: "/c") == "abc")
+        #expect(try outcomes(1) { try after.unlink("/none") } == [.noSuchFileOrDirectory])
+    }
+
+    @Test("an opening or duplication that failed after its effect leaks nothing", arguments: [true, false])
+    func openAfterEffect(_ opens: Bool) throws {
+        let fileSystem = try fileSystem(.fail(.open, .duplicate, after: opens ? 0 : 1, with: .ioError, effect: .done))
+        let result = try outcomes(1) {
+            let descriptor = try fileSystem.open("/new", .writeOnly, options: [.create])
+            defer { fileSystem.discard(descriptor) }
+            _ = try fileSystem.duplicate(descriptor)
+        }
+        #expect(result == [.ioError])
+        #expect(fileSystem.fileExists(atPath: "/new"))
+        #expect(fileSystem.openDescriptors.isEmpty)
+        #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
+    }
+
+    @Test("a descriptor is gone even if closing it fails", arguments: [FaultEffect.none, .done])
+    func close(_ effect: FaultEffect) throws {
+        let fileSystem = try fileSystem(.fail(.close, with: .interrupted, effect: effect))
+        let descriptor = try fileSystem.open("/b")
+        #expect(try outcomes(2) { try fileSystem.close(descriptor) } == [.interrupted, .interrupted])
+        #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
+    }
+
+    @Test("reads and writes are cut short, and those who loop get everything")
+    func shortTransfers() throws {
+        let fileSystem = try fileSystem(
+            .on(.read, .write, do: .shorten(toBytes: 3)), .on(.read, call: 2, do: .interrupt))
+        try fileSystem.put("0123456789", at: "/new")
+        #expect(try fileSystem.text(at: "/new") == "0123456789")
+        #expect(fileSystem.log.records.filter { $0.operation == .write }.map(\.transferredCount) == [3, 3, 3, 1])
+    }
+
+    @Test("an interrupted call has done nothing")
+    func interrupt() throws {
+        let fileSystem = try fileSystem(.on(.write, call: 1, do: .interrupt))
+        let descriptor = try fileSystem.open("/b", .writeOnly)
+        let bytes: [UInt8] = [1]
+        let error = #expect(throws: FileSystemError.self) {
+            try bytes.withUnsafeBytes { _ = try fileSystem.write(descriptor, from: $0, at: nil) }
+        }
+        #expect(error?.errno == .interrupted)
+        #expect(error?.path == nil)
+        #expect(try fileSystem.text(at: "/b") == "abc")
+        try fileSystem.close(descriptor)
+    }
+
+    @Test("a full device takes what fits, then nothing, until the rule is lifted")
+    func fillUp() throws {
+        let fileSystem = try fileSystem(
+            .on(.write, .allocate, .open, .createDirectory, .link, name: "full", do: .fillUp(afterBytes: 5)))
+        let descriptor = try fileSystem.open("/b", .writeOnly)
+        try fileSystem.writeFully(descriptor, from: [1, 2, 3])
+        #expect(try outcomes(1) { try fileSystem.allocate(descriptor, at: 0, length: 3) } == [.noSpace])
+        #expect(try outcomes(1) { try fileSystem.writeFully(descriptor, from: [4, 5, 6]) } == [.noSpace])
+        #expect(try fileSystem.base.readFile("/b") == [1, 2, 3, 4, 5])
+        #expect(try outcomes(1) { try fileSystem.createDirectory("/e") } == [.noSpace])
+        #expect(try outcomes(1) { try fileSystem.link("/b", to: "/e") } == [.noSpace])
+        #expect(try outcomes(1) { try fileSystem.unlink("/d/a.log") } == [nil])
+        fileSystem.plan.lift("full")
+        try fileSystem.writeFully(descriptor, from: [6])
+        try fileSystem.close(descriptor)
+        #expect(try fileSystem.base.readFile("/b") == [1, 2, 3, 4, 5, 6])
+        try fileSystem.plan.requireAllFired()
+        #expect(fileSystem.plan.rules.isEmpty)
+    }
+
+    @Test("a quota says so with its own number")
+    func quota() throws {
+        let fileSystem = try fileSystem(.on(.write, do: .fillUp(afterBytes: 0, .diskQuotaExceeded)))
+        #expect(try outcomes(1) { try fileSystem.put("x", at: "/b") } == [.diskQuotaExceeded])
+    }
+
+    @Test("a device that becomes read-only refuses every change from then on, and can be read")
+    func readOnly() throws {
+        let fileSystem = try fileSystem(.on(.write, call: 2, do: .becomeReadOnly))
+        let descriptor = try fileSystem.open("/b", .readWrite)
+        try fileSystem.writeFully(descriptor, from: [1])
+        #expect(try outcomes(1) { try fileSystem.writeFully(descriptor, from: [1]) } == [.readOnlyFileSystem])
+        let attempts: [() throws -> Void] = [
+            { try fileSystem.writeFully(descriptor, from: [1]) },
+            { try fileSystem.truncate(.descriptor(descriptor), to: 0) },
+            { try fileSystem.setPermissions([], of: .descriptor(descriptor)) },
+            { try fileSystem.rename("/b", to: "/c") },
+            { try fileSystem.unlink("/b") },
+            { try fileSystem.createDirectory("/e") },
+            { _ = try fileSystem.open("/new", .readOnly, options: [.create]) },
+            { _ = try fileSystem.open("/b", .writeOnly) },
+        ]
+        for attempt in attempts { #expect(try outcomes(1, attempt) == [.readOnlyFileSystem]) }
+        #expect(try fileSystem.readFile("/b").count == 3)
+        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.close(descriptor)
+    }
+
+    @Test("latency passes on a virtual clock, in every call that it is for")
+    func latency() throws {
+        let fileSystem = try fileSystem(
+            .on(.status, do: .delay(.milliseconds(20))), .on(.status, call: 2, do: .delay(.seconds(1))))
+        for _ in 0..<3 { _ = try fileSystem.status("/b") }
+        #expect(fileSystem.clock.now == .milliseconds(1060))
+        #expect(fileSystem.log.records.map(\.time) == [.zero, .milliseconds(20), .milliseconds(1040)])
+        fileSystem.clock.advance(by: .seconds(-5))
+        #expect(fileSystem.clock.now == .milliseconds(1060))
+    }
+
+    @Test("a plan is not done before each of its rules has struck")
+    func deadRules() throws {
+        let fileSystem = try fileSystem(
+            .fail(.status, with: .ioError), .fail(.write, matching: "/none/**", call: 2, with: .noSpace, effect: .done),
+            .on(.status, name: "useless", do: .shorten(toBytes: 1)))
+        _ = try outcomes(1) { _ = try fileSystem.status("/b") }
+        let error = #expect(throws: DeadFaultRules.self) { try fileSystem.plan.requireAllFired() }
+        #expect(
+            error?.description == """
+                never fired: write on /none/**, call 2: fail ENOSPC afterwards; \
+                useless: status on anything, always: shorten to 1 bytes
+                """)
+    }
+
+    @Test("the first rule that strikes decides, and a plan that is not armed does nothing")
+    func order() throws {
+        let fileSystem = try fileSystem(.fail(.status, call: 1, with: .ioError), .fail(.status, with: .noMemory))
+        fileSystem.plan.isArmed = false
+        #expect(try outcomes(1) { _ = try fileSystem.status("/b") } == [nil])
+        fileSystem.plan.isArmed = true
+        #expect(try outcomes(2) { _ = try fileSystem.status("/b") } == [.ioError, .noMemory])
+        #expect(fileSystem.plan.callCount == 2)
+    }
+
+    @Test(
+        "rules are told as they are meant",
+        arguments: [
+            (.on(do: .interrupt), "any operation on anything, always: interrupt"),
+            (
+                .on(.read, .write, matching: .inode(4), every: 3, after: 9, do: .shorten(toBytes: 2)),
+                "read/write on inode 4, every 3, after 9: shorten to 2 bytes"
+            ),
+            (
+                .on(.write, probability: 0.5, thread: "t", do: .fillUp(afterBytes: 7)),
+                "write on anything, probability 0.5, thread t: ENOSPC after 7 bytes"
+            ),
+            (
+                FaultRule([.open], FaultOccurrence(calls: 2...4), do: .becomeReadOnly),
+                "open on anything, calls 2 to 4: read-only"
+            ),
+            (.on(.open, do: .delay(.microseconds(3))), "open on anything, always: delay 3000ns"),
+            (.on(.open, do: .crash()), "open on anything, always: crash"),
+            (.on(.open, do: .crash(effect: .done)), "open on anything, always: crash afterwards"),
+            (
+                .on(.read, do: .corrupt(.flippedBit(offset: 1, bit: 2))),
+                "read on anything, always: corrupt: bit 2 of byte 1 flipped"
+            ),
+            (.on(.read, do: .corrupt(.zeroedSector(3))), "read on anything, always: corrupt: sector 3 zeroed"),
+            (.on(.read, do: .corrupt(.staleSector(3))), "read on anything, always: corrupt: sector 3 stale"),
+            (
+                .on(.read, do: .corrupt(.misdirectedSector(3, from: 5))),
+                "read on anything, always: corrupt: sector 3 read from 5"
+            ),
+            (
+                .on(.synchronize, do: .failSynchronization(reportedTo: .openFiles)),
+                "synchronize on anything, always: synchronisation fails with EIO, told to openFiles"
+            ),
+            (
+                .on(.synchronize, do: .lieAboutSynchronization),
+                "synchronize on anything, always: synchronisation is a lie"
+            ),
+        ] as [(FaultRule, String)])
+    func descriptions(_ rule: FaultRule, _ expected: String) {
+        #expect(rule.description == expected)
+    }
+}

@@ -1,0 +1,92 @@
+import Crypto
+import ForgeCrypt
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Logging
+import Testing
+
+/// Each bit of what a store wrote, the other way round, as a program sees it that opens the store.
+///
+/// `DiskFileStore` and `DiskStorage` keep the plain bytes that they are given, with no checksum around them: there a
+/// flipped bit is a wrong byte, as with any file.
+@Suite("Stores on rotten disks")
+struct FlippedBitTests {
+    private static let secrets = ["a": "first secret", "b": "second secret"]
+    private static let vault = URL(filePath: "/secrets/vault")
+    private static let keyFile = URL(filePath: "/secrets/key")
+
+    private static func openValues(_ fileSystem: any POSIXFileSystem) throws -> FileKVStore {
+        let options = FileKVStore.Options(logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        return try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
+    }
+
+    private static func makeSecrets() throws -> InMemoryFileSystem {
+        let fileSystem = InMemoryFileSystem()
+        let key = try VaultKeyFile.loadOrCreate(at: keyFile, fileSystem: fileSystem)
+        let vault = try VaultCrypt(at: vault, key: key, fileSystem: fileSystem)
+        for (name, value) in secrets { try vault.set(value, for: CryptKey(key: name)) }
+        return fileSystem
+    }
+
+    @Test("a log of values never shows a wrong one, and says so when it cannot show one")
+    func values() throws {
+        let expected = ["a": "first", "b": "second", "c": "third"]
+        let report = try forEachFlippedBit(of: "/kv/log") {
+            let fileSystem = InMemoryFileSystem()
+            let store = try Self.openValues(fileSystem)
+            for (name, value) in expected { try store.set(KVKey(name), value: value) }
+            return fileSystem
+        } _: { fileSystem in
+            let store = try Self.openValues(fileSystem)
+            for name in try store.keys() {
+                let value = try store.read(KVKey<String>(name))
+                guard value == expected[name] else { throw ConformanceViolation("\(name) is \(value ?? "nothing")") }
+            }
+            guard try store.keys().count == expected.count || !store.damageReports().isEmpty else {
+                throw ConformanceViolation("values are missing, and nothing says so")
+            }
+        }
+        #expect(report.bitCount == report.readCount)
+    }
+
+    @Test("no secret of a vault is shown once any bit of it has flipped, and none is overwritten")
+    func vault() throws {
+        let made = try Self.makeSecrets()
+        let image = made.image
+        let key = try #require(try VaultKeyFile.load(at: Self.keyFile, fileSystem: made))
+        let report = try forEachFlippedBit(of: "/secrets/vault", on: { InMemoryFileSystem(image) }) { fileSystem in
+            let vault = try VaultCrypt(at: Self.vault, key: key, fileSystem: fileSystem)
+            for name in Self.secrets.keys {
+                do {
+                    _ = try vault.get(CryptKey<String>(key: name))
+                } catch let error as CryptError where error.code == .tampered {
+                    continue
+                }
+                throw ConformanceViolation("\(name) was shown")
+            }
+            do {
+                try vault.set("new", for: CryptKey(key: "a"))
+            } catch let error as CryptError where error.code == .tampered {
+                return
+            }
+            throw ConformanceViolation("the vault was overwritten")
+        }
+        #expect(report.bitCount == report.readCount)
+    }
+
+    @Test("no key comes out of a key file in which any bit has flipped, and it is not replaced")
+    func keyFile() throws {
+        let image = try Self.makeSecrets().image
+        let report = try forEachFlippedBit(of: "/secrets/key", on: { InMemoryFileSystem(image) }) { fileSystem in
+            do {
+                _ = try VaultKeyFile.loadOrCreate(at: Self.keyFile, fileSystem: fileSystem)
+            } catch let error as CryptError where error.code == .tampered {
+                return
+            }
+            throw ConformanceViolation("a key came out of it")
+        }
+        #expect(report.bitCount == 48 * 8 && report.readCount == report.bitCount)
+    }
+}

@@ -1,0 +1,169 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import SystemPackage
+import Testing
+
+@Suite("The linter of logs")
+struct LinterTests {
+    private let fileSystem: FaultingFileSystem
+
+    init() throws {
+        fileSystem = FaultingFileSystem(
+            try memory {
+                try $0.makeDirectories("/d")
+                try $0.put("0123456789", at: "/d/old")
+            })
+    }
+
+    private func kinds() -> [LintFinding.Kind] { fileSystem.log.lint().map(\.kind) }
+
+    /// Writes a file with only some of what safety takes.
+    private func write(
+        _ text: String, to path: POSIXPath, options: FileDescriptor.OpenOptions = [.create], synchronizing: SyncLevel?
+    ) throws {
+        let descriptor = try fileSystem.open(path, .writeOnly, options: options)
+        try fileSystem.writeFully(descriptor, from: Array(text.utf8))
+        if let synchronizing { try fileSystem.synchronize(descriptor, synchronizing) }
+        try fileSystem.close(descriptor)
+    }
+
+    private func synchronizeDirectory(_ path: POSIXPath) throws {
+        try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+            try fileSystem.synchronize(directory, .full)
+        }
+    }
+
+    @Test("the recipes of the floor are clean")
+    func recipes() throws {
+        try fileSystem.replace("/d/old", with: "new")
+        fileSystem.log.acknowledge("replaced")
+        try fileSystem.replace("/d/new", with: "new")
+        fileSystem.log.acknowledge("created")
+        try fileSystem.makeDirectories("/a/b/c")
+        fileSystem.log.acknowledge("made directories")
+        try fileSystem.makeDirectories("/a/b/c/d")
+        fileSystem.log.acknowledge("made one more")
+        let store = try StoreDirectory("/store", on: fileSystem)
+        try store.makeDirectory(try RelativeKey("x/y"))
+        fileSystem.log.acknowledge("made a directory in a store")
+        try store.removeTree(try RelativeKey("x"))
+        fileSystem.log.acknowledge("removed a tree")
+        #expect(fileSystem.log.lint() == [])
+    }
+
+    @Test("a recipe that was told not to care is named for it")
+    func withoutDurability() throws {
+        try fileSystem.replace("/d/old", with: "new", durability: .none)
+        #expect(kinds() == [.closedDirtyFile, .directoryNeverSynchronized, .renamedUnsynchronizedData])
+        fileSystem.log.removeAll()
+        try fileSystem.replace("/d/older", with: "new", durability: .barrier)
+        #expect(kinds() == [.directoryNeverSynchronized])
+        fileSystem.log.acknowledge("all of it")
+        #expect(kinds().contains(.acknowledgedUnsynchronizedData))
+    }
+
+    @Test("a rename before the content is synchronised is named")
+    func renamesEarly() throws {
+        try write("new", to: "/d/#tmp-1", synchronizing: nil)
+        try fileSystem.rename("/d/#tmp-1", to: "/d/old")
+        try synchronizeDirectory("/d")
+        let findings = fileSystem.log.lint()
+        #expect(findings.map(\.kind) == [.closedDirtyFile, .renamedUnsynchronizedData])
+        #expect(findings.last?.description == "line 4: renamed a file with unsynchronised data: /d/old")
+        try write("new", to: "/d/#tmp-2", synchronizing: nil)
+        try fileSystem.link("/d/#tmp-2", to: "/d/linked")
+        #expect(kinds().count { $0 == .renamedUnsynchronizedData } == 2)
+    }
+
+    @Test("a promise before the directory is synchronised is named, and one before the content is")
+    func acknowledgesEarly() throws {
+        try write("new", to: "/d/new", synchronizing: .full)
+        fileSystem.log.acknowledge("created")
+        #expect(kinds() == [.directoryNeverSynchronized, .acknowledgedUnsynchronizedName])
+        try synchronizeDirectory("/d")
+        fileSystem.log.acknowledge("created")
+        #expect(kinds() == [.acknowledgedUnsynchronizedName])
+        try fileSystem.unlink("/d/old")
+        fileSystem.log.acknowledge("removed")
+        #expect(kinds() == [.acknowledgedUnsynchronizedName, .acknowledgedUnsynchronizedName])
+        try write("more", to: "/d/new", options: [.append], synchronizing: nil)
+        fileSystem.log.acknowledge("appended")
+        #expect(kinds().suffix(3).contains(.acknowledgedUnsynchronizedData))
+    }
+
+    @Test("a removal that nobody was promised is no finding")
+    func removes() throws {
+        try fileSystem.unlink("/d/old")
+        #expect(kinds() == [])
+    }
+
+    @Test("a dirty file that is closed is named, unless it is thrown away or synchronised after all")
+    func closesDirty() throws {
+        try write("x", to: "/d/#tmp-1", synchronizing: nil)
+        try fileSystem.unlink("/d/#tmp-1")
+        #expect(kinds() == [])
+        try write("x", to: "/d/#tmp-2", synchronizing: nil)
+        #expect(kinds() == [.closedDirtyFile])
+        let descriptor = try fileSystem.open("/d/#tmp-2")
+        try fileSystem.synchronize(descriptor, .data)
+        try fileSystem.close(descriptor)
+        #expect(kinds() == [])
+        let unlinked = try fileSystem.open("/d/#tmp-2", .writeOnly)
+        try fileSystem.unlink("/d/#tmp-2")
+        try fileSystem.writeFully(unlinked, from: [1])
+        try fileSystem.close(unlinked)
+        #expect(kinds() == [])
+    }
+
+    @Test(
+        "writing over what was safe is named, appending is not",
+        arguments: [
+            ([], 9, true), ([], 10, false), ([.append], 0, false), ([.truncate], 0, true),
+        ] as [(FileDescriptor.OpenOptions, Int64, Bool)])
+    func writesInPlace(_ options: FileDescriptor.OpenOptions, _ offset: Int64, _ isNamed: Bool) throws {
+        let descriptor = try fileSystem.open("/d/old", .writeOnly, options: options)
+        try fileSystem.writeFully(descriptor, from: [1, 2], at: offset)
+        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.close(descriptor)
+        #expect(kinds() == (isNamed ? [.wroteInPlace] : []))
+    }
+
+    @Test("cutting safe content off is named, making room is not")
+    func truncates() throws {
+        let descriptor = try fileSystem.open("/d/old", .writeOnly)
+        try fileSystem.allocate(descriptor, at: 0, length: 100)
+        try fileSystem.truncate(.descriptor(descriptor), to: 200)
+        try fileSystem.synchronize(descriptor, .data)
+        try fileSystem.truncate(.descriptor(descriptor), to: 200)
+        #expect(kinds() == [])
+        try fileSystem.truncate(.descriptor(descriptor), to: 5)
+        try fileSystem.writeFully(descriptor, from: [1], at: 5)
+        try fileSystem.synchronize(descriptor, .full)
+        #expect(kinds() == [.wroteInPlace])
+        try fileSystem.close(descriptor)
+    }
+
+    @Test("a directory that is never synchronised after a creation or a move is named")
+    func forgetsDirectory() throws {
+        try fileSystem.createDirectory("/a")
+        try fileSystem.createDirectory("/a/b")
+        try synchronizeDirectory("/a")
+        try fileSystem.rename("/d/old", to: "/a/moved")
+        let findings = fileSystem.log.lint()
+        #expect(findings.map(\.kind) == [.directoryNeverSynchronized, .directoryNeverSynchronized])
+        #expect(findings.map(\.path) == ["/a", "/a/moved"])
+    }
+
+    @Test("a second synchronisation that is to make up for a failed one is named")
+    func retries() throws {
+        fileSystem.plan.add(.on(.synchronize, matching: "/d/new", do: .failSynchronization()))
+        let descriptor = try fileSystem.open("/d/new", .writeOnly, options: [.create])
+        try fileSystem.writeFully(descriptor, from: [1])
+        #expect(throws: FileSystemError.self) { try fileSystem.synchronize(descriptor, .full) }
+        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.close(descriptor)
+        try synchronizeDirectory("/d")
+        fileSystem.log.acknowledge("done")
+        #expect(kinds() == [.retriedSynchronization, .acknowledgedUnsynchronizedData])
+    }
+}

@@ -1,0 +1,30 @@
+import Foundation
+import Testing
+
+/// The lab's tools that tell something about the stores, as processes.
+@Suite struct LabTests {
+    @Test("the same seed gives the same log and the same tree in every process")
+    func determinism() throws {
+        var outputs: Set<String> = []
+        for _ in 0..<5 {
+            let run = try LabProcess.run("forge-lab", ["determinism", "--seed", "7", "--operations", "500"])
+            #expect(run.status == 0)
+            outputs.insert(run.output)
+        }
+        #expect(outputs.count == 1, "\(outputs)")
+        let other = try LabProcess.run("forge-lab", ["determinism", "--seed", "8", "--operations", "500"])
+        #expect(!outputs.contains(other.output))
+    }
+
+    @Test("every store of the toolkit keeps every promise, and nothing is left of the run")
+    func conformance() throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("lab-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let run = try LabProcess.run("forge-lab", ["conformance", "--directory", directory.path])
+        #expect(run.status == 0, "\(run.output)")
+        let lines = run.output.split(separator: "\n")
+        #expect(lines.last?.hasSuffix(" passed, 0 violated") ?? false)
+        #expect(lines.count >= 30)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == [])
+    }
+}
