@@ -50,8 +50,9 @@ struct NameTable: Sendable {
         return UInt32(truncatingIfNeeded: hash)
     }
 
-    /// Where the name with this key and hash stands in `entries`.
-    func find(_ key: UnsafeRawBufferPointer, hash: UInt32) -> Int? {
+    /// Where the name with this key stands in `entries`.
+    func find(_ key: UnsafeRawBufferPointer) -> Int? {
+        let hash = Self.hash(key)
         if slots.isEmpty {
             for position in entries.indices.reversed() where matches(entries[position], key, hash) { return position }
             return nil

@@ -11,7 +11,7 @@ extension InMemoryFileSystem.State {
     mutating func setPermissions(_ permissions: FilePermissions, of reference: FileReference) throws(Errno) {
         let index = try inode(of: reference)
         try requireWritableDevice(index)
-        if inodes[index].isSymbolicLink, options.profile == .linux { throw .notSupported }
+        if isSymbolicLink(index), options.profile == .linux { throw .notSupported }
         guard isOwner(of: index) else { throw .notPermitted }
         var permissions = permissions.intersection(FilePermissions(rawValue: 0o7777))
         if !isSuperuser, !processes[current].isMember(of: inodes[index].group) {
@@ -24,7 +24,7 @@ extension InMemoryFileSystem.State {
         let index = try inode(of: reference)
         try requireWritableDevice(index)
         var permissions = inodes[index].permissions
-        if !inodes[index].isDirectory {
+        if !isDirectory(index) {
             permissions.remove(.setUserID)
             if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
         }

@@ -66,8 +66,7 @@ extension InMemoryFileSystem.State {
 
     private mutating func touchContent(_ index: Int) {
         let time = now()
-        inodes[index].modified = time
-        inodes[index].changed = time
+        inodes[index].touchContent(time)
     }
 
     // MARK: Names
@@ -115,9 +114,8 @@ extension InMemoryFileSystem.State {
     mutating func addName(_ name: Walk, to index: Int) {
         insertName(name, in: name.directory, leadingTo: index)
         touchContent(name.directory)
-        inodes[index].nameCount += 1
-        inodes[index].changed = now()
-        if inodes[index].isDirectory { inodes[name.directory].subdirectoryCount += 1 }
+        inodes[index].gainName(now())
+        if isDirectory(index) { inodes[name.directory].subdirectoryCount += 1 }
         if recording != nil { record(.addName(place(of: name), inode: inodes[index].number)) }
     }
 
@@ -176,7 +174,7 @@ extension InMemoryFileSystem.State {
     }
 
     private mutating func moveParent(of index: Int, from directory: Int, to newDirectory: Int) {
-        guard inodes[index].isDirectory, directory != newDirectory else { return }
+        guard isDirectory(index), directory != newDirectory else { return }
         inodes[index].parent = newDirectory
         inodes[directory].subdirectoryCount -= 1
         inodes[newDirectory].subdirectoryCount += 1
@@ -185,7 +183,7 @@ extension InMemoryFileSystem.State {
     private mutating func dropName(of index: Int, from directory: Int) {
         inodes[index].nameCount -= 1
         inodes[index].changed = now()
-        if inodes[index].isDirectory {
+        if isDirectory(index) {
             inodes[directory].subdirectoryCount -= 1
             // `..` of a removed directory that is still in use leads somewhere for as long as it is.
             hold(inodes[index].parent)
@@ -193,7 +191,7 @@ extension InMemoryFileSystem.State {
         removeIfUnused(index)
     }
 
-    private func inode(at position: Int, in directory: Int) -> Int {
+    @inline(__always) private func inode(at position: Int, in directory: Int) -> Int {
         Int(names[directory].entries[position].inode)
     }
 

@@ -56,7 +56,7 @@ extension InMemoryFileSystem.State {
             guard state.inodes[walk.directory].device == state.inodes[index].device else { throw .improperLink }
             try state.mayLink(index)
         }
-        guard !inodes[index].isDirectory else { throw .notPermitted }
+        guard !isDirectory(index) else { throw .notPermitted }
         guard inodes[index].nameCount > 0 else { throw .noSuchFileOrDirectory }
         guard inodes[index].nameCount < options.maximumLinkCount else { throw .tooManyLinks }
         addName(walk, to: index)
@@ -90,7 +90,7 @@ extension InMemoryFileSystem.State {
         try requireWritableDevice(walk.directory)
         guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
         let index = Int(names[walk.directory].entries[position].inode)
-        if walk.hasTrailingSlash, !inodes[index].isDirectory { throw .notDirectory }
+        if walk.hasTrailingSlash, !isDirectory(index) { throw .notDirectory }
         if walk.hasTrailingSlash { throw options.profile == .darwin ? .notPermitted : .isDirectory }
         try mayRemove(index, from: walk.directory, asDirectory: false)
         removeName(at: position, from: walk.directory)
@@ -117,8 +117,8 @@ extension InMemoryFileSystem.State {
 
     mutating func entries(of descriptor: Descriptor) throws(Errno) -> [DirectoryEntry] {
         let index = openFiles[try openFile(descriptor)].inode
-        guard inodes[index].isDirectory else { throw .notDirectory }
-        guard !inodes[index].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        guard isDirectory(index) else { throw .notDirectory }
+        guard !isRemovedDirectory(index) else { throw .noSuchFileOrDirectory }
         noteAccess(index)
         let names = names[index]
         guard case .shuffled(let seed) = options.listingOrder else {

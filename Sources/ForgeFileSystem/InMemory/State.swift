@@ -125,7 +125,7 @@ extension InMemoryFileSystem {
             readError = nil
             recording = nil
             plantRoot()
-            inodes[Self.root].holderCount = processes.count { $0.isAlive }
+            inodes[Self.root].holderCount = Int32(processes.count { $0.isAlive })
         }
 
         private mutating func plantRoot() {
@@ -149,6 +149,17 @@ extension InMemoryFileSystem {
 
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
+
+    // What an inode is, asked of the one field that tells: a property of the inode would copy all of it.
+
+    @inline(__always) func isDirectory(_ index: Int) -> Bool { inodes[index].kind == .directory }
+    @inline(__always) func isSymbolicLink(_ index: Int) -> Bool { inodes[index].kind == .symbolicLink }
+    @inline(__always) func isRegular(_ index: Int) -> Bool { inodes[index].kind == .regular }
+
+    /// Whether a directory was removed and is only held open any more.
+    @inline(__always) func isRemovedDirectory(_ index: Int) -> Bool {
+        inodes[index].nameCount == 0 && inodes[index].kind == .directory
+    }
 
     /// Gives a new inode, which no name leads to yet, its number and its place.
     mutating func add(_ inode: consuming Inode) -> Int {
@@ -183,7 +194,7 @@ extension InMemoryFileSystem.State {
         while inodes[index].nameCount == 0, inodes[index].holderCount == 0 {
             devices[inodes[index].device].usedInodes -= 1
             devices[inodes[index].device].usedBlocks -= contents[index].allocatedBlocks
-            let parent = inodes[index].isDirectory ? inodes[index].parent : nil
+            let parent = isDirectory(index) ? inodes[index].parent : nil
             contents[index] = FileContent()
             names[index] = NameTable()
             targets[index] = nil
