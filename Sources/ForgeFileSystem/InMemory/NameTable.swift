@@ -156,8 +156,8 @@ struct NameTable: Sendable {
     }
 
     private mutating func buildSlots() {
-        var capacity = 32
-        while capacity < count * 2 { capacity *= 2 }
+        var capacity = 64
+        while capacity < count * 4 { capacity *= 2 }
         slots = [Int32](repeating: Self.free, count: capacity)
         usedSlots = 0
         for position in entries.indices where !entries[position].isRemoved { place(position) }

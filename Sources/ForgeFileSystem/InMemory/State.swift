@@ -185,7 +185,7 @@ extension InMemoryFileSystem.State {
     /// Gives up one use of an inode, which goes if nobody else uses it and no name leads to it.
     mutating func release(_ index: Int) {
         inodes[index].holderCount -= 1
-        removeIfUnused(index)
+        if inodes[index].nameCount == 0 { removeIfUnused(index) }
     }
 
     /// Frees an inode that nothing leads to any more, and the removed directories above that it kept.
