@@ -127,7 +127,7 @@ package struct DiskImage: Sendable {
                     names[parent].insert(bytes, key: key, hash: hash, inode: child)
                 }
                 inodes[child].nameCount += 1
-                guard inodes[child].isDirectory else { continue }
+                guard inodes[child].kind == .directory else { continue }
                 inodes[child].parent = parent
                 inodes[parent].subdirectoryCount += 1
             }

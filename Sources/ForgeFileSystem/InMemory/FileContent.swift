@@ -109,6 +109,10 @@ package struct FileContent: Sendable {
     }
 
     private mutating func writeHead(_ bytes: UnsafeRawBufferPointer, at offset: Int) {
+        guard !head.isEmpty || offset > 0 else {
+            head = [UInt8](bytes)
+            return
+        }
         if offset > head.count { head.append(contentsOf: repeatElement(0, count: offset - head.count)) }
         let overlap = min(bytes.count, head.count - offset)
         if overlap > 0 {

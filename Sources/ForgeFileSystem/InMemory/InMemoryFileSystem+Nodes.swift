@@ -111,7 +111,7 @@ extension InMemoryFileSystem {
     package func checkAccess(_ bits: UInt8, to file: FileReference) throws(FileSystemError) {
         try perform(.status, file.path) { (state) throws(Errno) in
             let index = try state.inode(of: file)
-            if bits & 2 != 0, state.inodes[index].isRegular || state.inodes[index].isDirectory {
+            if bits & 2 != 0, state.isRegular(index) || state.isDirectory(index) {
                 try state.requireWritableDevice(index)
             }
             try state.require(State.Access(rawValue: bits & 7), to: index)

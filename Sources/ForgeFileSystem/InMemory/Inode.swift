@@ -17,37 +17,35 @@ extension InMemoryFileSystem {
             case socket = 0o140000
         }
 
-        var kind = Kind.regular
+        // In an order that leaves no gaps: a new file writes one of these.
+
         /// Never given out twice by one file system.
         var number: UInt64 = 0
-        var permissions = FilePermissions()
-        var owner = UserID(0)
-        var group = GroupID(0)
+        /// Of a device node.
+        var deviceNumber: UInt64 = 0
+        var accessed = FileTime(seconds: 0)
+        /// How many open files, working directories and removed directories inside keep it although no name may.
+        var holderCount: Int32 = 0
+        var modified = FileTime(seconds: 0)
+        /// Of a directory.
+        var subdirectoryCount: Int32 = 0
+        var changed = FileTime(seconds: 0)
+        /// `flock(2)`: how many open files share the lock, -1 if one has it alone.
+        var lockCount: Int32 = 0
+        /// Of a directory: where its parent stands in the table of inodes.
+        var parent = 0
         /// Where its device stands in the table of devices.
         var device = 0
         /// How many names lead here; 1 for a directory that is in the tree, 0 once it was removed.
         var nameCount = 0
-        /// How many open files, working directories and removed directories inside keep it although no name may.
-        var holderCount = 0
-        var accessed = FileTime(seconds: 0)
-        var modified = FileTime(seconds: 0)
-        var changed = FileTime(seconds: 0)
-
-        /// Of a directory: where its parent stands in the table of inodes.
-        var parent = 0
-        /// Of a directory.
-        var subdirectoryCount = 0
+        var permissions = FilePermissions()
+        var owner = UserID(0)
+        var group = GroupID(0)
+        var kind = Kind.regular
         /// Of a directory: whether it is the root of a device of its own.
         var isMountPoint = false
-        /// Of a device node.
-        var deviceNumber: UInt64 = 0
-        /// `flock(2)`: how many open files share the lock, -1 if one has it alone.
-        var lockCount = 0
 
         var isDirectory: Bool { kind == .directory }
-        var isSymbolicLink: Bool { kind == .symbolicLink }
-        var isRegular: Bool { kind == .regular }
-        var isRemovedDirectory: Bool { isDirectory && nameCount == 0 }
 
         /// Gives it one time for everything, as at its creation.
         mutating func setTimes(_ time: FileTime) {
@@ -56,13 +54,15 @@ extension InMemoryFileSystem {
             changed = time
         }
 
-        /// Goes back to what a new one is, but for what every new one is given.
-        mutating func clear() {
-            kind = .regular
-            subdirectoryCount = 0
-            isMountPoint = false
-            deviceNumber = 0
-            lockCount = 0
+        /// Notes that the content has changed, or the names of a directory.
+        mutating func touchContent(_ time: FileTime) {
+            modified = time
+            changed = time
+        }
+
+        mutating func gainName(_ time: FileTime) {
+            nameCount += 1
+            changed = time
         }
     }
 }
@@ -74,7 +74,7 @@ extension InMemoryFileSystem.Inode {
         size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
     ) -> FileStatus {
         var links = UInt64(nameCount)
-        if isDirectory, nameCount > 0 { links = 2 + UInt64(profile == .darwin ? entryCount : subdirectoryCount) }
+        if isDirectory, nameCount > 0 { links = 2 + UInt64(profile == .darwin ? entryCount : Int(subdirectoryCount)) }
         let allocated = isDirectory ? 1 : allocatedBlocks
         return FileStatus(
             type: kind.fileType, permissions: permissions, sizeInBytes: isDirectory ? FileContent.blockSize : size,

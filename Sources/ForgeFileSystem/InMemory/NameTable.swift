@@ -50,8 +50,9 @@ struct NameTable: Sendable {
         return UInt32(truncatingIfNeeded: hash)
     }
 
-    /// Where the name with this key and hash stands in `entries`.
-    func find(_ key: UnsafeRawBufferPointer, hash: UInt32) -> Int? {
+    /// Where the name with this key stands in `entries`.
+    func find(_ key: UnsafeRawBufferPointer) -> Int? {
+        let hash = Self.hash(key)
         if slots.isEmpty {
             for position in entries.indices.reversed() where matches(entries[position], key, hash) { return position }
             return nil
@@ -155,8 +156,8 @@ struct NameTable: Sendable {
     }
 
     private mutating func buildSlots() {
-        var capacity = 32
-        while capacity < count * 2 { capacity *= 2 }
+        var capacity = 64
+        while capacity < count * 4 { capacity *= 2 }
         slots = [Int32](repeating: Self.free, count: capacity)
         usedSlots = 0
         for position in entries.indices where !entries[position].isRemoved { place(position) }

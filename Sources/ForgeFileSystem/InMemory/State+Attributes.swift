@@ -11,10 +11,10 @@ extension InMemoryFileSystem.State {
     mutating func setPermissions(_ permissions: FilePermissions, of reference: FileReference) throws(Errno) {
         let index = try inode(of: reference)
         try requireWritableDevice(index)
-        if inodes[index].isSymbolicLink, options.profile == .linux { throw .notSupported }
+        if isSymbolicLink(index), options.profile == .linux { throw .notSupported }
         guard isOwner(of: index) else { throw .notPermitted }
         var permissions = permissions.intersection(FilePermissions(rawValue: 0o7777))
-        if !processes[current].isSuperuser, !processes[current].isMember(of: inodes[index].group) {
+        if !isSuperuser, !processes[current].isMember(of: inodes[index].group) {
             permissions.remove(.setGroupID)
         }
         setAttributes(of: index) { $0.permissions = permissions }
@@ -24,11 +24,11 @@ extension InMemoryFileSystem.State {
         let index = try inode(of: reference)
         try requireWritableDevice(index)
         var permissions = inodes[index].permissions
-        if !inodes[index].isDirectory {
+        if !isDirectory(index) {
             permissions.remove(.setUserID)
             if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
         }
-        if !processes[current].isSuperuser {
+        if !isSuperuser {
             let owns = processes[current].user == inodes[index].owner
             if let owner { guard owns, owner == inodes[index].owner else { throw .notPermitted } }
             if let group {

@@ -12,7 +12,7 @@ extension InMemoryFileSystem.State {
         guard openFiles[file].isReadable else { throw .badFileDescriptor }
         try checkRange(of: buffer.count, at: offset)
         let index = openFiles[file].inode
-        guard !inodes[index].isDirectory else { throw .isDirectory }
+        guard !isDirectory(index) else { throw .isDirectory }
         if inodes[index].kind == .fifo { return try readPipe(index, into: buffer, at: offset) }
         if let readError { throw fail(because: readError) }
         guard !buffer.isEmpty else { return 0 }
@@ -80,7 +80,7 @@ extension InMemoryFileSystem.State {
         case .descriptor(let descriptor):
             let file = try openFile(descriptor)
             let index = openFiles[file].inode
-            guard inodes[index].isRegular, openFiles[file].isWritable else { throw .invalidArgument }
+            guard isRegular(index), openFiles[file].isWritable else { throw .invalidArgument }
             try requireWritableDevice(index)
             try resize(index, to: size)
         case .path(let path, let directory, let followsLinks):
@@ -90,9 +90,9 @@ extension InMemoryFileSystem.State {
 
     mutating func truncate(_ index: Int, to size: Int64) throws(Errno) {
         guard size >= 0 else { throw .invalidArgument }
-        guard !inodes[index].isDirectory else { throw .isDirectory }
-        guard !inodes[index].isSymbolicLink else { throw .tooManySymbolicLinkLevels }
-        guard inodes[index].isRegular else { throw .invalidArgument }
+        guard !isDirectory(index) else { throw .isDirectory }
+        guard !isSymbolicLink(index) else { throw .tooManySymbolicLinkLevels }
+        guard isRegular(index) else { throw .invalidArgument }
         try requireWritableDevice(index)
         try require(.write, to: index)
         try resize(index, to: size)
@@ -128,11 +128,12 @@ extension InMemoryFileSystem.State {
     }
 
     /// Refuses a range that ends behind the largest number (`rw_verify_area` of Linux).
-    private func checkRange(of count: Int, at offset: Int64?) throws(Errno) {
+    @inline(__always) private func checkRange(of count: Int, at offset: Int64?) throws(Errno) {
         if let offset, offset.addingReportingOverflow(Int64(count)).overflow { throw .invalidArgument }
     }
 
     private mutating func dropPrivilegeBits(_ index: Int) {
+        guard !isSuperuser else { return }
         let permissions = permissionsAfterWrite(index)
         if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
     }

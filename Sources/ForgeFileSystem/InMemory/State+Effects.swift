@@ -66,8 +66,7 @@ extension InMemoryFileSystem.State {
 
     private mutating func touchContent(_ index: Int) {
         let time = now()
-        inodes[index].modified = time
-        inodes[index].changed = time
+        inodes[index].touchContent(time)
     }
 
     // MARK: Names
@@ -90,22 +89,23 @@ extension InMemoryFileSystem.State {
             let asksForGroup = permissions.contains([.setGroupID, .groupExecute])
             if kind == .directory {
                 permissions.insert(.setGroupID)
-            } else if asksForGroup, !processes[current].isSuperuser, !processes[current].isMember(of: group) {
+            } else if asksForGroup, !isSuperuser, !processes[current].isMember(of: group) {
                 permissions.remove(.setGroupID)
             }
         }
         // Only now: a group bit that the umask takes counts for the rule above.
         if kind != .symbolicLink { permissions.subtract(processes[current].umask) }
-        let owner = processes[current].user
-        let index = addInode(on: device)
-        inodes[index].kind = kind
-        inodes[index].permissions = permissions
-        inodes[index].owner = owner
-        inodes[index].group = group
-        inodes[index].parent = directory
-        inodes[index].setTimes(time)
+        var inode = Inode()
+        inode.kind = kind
+        inode.permissions = permissions
+        inode.owner = processes[current].user
+        inode.group = group
+        inode.device = device
+        inode.parent = directory
+        inode.deviceNumber = deviceNumber
+        inode.setTimes(time)
+        let index = add(inode)
         if let target { targets[index] = target }
-        if deviceNumber != 0 { inodes[index].deviceNumber = deviceNumber }
         if recording != nil { record(.create(DiskImage.Node(of: inodes[index], target: target))) }
         return index
     }
@@ -114,9 +114,8 @@ extension InMemoryFileSystem.State {
     mutating func addName(_ name: Walk, to index: Int) {
         insertName(name, in: name.directory, leadingTo: index)
         touchContent(name.directory)
-        inodes[index].nameCount += 1
-        inodes[index].changed = now()
-        if inodes[index].isDirectory { inodes[name.directory].subdirectoryCount += 1 }
+        inodes[index].gainName(now())
+        if isDirectory(index) { inodes[name.directory].subdirectoryCount += 1 }
         if recording != nil { record(.addName(place(of: name), inode: inodes[index].number)) }
     }
 
@@ -175,7 +174,7 @@ extension InMemoryFileSystem.State {
     }
 
     private mutating func moveParent(of index: Int, from directory: Int, to newDirectory: Int) {
-        guard inodes[index].isDirectory, directory != newDirectory else { return }
+        guard isDirectory(index), directory != newDirectory else { return }
         inodes[index].parent = newDirectory
         inodes[directory].subdirectoryCount -= 1
         inodes[newDirectory].subdirectoryCount += 1
@@ -184,7 +183,7 @@ extension InMemoryFileSystem.State {
     private mutating func dropName(of index: Int, from directory: Int) {
         inodes[index].nameCount -= 1
         inodes[index].changed = now()
-        if inodes[index].isDirectory {
+        if isDirectory(index) {
             inodes[directory].subdirectoryCount -= 1
             // `..` of a removed directory that is still in use leads somewhere for as long as it is.
             hold(inodes[index].parent)
@@ -192,7 +191,7 @@ extension InMemoryFileSystem.State {
         removeIfUnused(index)
     }
 
-    private func inode(at position: Int, in directory: Int) -> Int {
+    @inline(__always) private func inode(at position: Int, in directory: Int) -> Int {
         Int(names[directory].entries[position].inode)
     }
 

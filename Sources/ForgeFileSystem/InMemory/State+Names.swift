@@ -18,7 +18,7 @@ extension InMemoryFileSystem.State {
         guard kind != .directory else { throw .notPermitted }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
-        guard !isDevice || processes[current].isSuperuser else { throw .notPermitted }
+        guard !isDevice || isSuperuser else { throw .notPermitted }
         let index = try createInode(
             kind, permissions, in: walk.directory, deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)
@@ -56,7 +56,7 @@ extension InMemoryFileSystem.State {
             guard state.inodes[walk.directory].device == state.inodes[index].device else { throw .improperLink }
             try state.mayLink(index)
         }
-        guard !inodes[index].isDirectory else { throw .notPermitted }
+        guard !isDirectory(index) else { throw .notPermitted }
         guard inodes[index].nameCount > 0 else { throw .noSuchFileOrDirectory }
         guard inodes[index].nameCount < options.maximumLinkCount else { throw .tooManyLinks }
         addName(walk, to: index)
@@ -90,7 +90,7 @@ extension InMemoryFileSystem.State {
         try requireWritableDevice(walk.directory)
         guard let position = try findPosition(walk) else { throw .noSuchFileOrDirectory }
         let index = Int(names[walk.directory].entries[position].inode)
-        if walk.hasTrailingSlash, !inodes[index].isDirectory { throw .notDirectory }
+        if walk.hasTrailingSlash, !isDirectory(index) { throw .notDirectory }
         if walk.hasTrailingSlash { throw options.profile == .darwin ? .notPermitted : .isDirectory }
         try mayRemove(index, from: walk.directory, asDirectory: false)
         removeName(at: position, from: walk.directory)
@@ -117,13 +117,20 @@ extension InMemoryFileSystem.State {
 
     mutating func entries(of descriptor: Descriptor) throws(Errno) -> [DirectoryEntry] {
         let index = openFiles[try openFile(descriptor)].inode
-        guard inodes[index].isDirectory else { throw .notDirectory }
-        guard !inodes[index].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        guard isDirectory(index) else { throw .notDirectory }
+        guard !isRemovedDirectory(index) else { throw .noSuchFileOrDirectory }
         noteAccess(index)
         let names = names[index]
+        guard case .shuffled(let seed) = options.listingOrder else {
+            return entries(of: names, names.entries.indices)
+        }
+        return entries(of: names, shuffled(names, seed))
+    }
+
+    private func entries(of names: NameTable, _ order: some Sequence<Int>) -> [DirectoryEntry] {
         var entries: [DirectoryEntry] = []
         entries.reserveCapacity(names.count)
-        for position in order(of: names) {
+        for position in order {
             let child = Int(names.entries[position].inode)
             guard child >= 0 else { continue }
             entries.append(
@@ -133,9 +140,8 @@ extension InMemoryFileSystem.State {
         return entries
     }
 
-    /// All places in a table of names, those of removed names too, in the order in which they are listed.
-    private func order(of names: NameTable) -> [Int] {
-        guard case .shuffled(let seed) = options.listingOrder else { return Array(names.entries.indices) }
+    /// All places in a table of names, those of removed names too, in an order that looks random.
+    private func shuffled(_ names: NameTable, _ seed: UInt64) -> [Int] {
         let keys = names.entries.map { entry in
             var bits = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15
             bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9

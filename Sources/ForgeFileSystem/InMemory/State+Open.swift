@@ -54,21 +54,21 @@ extension InMemoryFileSystem.State {
                 guard creates else { throw .noSuchFileOrDirectory }
                 return try createFile(walk, permissions)
             }
-            if inodes[candidate].isSymbolicLink, followsLinks || walk.hasTrailingSlash {
+            if isSymbolicLink(candidate), followsLinks || walk.hasTrailingSlash {
                 try follow(candidate, &walk)
                 try walkToLast(&walk)
                 continue
             }
-            guard !walk.hasTrailingSlash || inodes[candidate].isDirectory else { throw .notDirectory }
+            guard !walk.hasTrailingSlash || isDirectory(candidate) else { throw .notDirectory }
             found = candidate
             break
         }
         if isExclusive { throw .fileExists }
         if creates {
-            guard !inodes[found].isDirectory else { throw .isDirectory }
+            guard !isDirectory(found) else { throw .isDirectory }
             try mayOpenForCreation(found, in: walk.directory)
         }
-        if flags.contains(.directory), !inodes[found].isDirectory { throw .notDirectory }
+        if flags.contains(.directory), !isDirectory(found) { throw .notDirectory }
         try openExisting(found, mode, flags)
         return found
     }
@@ -86,13 +86,13 @@ extension InMemoryFileSystem.State {
         _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) throws(Errno) {
         let truncates = flags.contains(.truncate)
-        if truncates, inodes[index].isRegular { try requireWritableDevice(index) }
+        if truncates, isRegular(index) { try requireWritableDevice(index) }
         var access: Access = []
         if mode != .writeOnly { access.insert(.read) }
         if mode != .readOnly || truncates { access.insert(.write) }
-        if inodes[index].isSymbolicLink { throw .tooManySymbolicLinkLevels }
-        if inodes[index].isDirectory, access.contains(.write) { throw .isDirectory }
-        let isSpecial = !inodes[index].isRegular && !inodes[index].isDirectory
+        if isSymbolicLink(index) { throw .tooManySymbolicLinkLevels }
+        if isDirectory(index), access.contains(.write) { throw .isDirectory }
+        let isSpecial = !isRegular(index) && !isDirectory(index)
         if access.contains(.write), !isSpecial { try requireWritableDevice(index) }
         try require(access, to: index)
         if inodes[index].kind == .fifo {
@@ -121,12 +121,12 @@ extension InMemoryFileSystem.State {
     }
 
     /// Where the open file of a descriptor stands in the table of open files.
-    func openFile(_ descriptor: Descriptor) throws(Errno) -> Int {
+    @inline(__always) func openFile(_ descriptor: Descriptor) throws(Errno) -> Int {
         guard let file = processes[current].descriptors[descriptor] else { throw .badFileDescriptor }
         return file
     }
 
-    func requireFreeDescriptor() throws(Errno) {
+    @inline(__always) func requireFreeDescriptor() throws(Errno) {
         guard processes[current].descriptors.count < options.maximumOpenFileCount else { throw .tooManyOpenFiles }
     }
 

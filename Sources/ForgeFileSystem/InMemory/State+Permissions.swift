@@ -9,49 +9,40 @@ extension InMemoryFileSystem.State {
         static let read = Access(rawValue: 4)
     }
 
-    /// Whether the current process may do this (`path_resolution(7)`): the first class that fits decides alone.
-    func permits(_ access: Access, to index: Int) -> Bool {
-        let permissions = inodes[index].permissions
-        if processes[current].isSuperuser {
-            let anyExecute: FilePermissions = [.ownerExecute, .groupExecute, .otherExecute]
-            return !access.contains(.execute) || inodes[index].isDirectory || !permissions.isDisjoint(with: anyExecute)
+    /// Whether the current process may do this.
+    @inline(__always) func permits(_ access: Access, to index: Int) -> Bool {
+        if isSuperuser {
+            guard access.contains(.execute), !isDirectory(index) else { return true }
+            return !inodes[index].permissions.isDisjoint(with: [.ownerExecute, .groupExecute, .otherExecute])
         }
-        let bits = UInt32(truncatingIfNeeded: permissions.rawValue)
-        let shift: UInt32
-        if processes[current].user == inodes[index].owner {
-            shift = 6
-        } else if processes[current].isMember(of: inodes[index].group) {
-            shift = 3
-        } else {
-            shift = 0
-        }
-        return Access(rawValue: UInt8(bits >> shift & 7)).isSuperset(of: access)
+        return processes[current].isPermitted(
+            access, by: inodes[index].permissions, owner: inodes[index].owner, group: inodes[index].group)
     }
 
-    func require(_ access: Access, to index: Int) throws(Errno) {
+    @inline(__always) func require(_ access: Access, to index: Int) throws(Errno) {
         guard permits(access, to: index) else { throw .permissionDenied }
     }
 
     func isOwner(of index: Int) -> Bool {
-        processes[current].isSuperuser || processes[current].user == inodes[index].owner
+        isSuperuser || processes[current].user == inodes[index].owner
     }
 
-    func isReadOnly(_ index: Int) -> Bool { devices[inodes[index].device].isReadOnly }
+    @inline(__always) func isReadOnly(_ index: Int) -> Bool { devices[inodes[index].device].isReadOnly }
 
-    func requireWritableDevice(_ index: Int) throws(Errno) {
+    @inline(__always) func requireWritableDevice(_ index: Int) throws(Errno) {
         guard !isReadOnly(index) else { throw .readOnlyFileSystem }
     }
 
     /// Whether a name may be added to a directory.
-    func mayCreate(in directory: Int) throws(Errno) {
-        guard !inodes[directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+    @inline(__always) func mayCreate(in directory: Int) throws(Errno) {
+        guard !isRemovedDirectory(directory) else { throw .noSuchFileOrDirectory }
         try require([.write, .execute], to: directory)
     }
 
     /// Whether what exists may be opened as if it were to be created: in a sticky directory that anyone may write to, a
     /// special file of a third party may not (`may_create_in_sticky` of Linux).
     func mayOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
-        guard options.profile == .linux, !inodes[index].isRegular, inodes[index].kind != .fifo,
+        guard options.profile == .linux, !isRegular(index), inodes[index].kind != .fifo,
             inodes[directory].permissions.contains([.saveText, .otherWrite])
         else { return }
         let owner = inodes[index].owner
@@ -65,8 +56,8 @@ extension InMemoryFileSystem.State {
             throw .notPermitted
         }
         if asDirectory {
-            guard inodes[victim].isDirectory else { throw .notDirectory }
-        } else if inodes[victim].isDirectory {
+            guard isDirectory(victim) else { throw .notDirectory }
+        } else if isDirectory(victim) {
             throw options.profile == .darwin ? .notPermitted : .isDirectory
         }
     }
@@ -76,13 +67,13 @@ extension InMemoryFileSystem.State {
         guard options.profile == .linux, !isOwner(of: index) else { return }
         let permissions = inodes[index].permissions
         let isPrivileged = permissions.contains(.setUserID) || permissions.contains([.setGroupID, .groupExecute])
-        guard inodes[index].isRegular, !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
+        guard isRegular(index), !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
     }
 
     /// The permissions that are left when somebody without privilege changes the content of a file.
     func permissionsAfterWrite(_ index: Int) -> FilePermissions {
         var permissions = inodes[index].permissions
-        guard !processes[current].isSuperuser, inodes[index].isRegular else { return permissions }
+        guard !isSuperuser, isRegular(index) else { return permissions }
         permissions.remove(.setUserID)
         if dropsSetGroupID(index) { permissions.remove(.setGroupID) }
         return permissions
@@ -92,6 +83,24 @@ extension InMemoryFileSystem.State {
     /// not one's own.
     func dropsSetGroupID(_ index: Int) -> Bool {
         inodes[index].permissions.contains(.groupExecute)
-            || !processes[current].isSuperuser && !processes[current].isMember(of: inodes[index].group)
+            || !isSuperuser && !processes[current].isMember(of: inodes[index].group)
+    }
+}
+
+extension InMemoryFileSystem.Process {
+    /// Whether somebody without privileges may do this (`path_resolution(7)`): the first class that fits decides alone.
+    fileprivate func isPermitted(
+        _ access: InMemoryFileSystem.State.Access, by permissions: FilePermissions, owner: UserID, group: GroupID
+    ) -> Bool {
+        let shift: UInt32
+        if user == owner {
+            shift = 6
+        } else if isMember(of: group) {
+            shift = 3
+        } else {
+            shift = 0
+        }
+        let bits = UInt32(truncatingIfNeeded: permissions.rawValue)
+        return InMemoryFileSystem.State.Access(rawValue: UInt8(bits >> shift & 7)).isSuperset(of: access)
     }
 }

@@ -30,7 +30,7 @@ extension InMemoryFileSystem.State {
 
     mutating func changeDirectory(_ path: POSIXPath) throws(Errno) {
         let index = try resolve(path, at: .workingDirectory, followsLinks: true)
-        guard inodes[index].isDirectory else { throw .notDirectory }
+        guard isDirectory(index) else { throw .notDirectory }
         try require(.execute, to: index)
         let old = processes[current].workingDirectory
         processes[current].workingDirectory = index
@@ -40,7 +40,7 @@ extension InMemoryFileSystem.State {
 
     mutating func mount(at path: POSIXPath, _ device: InMemoryFileSystem.Device) throws(Errno) {
         let index = try resolve(path, at: .workingDirectory, followsLinks: true)
-        guard inodes[index].isDirectory else { throw .notDirectory }
+        guard isDirectory(index) else { throw .notDirectory }
         guard index != Self.root, !inodes[index].isMountPoint else { throw .resourceBusy }
         guard names[index].count == 0 else { throw .directoryNotEmpty }
         devices[inodes[index].device].usedInodes -= 1

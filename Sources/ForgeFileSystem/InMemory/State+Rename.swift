@@ -26,9 +26,9 @@ extension InMemoryFileSystem.State {
         if mode == .exclusive, target != nil, !isRespelling { throw .fileExists }
         if mode == .exchanging {
             guard let target else { throw .noSuchFileOrDirectory }
-            if !inodes[target].isDirectory, new.hasTrailingSlash { throw .notDirectory }
+            if !isDirectory(target), new.hasTrailingSlash { throw .notDirectory }
         }
-        if !inodes[source].isDirectory, old.hasTrailingSlash || mode != .exchanging && new.hasTrailingSlash {
+        if !isDirectory(source), old.hasTrailingSlash || mode != .exchanging && new.hasTrailingSlash {
             throw .notDirectory
         }
         if isAncestor(source, of: new.directory) { throw .invalidArgument }
@@ -51,29 +51,29 @@ extension InMemoryFileSystem.State {
     private func mayRename(
         _ source: Int, from directory: Int, over target: Int?, in newDirectory: Int, _ mode: RenameMode
     ) throws(Errno) {
-        let isDirectory = inodes[source].isDirectory
-        try mayRemove(source, from: directory, asDirectory: isDirectory)
+        let movesDirectory = isDirectory(source)
+        try mayRemove(source, from: directory, asDirectory: movesDirectory)
         if let target {
-            let targetIsDirectory = inodes[target].isDirectory
-            if mode != .exchanging, !isDirectory, targetIsDirectory {
+            let targetIsDirectory = isDirectory(target)
+            if mode != .exchanging, !movesDirectory, targetIsDirectory {
                 try mayRemove(target, from: newDirectory, asDirectory: true)
                 throw .isDirectory
             }
             try mayRemove(
-                target, from: newDirectory, asDirectory: mode == .exchanging ? targetIsDirectory : isDirectory)
+                target, from: newDirectory, asDirectory: mode == .exchanging ? targetIsDirectory : movesDirectory)
         } else {
             try mayCreate(in: newDirectory)
         }
         if directory != newDirectory {
             // The moved directory's `..` is rewritten.
-            if isDirectory { try require(.write, to: source) }
-            if mode == .exchanging, let target, inodes[target].isDirectory { try require(.write, to: target) }
+            if movesDirectory { try require(.write, to: source) }
+            if mode == .exchanging, let target, isDirectory(target) { try require(.write, to: target) }
         }
         for index in [source, target] {
             guard let index else { continue }
             guard !inodes[index].isMountPoint else { throw .resourceBusy }
         }
-        if mode != .exchanging, let target, inodes[target].isDirectory, names[target].count > 0 {
+        if mode != .exchanging, let target, isDirectory(target), names[target].count > 0 {
             throw .directoryNotEmpty
         }
     }
@@ -87,13 +87,13 @@ extension InMemoryFileSystem.State {
     /// Renames a file to another spelling of its own name, where both are one name: the new spelling is shown.
     private mutating func respell(at position: Int, _ name: Walk) throws(Errno) {
         let source = Int(names[name.directory].entries[position].inode)
-        try mayRemove(source, from: name.directory, asDirectory: inodes[source].isDirectory)
+        try mayRemove(source, from: name.directory, asDirectory: isDirectory(source))
         moveName(at: position, from: name.directory, to: name, over: nil)
     }
 
     /// Whether a directory is another one, or stands above it.
     private func isAncestor(_ index: Int, of directory: Int) -> Bool {
-        guard inodes[index].isDirectory else { return false }
+        guard isDirectory(index) else { return false }
         var current = directory
         while current != index {
             guard current != Self.root else { return false }

@@ -38,6 +38,8 @@ extension InMemoryFileSystem {
         private var stamp: FileTime?
         /// The process that asks.
         private(set) var current = 0
+        /// Whether it passes every permission check.
+        private(set) var isSuperuser = false
 
         init(options: Options) {
             self.options = options
@@ -73,6 +75,7 @@ extension InMemoryFileSystem {
         /// Starts an operation of a process.
         mutating func begin(_ process: Int) {
             current = process
+            isSuperuser = processes[process].isSuperuser
             stamp = nil
             recording?.operation += 1
         }
@@ -122,7 +125,7 @@ extension InMemoryFileSystem {
             readError = nil
             recording = nil
             plantRoot()
-            inodes[Self.root].holderCount = processes.count { $0.isAlive }
+            inodes[Self.root].holderCount = Int32(processes.count { $0.isAlive })
         }
 
         private mutating func plantRoot() {
@@ -147,23 +150,31 @@ extension InMemoryFileSystem {
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
 
-    /// A blank inode of a device, which no name leads to yet.
-    mutating func addInode(on device: Int) -> Int {
+    // What an inode is, asked of the one field that tells: a property of the inode would copy all of it.
+
+    @inline(__always) func isDirectory(_ index: Int) -> Bool { inodes[index].kind == .directory }
+    @inline(__always) func isSymbolicLink(_ index: Int) -> Bool { inodes[index].kind == .symbolicLink }
+    @inline(__always) func isRegular(_ index: Int) -> Bool { inodes[index].kind == .regular }
+
+    /// Whether a directory was removed and is only held open any more.
+    @inline(__always) func isRemovedDirectory(_ index: Int) -> Bool {
+        inodes[index].nameCount == 0 && inodes[index].kind == .directory
+    }
+
+    /// Gives a new inode, which no name leads to yet, its number and its place.
+    mutating func add(_ inode: consuming Inode) -> Int {
         lastNumber += 1
-        devices[device].usedInodes += 1
-        let index: Int
+        devices[inode.device].usedInodes += 1
+        inode.number = lastNumber
         if let free = freeInodes.popLast() {
-            index = free
-        } else {
-            index = inodes.count
-            inodes.append(Inode())
-            contents.append(FileContent())
-            names.append(NameTable())
-            targets.append(nil)
+            inodes[free] = inode
+            return free
         }
-        inodes[index].number = lastNumber
-        inodes[index].device = device
-        return index
+        inodes.append(inode)
+        contents.append(FileContent())
+        names.append(NameTable())
+        targets.append(nil)
+        return inodes.count - 1
     }
 
     /// Keeps an inode for as long as somebody uses it.
@@ -174,7 +185,7 @@ extension InMemoryFileSystem.State {
     /// Gives up one use of an inode, which goes if nobody else uses it and no name leads to it.
     mutating func release(_ index: Int) {
         inodes[index].holderCount -= 1
-        removeIfUnused(index)
+        if inodes[index].nameCount == 0 { removeIfUnused(index) }
     }
 
     /// Frees an inode that nothing leads to any more, and the removed directories above that it kept.
@@ -183,11 +194,10 @@ extension InMemoryFileSystem.State {
         while inodes[index].nameCount == 0, inodes[index].holderCount == 0 {
             devices[inodes[index].device].usedInodes -= 1
             devices[inodes[index].device].usedBlocks -= contents[index].allocatedBlocks
-            let parent = inodes[index].isDirectory ? inodes[index].parent : nil
+            let parent = isDirectory(index) ? inodes[index].parent : nil
             contents[index] = FileContent()
             names[index] = NameTable()
             targets[index] = nil
-            inodes[index].clear()
             freeInodes.append(index)
             guard let parent else { return }
             index = parent

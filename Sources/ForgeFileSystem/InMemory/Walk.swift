@@ -32,6 +32,35 @@ extension InMemoryFileSystem.State {
             self.resolution = resolution
         }
 
+        /// Moves on to the next component and returns whether it is the last.
+        fileprivate mutating func advance() -> Bool {
+            let slash = UInt8(ascii: "/")
+            return path.terminated.withUnsafeBufferPointer { bytes in
+                // The closing NUL ends every scan: a checked path and a link's target hold no other.
+                var end = position
+                while bytes[end] == slash { end += 1 }
+                let start = end
+                guard bytes[end] != 0 else {
+                    last = .root
+                    return true
+                }
+                while bytes[end] != slash, bytes[end] != 0 { end += 1 }
+                name = start..<end
+                last = Self.kind(bytes, name)
+                while bytes[end] == slash { end += 1 }
+                hasTrailingSlash = bytes[end] == 0 && end > name.upperBound
+                position = end
+                return bytes[end] == 0
+            }
+        }
+
+        private static func kind(_ bytes: UnsafeBufferPointer<UInt8>, _ name: Range<Int>) -> Last {
+            let dot = UInt8(ascii: ".")
+            guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
+            if name.count == 1 { return .dot }
+            return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
+        }
+
         /// Calls `body` with the bytes of the last component.
         func withName<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
             path.terminated.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[name])) }
@@ -39,14 +68,14 @@ extension InMemoryFileSystem.State {
     }
 
     /// Refuses what is no path, before anything is looked at. There is no NUL in it: that is refused even earlier.
-    func check(_ path: POSIXPath) throws(Errno) {
+    @inline(__always) func check(_ path: POSIXPath) throws(Errno) {
         let limit = options.profile == .darwin ? 1024 : 4096
         guard !path.isEmpty else { throw .noSuchFileOrDirectory }
         guard path.count < limit else { throw .fileNameTooLong }
     }
 
     /// Stands at the start of a path that was checked.
-    func start(
+    @inline(__always) func start(
         _ path: POSIXPath, at descriptor: Descriptor, _ resolution: PathResolution = []
     ) throws(Errno) -> Walk {
         if path.isAbsolute {
@@ -58,31 +87,17 @@ extension InMemoryFileSystem.State {
         }
         guard let file = processes[current].descriptors[descriptor] else { throw .badFileDescriptor }
         let index = openFiles[file].inode
-        guard inodes[index].isDirectory else { throw .notDirectory }
+        guard isDirectory(index) else { throw .notDirectory }
         return Walk(path, from: index, resolution)
     }
 
     /// Walks until only the last component is left, which nothing is asked about yet (`link_path_walk` of Linux).
     mutating func walkToLast(_ walk: inout Walk) throws(Errno) {
         while true {
-            let slash = UInt8(ascii: "/")
-            let bytes = walk.path.terminated
-            // The closing NUL ends every scan: a checked path and a link's target hold no other.
-            var position = walk.position
-            while bytes[position] == slash { position += 1 }
-            let nameStart = position
-            guard bytes[position] != 0 else {
-                walk.last = .root
-                return
-            }
-            while bytes[position] != slash, bytes[position] != 0 { position += 1 }
-            walk.name = nameStart..<position
-            walk.last = Self.kind(bytes, walk.name)
-            while bytes[position] == slash { position += 1 }
-            walk.hasTrailingSlash = bytes[position] == 0 && position > walk.name.upperBound
-            walk.position = position
+            let isLast = walk.advance()
+            if walk.last == .root { return }
             try require(.execute, to: walk.directory)
-            if bytes[position] == 0 { return }
+            if isLast { return }
             switch walk.last {
             case .root, .dot:
                 continue
@@ -90,10 +105,10 @@ extension InMemoryFileSystem.State {
                 walk.directory = try parent(walk)
             case .name:
                 guard let found = try find(walk) else { throw .noSuchFileOrDirectory }
-                if inodes[found].isSymbolicLink {
+                if isSymbolicLink(found) {
                     try follow(found, &walk)
                 } else {
-                    guard inodes[found].isDirectory else { throw .notDirectory }
+                    guard isDirectory(found) else { throw .notDirectory }
                     walk.directory = found
                 }
             }
@@ -128,12 +143,12 @@ extension InMemoryFileSystem.State {
             case .name: break
             }
             guard let found = try find(walk) else { return nil }
-            if inodes[found].isSymbolicLink, followsLinks || walk.hasTrailingSlash {
+            if isSymbolicLink(found), followsLinks || walk.hasTrailingSlash {
                 try follow(found, &walk)
                 try walkToLast(&walk)
                 continue
             }
-            guard !walk.hasTrailingSlash || inodes[found].isDirectory else { throw .notDirectory }
+            guard !walk.hasTrailingSlash || isDirectory(found) else { throw .notDirectory }
             return found
         }
     }
@@ -149,38 +164,42 @@ extension InMemoryFileSystem.State {
     }
 
     /// The directory above the one that the walk has reached.
-    func parent(_ walk: Walk) throws(Errno) -> Int {
+    @inline(__always) func parent(_ walk: Walk) throws(Errno) -> Int {
         let isStart = walk.directory == walk.start && walk.resolution.contains(.beneath)
         guard !isStart else { throw .improperLink }
         return walk.directory == Self.root ? Self.root : inodes[walk.directory].parent
     }
 
     /// The inode that the last name of the walk leads to.
-    func find(_ walk: Walk) throws(Errno) -> Int? {
+    @inline(__always) func find(_ walk: Walk) throws(Errno) -> Int? {
         guard let position = try findPosition(walk) else { return nil }
         return Int(names[walk.directory].entries[position].inode)
     }
 
     /// Where the last name of the walk stands in its directory.
-    func findPosition(_ walk: Walk) throws(Errno) -> Int? {
+    @inline(__always) func findPosition(_ walk: Walk) throws(Errno) -> Int? {
         // In a removed directory nothing is even looked for.
-        guard !inodes[walk.directory].isRemovedDirectory else { throw .noSuchFileOrDirectory }
+        guard !isRemovedDirectory(walk.directory) else { throw .noSuchFileOrDirectory }
         guard walk.name.count <= 255 else { throw .fileNameTooLong }
-        if folding.isIdentity, options.profile == .linux {
-            return walk.withName { names[walk.directory].find($0, hash: NameTable.hash($0)) }
+        guard folding.isIdentity, options.profile == .linux else {
+            let key = try walk.key(folding, mustBeText: options.profile == .darwin)
+            return key.withUnsafeBytes(names[walk.directory].find)
         }
-        let key: [UInt8]? = walk.withName { bytes in
-            if options.profile == .darwin, String(validating: bytes, as: UTF8.self) == nil { return nil }
+        return walk.position(in: names[walk.directory])
+    }
+}
+
+extension InMemoryFileSystem.State.Walk {
+    /// Where a table holds the last component, byte for byte.
+    fileprivate func position(in table: NameTable) -> Int? { withName(table.find) }
+
+    /// What the last component is found by where names are folded.
+    fileprivate func key(_ folding: NameFolding, mustBeText: Bool) throws(Errno) -> [UInt8] {
+        let key: [UInt8]? = withName { bytes in
+            if mustBeText, String(validating: bytes, as: UTF8.self) == nil { return nil }
             return folding.isIdentity ? [UInt8](bytes) : folding.key(bytes)
         }
         guard let key else { throw .illegalByteSequence }
-        return key.withUnsafeBytes { names[walk.directory].find($0, hash: NameTable.hash($0)) }
-    }
-
-    private static func kind(_ bytes: [UInt8], _ name: Range<Int>) -> Walk.Last {
-        let dot = UInt8(ascii: ".")
-        guard name.count <= 2, bytes[name.lowerBound] == dot else { return .name }
-        if name.count == 1 { return .dot }
-        return bytes[name.lowerBound + 1] == dot ? .dotDot : .name
+        return key
     }
 }

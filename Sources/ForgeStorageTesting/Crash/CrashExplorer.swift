@@ -2,7 +2,7 @@ public import ForgeFileSystem
 
 /// Crashes a program at every moment, in every state that a profile allows, and looks at how it recovers.
 ///
-/// The program runs once on an ``InMemoryFileSystem`` that records what happens to it. Every state that a power cut
+/// The program runs once on an `InMemoryFileSystem` that records what happens to it. Every state that a power cut
 /// could have left is made of that record, and each is handed to the recovery on a file system of its own. The program
 /// has to be deterministic: the same calls every time, with random bits from the file system.
 ///

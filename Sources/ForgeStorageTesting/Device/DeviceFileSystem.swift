@@ -5,7 +5,7 @@ public import SystemPackage
 
 /// The files of a ``SimulatedDevice`` as one process of the app sees them, classes of protection obeyed.
 ///
-/// It is an ``InMemoryFileSystem`` whose files can be read and written only as far as the device's lock allows for their
+/// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
 /// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files be
 /// renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when it
 /// is moved; a class that nobody has set is ``FileProtection/completeUntilFirstUserAuthentication``.
@@ -43,7 +43,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
 
     /// Gives a file or directory a class; a directory passes its own on to what is created in it from then on.
     ///
-    /// - Throws: ``FileSystemError``; `EPERM` for a file whose content cannot be reached just now.
+    /// - Throws: `FileSystemError`; `EPERM` for a file whose content cannot be reached just now.
     public func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError) {
         let status = try live(.setPermissions, path).status(path)
         if status.type == .regular, !rules.allows(.opening, rules[status.inode]) {

@@ -234,7 +234,7 @@ extension SimulatedDevice {
     /// - Parameters:
     ///   - backup: The backup; nil for one that is made right now.
     ///   - toNewDevice: Whether it is another device, on which secrets do not arrive that are bound to theirs.
-    /// - Throws: ``FileSystemError`` of the disk, if a test has made it fail.
+    /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func restoreFromBackup(
         _ backup: DeviceBackup? = nil, toNewDevice: Bool
     ) throws(FileSystemError) {

@@ -57,7 +57,7 @@ public final class FakeKeychain: Sendable {
         self.accessGroups = accessGroups
     }
 
-    /// The store under test: ``KeychainCrypt`` on this keychain.
+    /// The store under test: `KeychainCrypt` on this keychain.
     public func store(service: String = "tests", accessGroup: String? = nil) -> KeychainCrypt {
         KeychainCrypt(service: service, accessGroup: accessGroup, calls: self)
     }

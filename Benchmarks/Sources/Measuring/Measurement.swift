@@ -1,0 +1,35 @@
+/// How long one operation takes, measured over several runs of many.
+public struct Measurement: Sendable {
+    public let name: String
+    /// Nanoseconds for each operation, one figure for each run, in ascending order.
+    public let nanoseconds: [Double]
+
+    /// Runs `body`, which makes `count` operations, once to warm up and then `runs` times, each time on what `setUp`,
+    /// which is not measured, has made.
+    public init<Subject>(
+        _ name: String, runs: Int = 15, count: Int, setUp: () throws -> Subject, _ body: (Subject) throws -> Void
+    ) rethrows {
+        self.name = name
+        let clock = ContinuousClock()
+        try body(try setUp())
+        nanoseconds = try (0..<runs).map { _ in
+            let subject = try setUp()
+            let start = clock.now
+            try body(subject)
+            return (clock.now - start) / .nanoseconds(1) / Double(count)
+        }.sorted()
+    }
+
+    /// Runs `body` once to warm up and then `runs` times; it makes `count` operations each time.
+    public init(_ name: String, runs: Int = 15, count: Int, _ body: () throws -> Void) rethrows {
+        try self.init(name, runs: runs, count: count, setUp: {}, body)
+    }
+
+    public var median: Double { nanoseconds[nanoseconds.count / 2] }
+    public var fastest: Double { nanoseconds[0] }
+    public var slowest: Double { nanoseconds[nanoseconds.count - 1] }
+}
+
+/// Keeps the compiler from leaving out what computes a value.
+@inline(never)
+public func keep<Value>(_ value: Value) {}
