@@ -8,7 +8,7 @@ public import SystemPackage
 /// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
 /// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files be
 /// renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when it
-/// is moved; a class that nobody has set is ``FileProtection/completeUntilFirstUserAuthentication``.
+/// is moved; a class that nobody has set is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
 /// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with ``ProcessEnded``
 /// underlying, and has no effect: nothing that is left of the old process can reach the disk.
