@@ -2,6 +2,9 @@
 package struct KeyName: Sendable {
     package let string: String
 
+    /// Computed once, because every look-up starts with it.
+    let hash: UInt64
+
     /// The longest name, in bytes of UTF-8.
     package static let maximumLength = 1024
 
@@ -10,12 +13,14 @@ package struct KeyName: Sendable {
         // So that hashing and comparing always find the bytes in one place.
         string.makeContiguousUTF8()
         self.string = string
+        hash = string.withUTF8 { KeyHash.hash(UnsafeRawBufferPointer($0)) }
     }
 
     /// How many bytes the name has.
     package var count: Int { string.utf8.count }
 
     /// Calls `body` with the bytes of the name.
+    @inline(__always)
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         var copy = string
         return copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
@@ -31,15 +36,14 @@ package struct KeyName: Sendable {
 
 extension KeyName: Hashable {
     package static func == (left: KeyName, right: KeyName) -> Bool {
-        let count = left.count
-        guard count == right.count else { return false }
+        guard left.hash == right.hash else { return false }
         return left.withBytes { leftBytes in
-            right.withBytes { rightBytes in leftBytes.elementsEqual(rightBytes) }
+            right.withBytes { rightBytes in leftBytes.isEqual(to: rightBytes) }
         }
     }
 
     package func hash(into hasher: inout Hasher) {
-        withBytes { hasher.combine(bytes: $0) }
+        hasher.combine(hash)
     }
 }
 

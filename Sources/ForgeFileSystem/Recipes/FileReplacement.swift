@@ -60,8 +60,9 @@ extension POSIXFileSystem {
         }
     }
 
-    private func createTemporary(
-        _ prefix: String, at directory: Descriptor, permissions: FilePermissions
+    /// Creates an empty file under a name that no other file has, open for reading and writing.
+    package func createTemporary(
+        _ prefix: String = POSIXPath.temporaryPrefix, at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError) -> (POSIXPath, Descriptor) {
         var attempts = 0
         while true {
@@ -70,7 +71,7 @@ extension POSIXFileSystem {
             do {
                 let descriptor = try retryingInterrupts { () throws(FileSystemError) in
                     try open(
-                        name, at: directory, .writeOnly, options: [.create, .exclusiveCreate, .noFollow],
+                        name, at: directory, .readWrite, options: [.create, .exclusiveCreate, .noFollow],
                         permissions: permissions)
                 }
                 return (name, descriptor)

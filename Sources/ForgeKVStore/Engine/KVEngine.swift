@@ -1,155 +1,138 @@
+import Dispatch
 import ForgeFileSystem
 import Logging
 import Synchronization
 
 /// The one object that reads and writes a store's log, shared by all who have the store open in this process.
 ///
-/// Two locks: writers hold theirs through the write or flush, readers only take the table's, so that nobody who reads
-/// waits for the device. The writers' lock is always taken first.
+/// Who reads takes no lock at all. Three locks, always taken in this order: who rewrites the log holds `rewriting`
+/// throughout, who flushes it `flushing`, and who changes it `writer`, which is never held while the device is waited for.
 final class KVEngine: Sendable {
     let place: StorePlace
     let table: ValueTable
+    let options: FileKVStore.Options
 
     /// What was found when the log was opened.
     let openingIssues: [KVStoreIssue]
 
-    private let options: FileKVStore.Options
-    private let writer: Mutex<Writer>
+    let writer: Mutex<Writer>
+    private let flushing = Mutex(())
+    let rewriting = Mutex(())
+    let isRewritingDue = Atomic(false)
 
-    struct Writer {
+    /// How many objects of the app lead here.
+    private let users = Atomic<Int>(0)
+
+    struct Writer: ~Copyable {
         var log: AppendLog
+        var table: TableWriter
 
         /// Why nothing can be written, if the log was found in a state that could not be repaired.
         var obstacle: KVStoreError?
 
-        /// The out-of-date bytes at which compaction is tried again after it has failed.
-        var compactionThreshold: Int64 = 0
+        /// The out-of-date bytes at which rewriting is tried again after it has failed.
+        var rewritingThreshold: Int64 = 0
     }
 
     init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
         let table = ValueTable()
         var opening = LogOpening(place, table: table, options: options)
-        writer = Mutex(try opening.run())
+        let opened = try opening.run()
         openingIssues = opening.issues
+        writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         self.place = place
         self.table = table
         self.options = options
     }
+}
 
-    deinit {
-        writer.withLock { writer in
-            do throws(FileSystemError) {
-                if writer.obstacle == nil { try writer.log.close() }
+// MARK: Use
+
+extension KVEngine {
+    func retain() { users.wrappingAdd(1, ordering: .relaxed) }
+
+    /// Ends one use; with the last, everything that was written is made durable.
+    func release() {
+        guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        // Whoever is rewriting the log comes to an end first.
+        rewriting.withLock { _ in
+            do throws(KVStoreError) {
+                let isWritable = writer.withLock { $0.obstacle == nil && !$0.log.isPoisoned }
+                if isWritable { try close() }
             } catch {
                 options.logger.error("closing \(place.path): \(error)")
             }
-            do { try place.fileSystem.close(writer.log.descriptor) } catch _ {}
+        }
+    }
+
+    /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
+    private func close() throws(KVStoreError) {
+        guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) else { return try trim() }
+        try flush()
+        try writer.withLock { (writer) throws(KVStoreError) in
+            // Somebody may have opened the store again.
+            guard writer.log.sequence == writer.log.flushedSequence else { return }
+            do throws(FileSystemError) {
+                _ = try writer.log.append(.flushed, nil, UnsafeRawBufferPointer(start: nil, count: 0))
+            } catch {
+                throw KVStoreError(error, .synchronize, store: place.name)
+            }
+        }
+        try trim()
+    }
+
+    private func trim() throws(KVStoreError) {
+        try writer.withLock { (writer) throws(KVStoreError) in
+            do throws(FileSystemError) {
+                try writer.log.trim()
+            } catch {
+                throw KVStoreError(error, .synchronize, store: place.name)
+            }
         }
     }
 }
 
-// MARK: Writing
+// MARK: Flushing
 
 extension KVEngine {
-    /// Stores an encoded value; returns an issue for the caller to report.
-    func set(_ bytes: [UInt8], _ name: KeyName, box: ValueBox?) throws(KVStoreError) -> KVStoreIssue? {
-        try write(.set(name, bytes), .set, name) { table.store(bytes, name, box: box) }
-    }
-
-    func remove(_ name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
-        try writer.withLock { (writer) throws(KVStoreError) in
-            guard table.contains(name) else {
-                try checkWritable(writer, .remove, name)
-                return nil
-            }
-            return try write(.remove(name), .remove, name, &writer) { table.remove(name) }
-        }
-    }
-
-    func removeAll() throws(KVStoreError) -> KVStoreIssue? {
-        try write(.removeAll, .removeAll, nil) { table.removeAll() }
-    }
-
-    /// Pushes everything that was written to the device. Who comes while another flushes has it done by the other.
+    /// Pushes everything that was written to the device.
     func synchronize() throws(KVStoreError) {
-        try writer.withLock { (writer) throws(KVStoreError) in
-            try checkWritable(writer, .synchronize, nil)
-            do throws(FileSystemError) {
-                try writer.log.flush()
-            } catch {
-                throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name, underlying: error)
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize, nil) }
+        try flush()
+    }
+
+    /// Pushes everything that was written before the call to the device. Who comes while another flushes waits and then
+    /// mostly finds it done: all who wait are served by one flush.
+    func flush() throws(KVStoreError) {
+        let wanted = writer.withLock { $0.log.sequence }
+        try flushing.withLock { (_) throws(KVStoreError) in
+            try flush(wanted)
+        }
+    }
+
+    /// The same for who holds `flushing`.
+    func flush(_ wanted: UInt64) throws(KVStoreError) {
+        let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
+            guard writer.log.flushedSequence < wanted || writer.log.isNew else { return nil }
+            guard !writer.log.isPoisoned else {
+                throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name)
             }
+            return writer.log.startFlush(directory: place.directory)
         }
-    }
-
-    /// Rewrites the log without what is out of date.
-    func compact() throws(KVStoreError) {
-        try writer.withLock { (writer) throws(KVStoreError) in
-            try checkWritable(writer, .compact, nil)
-            try rewrite(&writer)
-        }
-    }
-
-    private func write(
-        _ change: LogRecord.Change, _ operation: KVStoreError.Operation, _ name: KeyName?, _ effect: () -> Void
-    ) throws(KVStoreError) -> KVStoreIssue? {
-        try writer.withLock { (writer) throws(KVStoreError) in
-            try write(change, operation, name, &writer, effect)
-        }
-    }
-
-    private func write(
-        _ change: LogRecord.Change, _ operation: KVStoreError.Operation, _ name: KeyName?, _ writer: inout Writer,
-        _ effect: () -> Void
-    ) throws(KVStoreError) -> KVStoreIssue? {
-        try checkWritable(writer, operation, name)
+        guard let flush else { return }
         do throws(FileSystemError) {
-            try writer.log.append(change)
+            try flush.run()
         } catch {
-            throw KVStoreError(error, operation, key: name?.string, store: place.name)
+            writer.withLock { $0.log.poison() }
+            throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name, underlying: error)
         }
-        effect()
-        return compactIfWorthwhile(&writer)
+        writer.withLock { $0.log.didFlush(flush) }
     }
 
-    private func checkWritable(
-        _ writer: borrowing Writer, _ operation: KVStoreError.Operation, _ name: KeyName?
-    ) throws(KVStoreError) {
-        guard !writer.log.isPoisoned else {
-            throw KVStoreError(.unavailable(.poisoned), operation, key: name?.string, store: place.name)
-        }
-        guard let obstacle = writer.obstacle else { return }
-        throw KVStoreError(
-            .unavailable(.inputOutput), operation, key: name?.string, store: place.name, underlying: obstacle)
-    }
-
-    private func compactIfWorthwhile(_ writer: inout Writer) -> KVStoreIssue? {
-        let live = table.liveBytes
-        let dead = writer.log.end - Int64(LogHeader.size) - live
-        guard dead > live + Int64(options.compactionFloorInBytes), dead > writer.compactionThreshold else { return nil }
-        do throws(KVStoreError) {
-            try rewrite(&writer)
-            return nil
-        } catch {
-            // The write that set this off is done and stays acknowledged.
-            writer.compactionThreshold = dead * 2
-            return .compactionFailed(error)
-        }
-    }
-
-    private func rewrite(_ writer: inout Writer) throws(KVStoreError) {
-        let header = LogHeader(
-            fileID: LogFileID(random: place.fileSystem.randomBits), generation: writer.log.header.generation &+ 1)
-        do throws(FileSystemError) {
-            let log = try AppendLog.rewriting(
-                table.contents, header: header, at: place.directory, on: place.fileSystem)
-            // Only now: until the directory was synchronised, a power cut could have brought the old log back.
-            do { try place.fileSystem.close(writer.log.descriptor) } catch _ {}
-            writer.log = log
-            writer.compactionThreshold = 0
-        } catch {
-            if error.isEffectVisible { writer.log.poison() }
-            throw KVStoreError(error, .compact, store: place.name)
-        }
+    /// Calls `body` while nobody flushes.
+    func whileNotFlushing<Result: ~Copyable>(
+        _ body: () throws(KVStoreError) -> sending Result
+    ) throws(KVStoreError) -> sending Result {
+        try flushing.withLock { (_) throws(KVStoreError) in try body() }
     }
 }

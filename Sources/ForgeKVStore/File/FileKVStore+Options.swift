@@ -9,6 +9,13 @@ extension FileKVStore {
         /// The log is rewritten when more of it is out of date than is not, and this much more: 1 MiB by default.
         public var compactionFloorInBytes: Int
 
+        /// Whether the log is rewritten by another thread while this one goes on; otherwise by the write that made it
+        /// worth the while, which is slower and the same in every run. True by default.
+        public var compactsInBackground = true
+
+        /// Whether records are stored into mapped memory where the file system can do that, or always written.
+        package var isMapped = true
+
         /// Where issues are logged; keys and paths are, values never.
         public var logger: Logger
 

@@ -46,7 +46,12 @@ public final class FileKVStore: KVStoring {
     ) throws {
         engine = try EngineRegistry.open(path, options: options, on: fileSystem)
         self.options = options
+        engine.retain()
         engine.openingIssues.forEach(options.report)
+    }
+
+    deinit {
+        engine.release()
     }
 
     /// Makes everything that was written durable: it survives a power cut when the call returns.
@@ -103,9 +108,7 @@ extension FileKVStore {
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        let bytes = try ValueTable.encode(
-            value, key, maximumSize: options.valueLimit, store: engine.place.name)
-        report(try engine.set(bytes, key.identity, box: .ofExact(value)))
+        if let issue = try engine.set(value, for: key) { options.report(issue) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
@@ -122,13 +125,13 @@ extension FileKVStore {
     }
 
     public func keys() throws -> [String] {
-        engine.table.names
+        engine.names
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return engine.table.bytes(of: name)
+        return engine.table.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -137,7 +140,7 @@ extension FileKVStore {
         guard bytes.count <= options.valueLimit else {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
         }
-        report(try engine.set(bytes, name, box: nil))
+        report(try engine.set(bytes, named: name))
     }
 
     public func removeValue(named name: String) throws {

@@ -57,13 +57,13 @@ public struct KVInspection: Sendable, Hashable {
     private mutating func scan(
         _ log: Descriptor, _ fileID: LogFileID, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let table = ValueTable()
+        var table = TableWriter(ValueTable())
         var scan = LogScan(
             log, size: sizeInBytes, fileID: fileID,
             maximumPayloadSize: (256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength, on: fileSystem)
-        let found = try scan.run(table.apply)
+        let found = try scan.run { change, sequence in table.apply(change, sequence) }
         recordCount = found.recordCount
-        keyCount = table.names.count
+        keyCount = table.count
         for range in found.damage {
             problems.append(
                 range.isEmpty

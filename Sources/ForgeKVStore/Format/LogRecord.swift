@@ -30,58 +30,55 @@ enum LogRecord {
     /// The operation, a byte of flags and the length of the name.
     static let payloadPrefixSize = 4
 
+    /// The flag of a record that was kept when the log was rewritten, under the number that it had: numbers are missing
+    /// before it because what they did is out of date.
+    static let keptFlag: UInt8 = 1
+
     /// The highest sequence number that is believed: a log that counts one a nanosecond gets there in 146 years.
     static let maximumSequence: UInt64 = 1 << 62
 
-    /// How long the record of a value is.
-    static func size(name: KeyName, valueSize: Int) -> Int {
-        frameSize + payloadPrefixSize + name.count + valueSize
+    /// How long a record is.
+    static func size(nameCount: Int, valueSize: Int) -> Int {
+        frameSize + payloadPrefixSize + nameCount + valueSize
     }
 
-    /// Appends a record to `bytes`.
-    static func append(
-        _ change: Change, sequence: UInt64, unflushedCount: UInt32, checksum start: CRC32C, to bytes: inout [UInt8]
+    /// Writes a record into memory that is as long as ``size(nameCount:valueSize:)`` says.
+    ///
+    /// - Parameters:
+    ///   - name: The key that it is about; nil for the two codes that are about none.
+    ///   - value: The encoded value for `.set`, and nothing for the others.
+    static func write(
+        _ code: Code, flags: UInt8, _ name: KeyName?, _ value: UnsafeRawBufferPointer, sequence: UInt64,
+        unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer
     ) {
-        let origin = bytes.count
-        var payloadSize = payloadPrefixSize
-        switch change {
-        case .set(let name, let value): payloadSize += name.count + value.count
-        case .remove(let name): payloadSize += name.count
-        case .removeAll, .flushed: break
-        }
-        bytes.append(integer: UInt32(payloadSize))
-        bytes.append(integer: sequence)
-        bytes.append(integer: unflushedCount)
-        bytes.append(integer: UInt32(0))
-        switch change {
-        case .set(let name, let value):
-            appendPrefix(.set, name, to: &bytes)
-            bytes.append(contentsOf: value)
-        case .remove(let name): appendPrefix(.remove, name, to: &bytes)
-        case .removeAll: appendPrefix(.removeAll, nil, to: &bytes)
-        case .flushed: appendPrefix(.flushed, nil, to: &bytes)
-        }
-        var checksum = start
-        bytes.withUnsafeBytes { buffer in
-            checksum.update(UnsafeRawBufferPointer(rebasing: buffer[origin..<(origin + 16)]))
-            checksum.update(UnsafeRawBufferPointer(rebasing: buffer[(origin + frameSize)...]))
-        }
-        bytes.replace(at: origin + 16, integer: checksum.value)
+        let nameCount = name?.count ?? 0
+        record.store(UInt32(record.count - frameSize), at: 0)
+        record.store(sequence, at: 4)
+        record[frameSize] = code.rawValue
+        record[frameSize + 1] = flags
+        // Names are at most 1,024 bytes long; every set and remove has checked.
+        record.store(UInt16(nameCount), at: frameSize + 2)
+        let payload = frameSize + payloadPrefixSize
+        name?.withBytes { UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: $0) }
+        UnsafeMutableRawBufferPointer(rebasing: record[(payload + nameCount)...]).copyMemory(from: value)
+        sign(record, unflushedCount: unflushedCount, checksum: start)
     }
 
-    private enum Code: UInt8 {
+    /// Completes a record by what it says of the device, and by its checksum.
+    static func sign(_ record: UnsafeMutableRawBufferPointer, unflushedCount: UInt32, checksum start: CRC32C) {
+        record.store(unflushedCount, at: 12)
+        var checksum = start
+        checksum.update(UnsafeRawBufferPointer(rebasing: record[..<16]))
+        checksum.update(UnsafeRawBufferPointer(rebasing: record[frameSize...]))
+        record.store(checksum.value, at: 16)
+    }
+
+    /// What a record does, as it stands in it.
+    enum Code: UInt8 {
         case set = 1
         case remove = 2
         case removeAll = 3
         case flushed = 4
-    }
-
-    private static func appendPrefix(_ code: Code, _ name: KeyName?, to bytes: inout [UInt8]) {
-        bytes.append(code.rawValue)
-        bytes.append(0)
-        // Names are at most 1,024 bytes long; every set and remove has checked.
-        bytes.append(integer: UInt16(name?.count ?? 0))
-        name?.withBytes { bytes.append(contentsOf: $0) }
     }
 
     /// Reads the frame in the first 20 bytes of `buffer`.
@@ -101,11 +98,16 @@ enum LogRecord {
         return checksum.value == frame(record).checksum
     }
 
+    /// Whether a payload is of a record that was kept when the log was rewritten.
+    static func isKept(_ payload: UnsafeRawBufferPointer) -> Bool {
+        payload.count >= payloadPrefixSize && payload[1] == keptFlag
+    }
+
     /// What a payload says; nil if it says nothing that this version understands.
     static func change(_ payload: UnsafeRawBufferPointer) -> Change? {
-        guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]), payload[1] == 0 else {
-            return nil
-        }
+        guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]),
+            payload[1] == 0 || (payload[1] == keptFlag && (code == .set || code == .flushed))
+        else { return nil }
         let nameSize = Int(payload.integer(at: 2, as: UInt16.self))
         let rest = UnsafeRawBufferPointer(rebasing: payload[payloadPrefixSize...])
         guard nameSize <= rest.count, nameSize <= KeyName.maximumLength else { return nil }

@@ -1,15 +1,26 @@
+import Synchronization
+
 /// A key-value store in memory, for tests: it behaves as ``FileKVStore`` does and forgets everything with the process.
 ///
 /// Values are encoded when they are set and decoded when they are read, by the same code as on disk, so a value that
 /// cannot be encoded fails here too, and what is read has gone through the same rounding.
 public final class InMemoryKVStore: KVStoring {
-    private let table = ValueTable()
+    private let table: ValueTable
+    private let writer: Mutex<Writer>
     private let maximumValueSize: Int
+
+    private struct Writer: ~Copyable {
+        var table: TableWriter
+        var revision: UInt64 = 0
+    }
 
     /// An empty store.
     ///
     /// - Parameter maximumValueSizeInBytes: The longest encoded value; a longer one is refused with `.valueTooLarge`.
     public init(maximumValueSizeInBytes: Int = FileKVStore.Options().maximumValueSizeInBytes) {
+        let table = ValueTable()
+        self.table = table
+        writer = Mutex(Writer(table: TableWriter(table)))
         maximumValueSize = maximumValueSizeInBytes
     }
 
@@ -31,13 +42,17 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        let bytes = try ValueTable.encode(value, key, maximumSize: maximumValueSize, store: nil)
-        table.store(bytes, key.identity, box: .ofExact(value))
+        try ValueTable.withEncoded(value, key, maximumSize: maximumValueSize, store: nil) {
+            (bytes) throws(KVStoreError) in
+            change { revision, table in
+                table.store(ValueTable.cell(value, bytes, revision: revision), key.identity)
+            }
+        }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: nil)
-        table.remove(key.identity)
+        change { _, table in table.remove(key.identity) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -45,29 +60,39 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     public func removeAll() throws {
-        table.removeAll()
+        change { _, table in table.removeAll() }
     }
 
     public func keys() throws -> [String] {
-        table.names
+        writer.withLock { $0.table.names }
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: nil)
-        return table.bytes(of: name)
+        return table.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         let name = KeyName(name)
         try name.check(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
-        table.store(bytes, name, box: nil)
+        change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: nil)
-        table.remove(name)
+        change { _, table in table.remove(name) }
+    }
+
+    /// Changes the table as the next write.
+    private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
+        // What nobody can see any more goes outside the lock.
+        _ = writer.withLock { writer -> Retirement.Garbage? in
+            writer.revision += 1
+            body(writer.revision, &writer.table)
+            return writer.table.collect()
+        }
     }
 }

@@ -1,96 +1,154 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// An open log to which records are appended, one write each, at an end that is known.
+/// An open log to which records are appended at an end that is known: stored into reserved, mapped space, or, where files
+/// cannot be mapped, with one write each.
 ///
-/// A record is kept through a kill of the process when `append` returns, and through a power cut after `flush`.
-struct AppendLog {
-    let fileSystem: any POSIXFileSystem
-    let descriptor: Descriptor
-    let header: LogHeader
+/// A record is kept through a kill of the process when `append` returns, and through a power cut after a flush.
+struct AppendLog: ~Copyable {
+    let file: LogFile
 
     /// Where the next record goes.
     private(set) var end: Int64
 
-    /// Whether something was appended that no flush has covered.
-    private(set) var isDirty: Bool
+    /// The number of the last record.
+    private(set) var sequence: UInt64
+
+    /// The last record that is known to have reached the device.
+    private(set) var flushedSequence: UInt64
 
     /// Whether a flush failed, so that nothing is acknowledged any more.
     private(set) var isPoisoned = false
+
+    /// Whether the name that leads to this log may not have reached the device yet.
+    private(set) var isNew = false
 
     /// Whether part of a record that failed may stand behind the end, because the device was locked before it could be
     /// cut off; it has to go before anything is appended.
     private var hasTail = false
 
-    private var sequence: UInt64
-
-    /// The last record that is known to have reached the device.
-    private var flushedSequence: UInt64
+    private var space: LogSpace
     private let checksum: CRC32C
-    private var scratch: [UInt8] = []
+    private var scratch = Scratch()
 
     /// A log that ends at `end`.
-    init(
-        _ descriptor: Descriptor, header: LogHeader, end: Int64, sequence: UInt64, flushedSequence: UInt64,
-        isDirty: Bool, on fileSystem: any POSIXFileSystem
-    ) {
-        self.fileSystem = fileSystem
-        self.descriptor = descriptor
-        self.header = header
+    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, isMapped: Bool) {
+        self.file = file
         self.end = end
         self.sequence = sequence
         self.flushedSequence = flushedSequence
-        self.isDirty = isDirty
-        checksum = header.fileID.checksum
+        space = LogSpace(isUnsupported: !isMapped)
+        checksum = file.header.fileID.checksum
     }
 
     /// Appends a record.
     ///
-    /// If it throws, the log is as it was, cut back to its old end; if that failed too, it is poisoned.
-    mutating func append(_ change: LogRecord.Change) throws(FileSystemError) {
+    /// - Returns: Its number.
+    /// - Throws: ``FileSystemError``. The log is as it was; where it could not be brought back there, it is poisoned.
+    @inline(__always)
+    mutating func append(
+        _ code: LogRecord.Code, _ name: KeyName?, _ value: UnsafeRawBufferPointer
+    ) throws(FileSystemError) -> UInt64 {
         guard sequence < LogRecord.maximumSequence else { throw FileSystemError(.write, .overflow) }
+        if sequence - flushedSequence >= UInt32.max { try flushNow() }
+        let size = LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count)
         if hasTail { try dropLockedTail() }
-        scratch.removeAll(keepingCapacity: scratch.capacity <= 1 << 16)
-        if sequence - flushedSequence > UInt32.max { try flush() }
-        LogRecord.append(
-            change, sequence: sequence + 1, unflushedCount: UInt32(sequence - flushedSequence), checksum: checksum,
-            to: &scratch)
+        let isMapped = try space.reserve(size, at: end, of: file)
+        let record = scratch.bytes(size)
+        LogRecord.write(
+            code, flags: 0, name, value, sequence: sequence + 1,
+            unflushedCount: UInt32(truncatingIfNeeded: sequence - flushedSequence), checksum: checksum, to: record)
+        if isMapped {
+            space.store(UnsafeRawBufferPointer(record), at: end)
+        } else {
+            try write(UnsafeRawBufferPointer(record))
+        }
+        end += Int64(size)
+        sequence += 1
+        return sequence
+    }
+
+    private mutating func write(_ record: UnsafeRawBufferPointer) throws(FileSystemError) {
         do throws(FileSystemError) {
-            try fileSystem.writeBytes(scratch, to: descriptor, at: end)
+            try file.fileSystem.writeFully(file.descriptor, from: record, at: end)
         } catch {
             cutBack()
             throw error
         }
-        end += Int64(scratch.count)
-        sequence += 1
-        isDirty = true
     }
 
-    /// Pushes all records to the device; if it throws, the log is poisoned.
-    mutating func flush() throws(FileSystemError) {
-        guard isDirty else { return }
+    /// Gives the log up: what is on the device, or which file the next opening finds, is not known.
+    mutating func poison() {
+        isPoisoned = true
+    }
+}
+
+// MARK: Flushing
+
+extension AppendLog {
+    /// What it takes to make everything durable that was appended up to now; done without the log.
+    struct Flush: Sendable {
+        fileprivate let file: LogFile
+        fileprivate let mappings: [FileMapping]
+        fileprivate let directory: Descriptor?
+        fileprivate let sequence: UInt64
+
+        func run() throws(FileSystemError) {
+            for mapping in mappings { try mapping.writeBack() }
+            try file.fileSystem.synchronize(file.descriptor, .data)
+            if let directory { try file.fileSystem.synchronize(directory, .full) }
+        }
+    }
+
+    /// A flush of everything; the log must be told by ``didFlush(_:)`` or ``poison()`` how it ended.
+    mutating func startFlush(directory: Descriptor) -> Flush {
+        Flush(
+            file: file, mappings: space.takeMappings(), directory: isNew ? directory : nil, sequence: sequence)
+    }
+
+    mutating func didFlush(_ flush: Flush) {
+        flushedSequence = max(flushedSequence, flush.sequence)
+        if flush.directory != nil { isNew = false }
+    }
+
+    /// A record can say of no more records than that that they are not flushed.
+    @inline(never)
+    private mutating func flushNow() throws(FileSystemError) {
         do throws(FileSystemError) {
-            try fileSystem.synchronize(descriptor, .data)
+            for mapping in space.takeMappings() { try mapping.writeBack() }
+            try file.fileSystem.synchronize(file.descriptor, .data)
         } catch {
             isPoisoned = true
             throw error
         }
-        isDirty = false
         flushedSequence = sequence
     }
 
-    /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
-    mutating func close() throws(FileSystemError) {
-        guard isDirty, !isPoisoned else { return }
-        try flush()
-        try append(.flushed)
+    /// Notes that the name of the log is new.
+    mutating func didMove() {
+        isNew = true
     }
 
+    /// Gives back the space that was reserved behind the end.
+    mutating func trim() throws(FileSystemError) {
+        space.release()
+        try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
+    }
+}
+
+// MARK: The tail
+
+extension AppendLog {
     /// Removes what stands behind the end and makes sure that it never comes back.
     mutating func dropTail() throws(FileSystemError) {
-        try fileSystem.truncate(.descriptor(descriptor), to: end)
-        isDirty = true
-        try flush()
+        try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
+        do throws(FileSystemError) {
+            try file.fileSystem.synchronize(file.descriptor, .data)
+        } catch {
+            isPoisoned = true
+            throw error
+        }
+        flushedSequence = sequence
     }
 
     private mutating func cutBack() {
@@ -115,9 +173,25 @@ struct AppendLog {
     }
 }
 
-extension AppendLog {
-    /// Gives the log up: which file the next opening finds is not known.
-    mutating func poison() {
-        isPoisoned = true
+/// Memory in which records are put together.
+struct Scratch: ~Copyable {
+    private var memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 512, alignment: 16)
+
+    private static let keptSize = 1 << 16
+
+    deinit { memory.deallocate() }
+
+    /// `count` bytes, undefined, good until the next call.
+    @inline(__always)
+    mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
+        if count > memory.count || memory.count > Self.keptSize { resize(count) }
+        return UnsafeMutableRawBufferPointer(rebasing: memory[..<count])
+    }
+
+    @inline(never)
+    private mutating func resize(_ count: Int) {
+        guard count > memory.count || count <= Self.keptSize else { return }
+        memory.deallocate()
+        memory = .allocate(byteCount: max(count, 512), alignment: 16)
     }
 }

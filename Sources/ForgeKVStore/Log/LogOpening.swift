@@ -2,17 +2,21 @@ import ForgeFileSystem
 import SystemPackage
 
 /// Opens the log of a store: reads it, sets aside what is damaged, and leaves a log that can be appended to.
-struct LogOpening {
+struct LogOpening: ~Copyable {
     private let place: StorePlace
-    private let table: ValueTable
     private let maximumPayloadSize: Int
+    private let isMapped: Bool
+
+    /// What the log holds.
+    private(set) var table: TableWriter
 
     /// What was found that the owner should hear of.
     private(set) var issues: [KVStoreIssue] = []
 
     init(_ place: StorePlace, table: ValueTable, options: FileKVStore.Options) {
         self.place = place
-        self.table = table
+        self.table = TableWriter(table)
+        isMapped = options.isMapped
         // What was written under a higher limit is read all the same, within reason.
         maximumPayloadSize =
             max(options.valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
@@ -20,7 +24,8 @@ struct LogOpening {
 
     private var fileSystem: any POSIXFileSystem { place.fileSystem }
 
-    mutating func run() throws(KVStoreError) -> KVEngine.Writer {
+    /// Opens the log; what it holds is in ``table`` then.
+    mutating func run() throws(KVStoreError) -> OpenedLog {
         let log: Descriptor
         do throws(FileSystemError) {
             log = try fileSystem.open(
@@ -41,17 +46,35 @@ struct LogOpening {
 
     private func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: place.name) }
 
-    private func create() throws(KVStoreError) -> KVEngine.Writer {
-        let header = LogHeader(fileID: LogFileID(random: fileSystem.randomBits), generation: 1)
+    private func create() throws(KVStoreError) -> OpenedLog {
         do throws(FileSystemError) {
-            let log = try AppendLog.rewriting(table.contents, header: header, at: place.directory, on: fileSystem)
-            return KVEngine.Writer(log: log)
+            return OpenedLog(log: try write(generation: 1, after: 0))
         } catch {
             throw failure(error)
         }
     }
 
-    private mutating func read(_ log: Descriptor) throws(KVStoreError) -> KVEngine.Writer {
+    /// Writes a log of what the table holds in place of the one there, durably.
+    private func write(generation: UInt64, after sequence: UInt64) throws(FileSystemError) -> AppendLog {
+        let header = LogHeader(fileID: LogFileID(random: fileSystem.randomBits), generation: generation)
+        var replacement = try LogReplacement(header, at: place.directory, on: fileSystem)
+        var log: AppendLog
+        do throws(FileSystemError) {
+            try replacement.append(kept: table.contents, upTo: sequence)
+            if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
+            try replacement.synchronize()
+            log = try replacement.moveIntoPlace(isMapped: isMapped)
+        } catch {
+            replacement.discard()
+            throw error
+        }
+        let flush = log.startFlush(directory: place.directory)
+        try flush.run()
+        log.didFlush(flush)
+        return log
+    }
+
+    private mutating func read(_ log: Descriptor) throws(KVStoreError) -> OpenedLog {
         let size: Int64
         let reading: LogHeader.Reading
         do throws(FileSystemError) {
@@ -73,13 +96,13 @@ struct LogOpening {
         }
     }
 
-    private func scan(
+    private mutating func scan(
         _ log: Descriptor, _ size: Int64, _ fileID: LogFileID
     ) throws(KVStoreError) -> LogScan.Outcome {
         var scan = LogScan(
             log, size: size, fileID: fileID, maximumPayloadSize: maximumPayloadSize, on: fileSystem)
         do throws(FileSystemError) {
-            return try scan.run(table.apply)
+            return try scan.run { change, sequence in table.apply(change, sequence) }
         } catch {
             throw failure(error)
         }
@@ -92,11 +115,11 @@ extension LogOpening {
     /// Makes a log that was read fit for appending, or, if that fails, leaves it untouched and unwritable.
     private mutating func recover(
         _ log: Descriptor, _ header: LogHeader, _ found: LogScan.Outcome, size: Int64, isHeaderDamaged: Bool = false
-    ) throws(KVStoreError) -> KVEngine.Writer {
-        var writer = KVEngine.Writer(
+    ) throws(KVStoreError) -> OpenedLog {
+        var opened = OpenedLog(
             log: AppendLog(
-                log, header: header, end: found.end, sequence: found.sequence,
-                flushedSequence: found.flushedSequence, isDirty: !found.endsFlushed, on: fileSystem))
+                LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
+                flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence, isMapped: isMapped))
         do throws(FileSystemError) {
             if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
             for range in found.damage {
@@ -109,22 +132,17 @@ extension LogOpening {
             if found.isTorn {
                 if found.discardedRecordCount > 0 { try setAside(found.end..<size, of: log, .tail, header) }
                 // Or what is left of the tail could be taken for a record later.
-                try writer.log.dropTail()
+                try opened.log.dropTail()
                 issues.append(.tornTail(sizeInBytes: size - found.end))
             }
-            guard isHeaderDamaged || !found.damage.isEmpty else { return writer }
-            let header = LogHeader(
-                fileID: LogFileID(random: fileSystem.randomBits), generation: header.generation &+ 1)
-            let repaired = try AppendLog.rewriting(
-                table.contents, header: header, at: place.directory, on: fileSystem)
-            do { try fileSystem.close(log) } catch _ {}
-            writer.log = repaired
+            guard isHeaderDamaged || !found.damage.isEmpty else { return opened }
+            opened.log = try write(generation: header.generation &+ 1, after: found.sequence)
         } catch {
             let error = KVStoreError(error, .setAside, store: place.name)
             issues.append(.readOnly(error))
-            writer.obstacle = error
+            opened.obstacle = error
         }
-        return writer
+        return opened
     }
 
     private mutating func setAside(
@@ -137,7 +155,7 @@ extension LogOpening {
     /// Reads the records by what may be left of the header; if there are none, the log is moved aside as a whole.
     private mutating func recoverWithoutHeader(
         _ log: Descriptor, _ candidates: [LogFileID], size: Int64
-    ) throws(KVStoreError) -> KVEngine.Writer {
+    ) throws(KVStoreError) -> OpenedLog {
         for candidate in candidates {
             let found = try scan(log, size, candidate)
             guard found.recordCount > 0 else { continue }
@@ -152,8 +170,16 @@ extension LogOpening {
                 throw KVStoreError(error, .setAside, store: place.name)
             }
         }
-        let writer = try create()
+        let opened = try create()
         do { try fileSystem.close(log) } catch _ {}
-        return writer
+        return opened
     }
+}
+
+/// A log that was opened.
+struct OpenedLog: ~Copyable {
+    var log: AppendLog
+
+    /// Why nothing can be written, if the log was found in a state that could not be repaired.
+    var obstacle: KVStoreError?
 }

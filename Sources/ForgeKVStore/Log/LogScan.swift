@@ -38,7 +38,7 @@ struct LogScan {
         var damage: Range<Int64>
         /// The last record that is missing; nil until an intact one tells.
         var lastMissing: UInt64?
-        var changes: [LogRecord.Change] = []
+        var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
         /// The state behind the last of the changes.
         var state = Outcome()
     }
@@ -63,8 +63,10 @@ struct LogScan {
         budget = overflow ? .max : max(quadruple, 1 << 24)
     }
 
-    /// Calls `apply` with every change that counts, in order.
-    mutating func run(_ apply: (LogRecord.Change) -> Void) throws(FileSystemError) -> Outcome {
+    /// Calls `apply` with every change that counts and its number, in order.
+    mutating func run(
+        _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
+    ) throws(FileSystemError) -> Outcome {
         var offset = Int64(LogHeader.size)
         var state = outcome
         while offset < window.size {
@@ -87,15 +89,17 @@ struct LogScan {
     private struct Record {
         var frame: LogRecord.Frame
         var change: LogRecord.Change
+        var isKept: Bool
     }
 
     private mutating func accept(
-        _ record: Record, at offset: Int64, state: inout Outcome, _ apply: (LogRecord.Change) -> Void
+        _ record: Record, at offset: Int64, state: inout Outcome,
+        _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
     ) {
         if let last = pending.last, last.lastMissing == nil {
             // At least what came before: garbage between two records that follow one another hides none.
             pending[pending.count - 1].lastMissing = record.frame.sequence - 1
-        } else if record.frame.sequence != state.sequence + 1 {
+        } else if record.frame.sequence != state.sequence + 1, !record.isKept {
             // Intact, but not the next: records are missing though no byte is damaged.
             pending.append(Segment(damage: offset..<offset, lastMissing: record.frame.sequence - 1))
         }
@@ -105,22 +109,24 @@ struct LogScan {
         state.recordCount += 1
         if case .flushed = record.change { state.endsFlushed = true } else { state.endsFlushed = false }
         guard !pending.isEmpty else {
-            apply(record.change)
+            apply(record.change, record.frame.sequence)
             outcome = state
             return
         }
-        pending[pending.count - 1].changes.append(record.change)
+        pending[pending.count - 1].changes.append((record.change, record.frame.sequence))
         pending[pending.count - 1].state = state
         settle(flushed: state.flushedSequence, apply)
     }
 
     /// Lets the segments count that a record has vouched for.
-    private mutating func settle(flushed: UInt64, _ apply: (LogRecord.Change) -> Void) {
+    private mutating func settle(
+        flushed: UInt64, _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
+    ) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
         {
             let damage = outcome.damage + [first.damage]
-            first.changes.forEach(apply)
+            for (change, sequence) in first.changes { apply(change, sequence) }
             outcome = first.state
             outcome.damage = damage
             pending.removeFirst()
@@ -135,7 +141,9 @@ struct LogScan {
         let record = try window.withBytes(at: offset, count: size) { bytes -> Record? in
             guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
             let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-            return LogRecord.change(payload).map { Record(frame: frame, change: $0) }
+            return LogRecord.change(payload).map {
+                Record(frame: frame, change: $0, isKept: LogRecord.isKept(payload))
+            }
         }
         guard let record, let record else {
             budget -= Int64(size)
@@ -168,8 +176,8 @@ struct LogScan {
         let horizon = state.sequence + 2 + UInt64(clamping: window.size / 24)
         var candidate = offset + 1
         while candidate <= last, budget > 0 {
-            if let frame = try frame(at: candidate, after: state), frame.sequence <= horizon,
-                try record(at: candidate, after: state) != nil
+            if try frame(at: candidate, after: state) != nil, let record = try record(at: candidate, after: state),
+                record.isKept || record.frame.sequence <= horizon
             {
                 return candidate
             }

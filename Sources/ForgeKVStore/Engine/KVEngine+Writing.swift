@@ -1,0 +1,99 @@
+import ForgeFileSystem
+import Synchronization
+
+extension KVEngine {
+    /// What a write leaves for when the lock is given back.
+    private struct Aftermath: ~Copyable {
+        var garbage: Retirement.Garbage?
+        var isRewritingDue = false
+    }
+
+    /// Stores a value; returns an issue for the caller to report.
+    @_specialize(where Value == Int)
+    @_specialize(where Value == String)
+    @_specialize(where Value == Bool)
+    @_specialize(where Value == Double)
+    func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
+        try ValueTable.withEncoded(value, key, maximumSize: options.valueLimit, store: place.name) {
+            (bytes) throws(KVStoreError) in
+            try write(.set, .set, key.identity, bytes) { (revision, table) in
+                table.store(ValueTable.cell(value, bytes, revision: revision), key.identity)
+            }
+        }
+    }
+
+    /// Stores a value that is encoded already.
+    func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
+        try withBytes(of: bytes) { (buffer) throws(KVStoreError) in
+            try write(.set, .set, name, buffer) { (revision, table) in
+                table.store(EncodedCell(bytes, revision: revision), name)
+            }
+        }
+    }
+
+    func remove(_ name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
+        let isThere = try writer.withLock { (writer) throws(KVStoreError) in
+            try check(writer, .remove, name)
+            return table.contains(name)
+        }
+        guard isThere else { return nil }
+        return try write(.remove, .remove, name, UnsafeRawBufferPointer(start: nil, count: 0)) { (_, table) in
+            table.remove(name)
+        }
+    }
+
+    func removeAll() throws(KVStoreError) -> KVStoreIssue? {
+        try write(.removeAll, .removeAll, nil, UnsafeRawBufferPointer(start: nil, count: 0)) { (_, table) in
+            table.removeAll()
+        }
+    }
+
+    /// The names of all keys.
+    var names: [String] { writer.withLock { $0.table.names } }
+
+    /// Appends a record and does to the table what it says.
+    @inline(__always)
+    private func write(
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: UnsafeRawBufferPointer,
+        _ effect: (_ revision: UInt64, inout TableWriter) -> Void
+    ) throws(KVStoreError) -> KVStoreIssue? {
+        let aftermath = try writer.withLock { (writer) throws(KVStoreError) -> Aftermath in
+            try check(writer, operation, name)
+            let revision: UInt64
+            do throws(FileSystemError) {
+                revision = try writer.log.append(code, name, value)
+            } catch {
+                throw KVStoreError(error, operation, key: name?.string, store: place.name)
+            }
+            effect(revision, &writer.table)
+            return Aftermath(garbage: writer.table.collect(), isRewritingDue: isRewritingDue(writer))
+        }
+        return aftermath.isRewritingDue ? rewriteWhenDue() : nil
+    }
+
+    /// Throws unless the log can be written to.
+    @inline(__always)
+    func check(
+        _ writer: borrowing Writer, _ operation: KVStoreError.Operation, _ name: KeyName?
+    ) throws(KVStoreError) {
+        guard writer.log.isPoisoned || writer.obstacle != nil else { return }
+        guard let obstacle = writer.obstacle else {
+            throw KVStoreError(.unavailable(.poisoned), operation, key: name?.string, store: place.name)
+        }
+        throw KVStoreError(
+            .unavailable(.inputOutput), operation, key: name?.string, store: place.name, underlying: obstacle)
+    }
+
+    private func withBytes<Result>(
+        of bytes: [UInt8], _ body: (UnsafeRawBufferPointer) throws(KVStoreError) -> Result
+    ) throws(KVStoreError) -> Result {
+        let outcome = bytes.withUnsafeBytes { buffer -> Swift.Result<Result, KVStoreError> in
+            do throws(KVStoreError) {
+                return .success(try body(buffer))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try outcome.get()
+    }
+}

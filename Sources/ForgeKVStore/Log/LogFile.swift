@@ -1,0 +1,24 @@
+import ForgeFileSystem
+
+extension POSIXPath {
+    /// The name of the log in the directory of a store.
+    static let logName: POSIXPath = "log"
+}
+
+/// The open file of a log, closed when nobody uses it any more.
+final class LogFile: Sendable {
+    let fileSystem: any POSIXFileSystem
+    let descriptor: Descriptor
+    let header: LogHeader
+
+    init(_ descriptor: Descriptor, header: LogHeader, on fileSystem: any POSIXFileSystem) {
+        self.fileSystem = fileSystem
+        self.descriptor = descriptor
+        self.header = header
+    }
+
+    deinit {
+        // Whatever had to be on the device was flushed before.
+        do { try fileSystem.close(descriptor) } catch _ {}
+    }
+}

@@ -1,0 +1,129 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// A log that is written beside the one in use and then takes its place.
+///
+/// Until it is moved there, or if it never is, the old log is what counts; ``discard()`` removes what was written.
+struct LogReplacement: ~Copyable {
+    private let file: LogFile
+    private let directory: Descriptor
+    private let name: POSIXPath
+    private let checksum: CRC32C
+    private var end: Int64 = 0
+    private var sequence: UInt64 = 0
+    private var buffer: [UInt8]
+    private var scratch = Scratch()
+
+    /// The last record that is on the device.
+    private(set) var synchronizedSequence: UInt64 = 0
+
+    private static let bufferSize = 1 << 20
+
+    init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+        let (name, descriptor) = try fileSystem.createTemporary(at: directory, permissions: .privateFile)
+        self.name = name
+        self.directory = directory
+        file = LogFile(descriptor, header: header, on: fileSystem)
+        checksum = header.fileID.checksum
+        buffer = header.encoded()
+        do throws(FileSystemError) {
+            try fileSystem.setPermissions(.privateFile, of: .descriptor(descriptor))
+        } catch {
+            // Why it could not be made ready is what the caller needs to hear; an orphan is swept at the next opening.
+            do { try fileSystem.unlink(name, at: directory) } catch _ {}
+            throw error
+        }
+    }
+
+    /// Adds values that are to be kept, under the numbers that they have, in ascending order; `number` is that of the last
+    /// write that they leave nothing out of.
+    mutating func append(
+        kept values: [(name: KeyName, cell: ValueCell)], upTo number: UInt64
+    ) throws(FileSystemError) {
+        for (name, cell) in values { try append(.set, name, cell.bytes, sequence: cell.revision) }
+        // What comes next is the next number, or something is missing.
+        if sequence < number { try appendFlushed(number) }
+    }
+
+    /// Adds a record that says that all before `number`, under which it stands, is on the device: true by the time that
+    /// anybody can read it, if nothing else is added before the log is synchronised.
+    mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
+        try append(.flushed, nil, [], sequence: number)
+    }
+
+    /// Adds the records of another log in a range of its bytes.
+    mutating func append(_ range: Range<Int64>, of log: LogFile) throws(FileSystemError) {
+        var window = LogWindow(log.descriptor, size: range.upperBound, on: log.fileSystem)
+        var offset = range.lowerBound
+        let old = log.header.fileID.checksum
+        while offset < range.upperBound {
+            let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
+            let size = LogRecord.frameSize + (frame?.payloadSize ?? 0)
+            let record = try window.withBytes(at: offset, count: size) { bytes -> [UInt8]? in
+                LogRecord.isIntact(bytes, checksum: old) ? Array(bytes) : nil
+            }
+            // It was written by this process: if it is no record any more, the device has lost it.
+            guard let frame, var record = record.flatMap({ $0 }) else {
+                throw FileSystemError(.read, .ioError, path: .logName)
+            }
+            let flushed = synchronizedSequence
+            record.withUnsafeMutableBytes {
+                LogRecord.sign($0, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
+            }
+            sequence = frame.sequence
+            try add(record)
+            offset += Int64(size)
+        }
+    }
+
+    private mutating func append(
+        _ code: LogRecord.Code, _ name: KeyName?, _ value: [UInt8], sequence number: UInt64
+    ) throws(FileSystemError) {
+        let record = scratch.bytes(LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count))
+        value.withUnsafeBytes { value in
+            LogRecord.write(
+                code, flags: LogRecord.keptFlag, name, value, sequence: number, unflushedCount: 0, checksum: checksum,
+                to: record)
+        }
+        sequence = number
+        try add(UnsafeRawBufferPointer(record))
+    }
+
+    private mutating func add(_ record: some Collection<UInt8>) throws(FileSystemError) {
+        buffer.append(contentsOf: record)
+        if buffer.count >= Self.bufferSize { try write() }
+    }
+
+    /// Hands over to the file system what was added.
+    private mutating func write() throws(FileSystemError) {
+        guard !buffer.isEmpty else { return }
+        try file.fileSystem.writeBytes(buffer, to: file.descriptor)
+        end += Int64(buffer.count)
+        buffer.removeAll(keepingCapacity: true)
+    }
+
+    /// Pushes all that was added to the device.
+    mutating func synchronize() throws(FileSystemError) {
+        try write()
+        try file.fileSystem.synchronize(file.descriptor, .full)
+        synchronizedSequence = sequence
+    }
+
+    /// Gives the log the name that is opened, without waiting for the device.
+    ///
+    /// - Returns: The log, of which nothing says yet that its name is durable.
+    mutating func moveIntoPlace(isMapped: Bool) throws(FileSystemError) -> AppendLog {
+        try write()
+        try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
+        var log = AppendLog(
+            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence, isMapped: isMapped)
+        log.didMove()
+        return log
+    }
+
+    /// Removes what was written.
+    consuming func discard() {
+        // The failure that led here is what is told; an orphan is swept when the store is opened next.
+        do { try file.fileSystem.unlink(name, at: directory) } catch _ {}
+    }
+}

@@ -1,0 +1,33 @@
+/// The hash of names: multiplications of eight bytes at a time, folded (after Wang Yi's wyhash), under a secret of this
+/// process, so that nobody outside can choose names that collide.
+enum KeyHash {
+    private static let secret: (UInt64, UInt64) = (.random(in: 0 ... .max) | 1, .random(in: 0 ... .max) | 1)
+
+    static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        let secret = secret
+        var state = secret.0 ^ UInt64(bytes.count)
+        var offset = 0
+        while bytes.count - offset > 8 {
+            state = fold(state ^ bytes.integer(at: offset, as: UInt64.self), secret.1)
+            offset += 8
+        }
+        // The last eight bytes, some of them for the second time.
+        return fold(state ^ lastWord(bytes), secret.0 ^ secret.1)
+    }
+
+    private static func lastWord(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        switch bytes.count {
+        case 8...: return bytes.integer(at: bytes.count - 8, as: UInt64.self)
+        case 4...:
+            let low = UInt64(bytes.integer(at: 0, as: UInt32.self))
+            return low | UInt64(bytes.integer(at: bytes.count - 4, as: UInt32.self)) << 32
+        default: return bytes.reduce(0) { $0 << 8 | UInt64($1) }
+        }
+    }
+
+    @inline(__always)
+    private static func fold(_ left: UInt64, _ right: UInt64) -> UInt64 {
+        let product = left.multipliedFullWidth(by: right)
+        return product.high ^ product.low
+    }
+}

@@ -1,0 +1,165 @@
+/// The one who changes a table. It belongs behind the lock that makes writers come one after another.
+struct TableWriter: ~Copyable {
+    let table: ValueTable
+    private var retirement: Retirement
+
+    /// How many slots lead to an entry, one without a value included.
+    private var usedCount = 0
+
+    /// How many arrays there have been, this one included.
+    private var arrayNumber: UInt64 = 1
+
+    /// How many keys have a value.
+    private(set) var count = 0
+
+    /// How long a log of nothing but the present values would be, its header left out.
+    private(set) var liveBytes: Int64 = 0
+
+    init(_ table: ValueTable) {
+        self.table = table
+        retirement = Retirement(table.gate)
+    }
+
+    /// Gives a name a value.
+    mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
+        let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
+        liveBytes += Int64(size)
+        if let entry = table.array.find(name) {
+            replace(entry, by: cell)
+        } else {
+            makeRoom()
+            let entry = KeyEntry(name)
+            _ = entry.cell.pointee.exchange(cell)
+            table.array.insert(entry)
+            usedCount += 1
+            count += 1
+        }
+    }
+
+    /// Takes the value of a name away.
+    mutating func remove(_ name: KeyName) {
+        guard let entry = table.array.find(name) else { return }
+        replace(entry, by: nil)
+    }
+
+    mutating func removeAll() {
+        let empty = SlotArray(count: 16)
+        retire(table.exchange(empty), keeping: nil)
+        usedCount = 0
+        count = 0
+        liveBytes = 0
+    }
+
+    private mutating func replace(_ entry: KeyEntry, by cell: consuming ValueCell?) {
+        if cell != nil { count += 1 }
+        guard let old = entry.cell.pointee.exchange(cell) else { return }
+        count -= 1
+        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
+        retirement.retire(old)
+    }
+
+    /// Makes sure that there is an empty slot, and that more than a third of them are.
+    private mutating func makeRoom() {
+        let old = table.array
+        guard (usedCount + 1) * 3 > old.count * 2 - old.count / 2 else { return }
+        // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
+        let larger = SlotArray(count: Self.slotCount(for: count + 1))
+        usedCount = 0
+        old.forEach { entry in
+            guard entry.cell.pointee.load() != nil else { return }
+            larger.insert(entry)
+            usedCount += 1
+        }
+        retire(table.exchange(larger), keeping: { $0.cell.pointee.load() != nil })
+    }
+
+    /// The power of two of which at most a quarter is taken.
+    private static func slotCount(for count: Int) -> Int {
+        var slots = 16
+        while slots < count * 4 { slots *= 2 }
+        return slots
+    }
+
+    private mutating func retire(_ array: SlotArray, keeping isKept: ((KeyEntry) -> Bool)?) {
+        arrayNumber += 1
+        array.forEach { entry in
+            if let isKept, isKept(entry) { return }
+            if let cell = entry.cell.pointee.exchange(nil) { retirement.retire(cell) }
+            retirement.retire(entry.address, sizeInBytes: entry.sizeInBytes)
+        }
+        retirement.retire(array.address, sizeInBytes: array.sizeInBytes)
+    }
+
+    /// What no reader can see any more, for the caller to let go of outside the lock.
+    @inline(__always)
+    mutating func collect() -> Retirement.Garbage? {
+        retirement.isDue ? retirement.collect() : nil
+    }
+}
+
+// MARK: All values
+
+extension TableWriter {
+    var names: [String] {
+        var names: [String] = []
+        names.reserveCapacity(count)
+        table.array.forEach { entry in
+            if entry.cell.pointee.load() != nil { names.append(entry.name.string) }
+        }
+        return names
+    }
+
+    /// Where a walk over the table has come to.
+    struct Position {
+        fileprivate var array: UInt64 = 0
+        fileprivate var slot = 0
+    }
+
+    /// Goes on with a walk: adds what the next slots hold that was stored by the write of a number or before.
+    ///
+    /// - Returns: Whether there are slots left. A table that has got other slots meanwhile is walked from the start.
+    func collect(
+        from position: inout Position, upTo revision: UInt64, into collected: inout [(name: KeyName, cell: ValueCell)]
+    ) -> Bool {
+        let array = table.array
+        if position.array != arrayNumber {
+            position = Position(array: arrayNumber)
+            collected = []
+        }
+        let end = min(position.slot + 4096, array.count)
+        array.forEach(in: position.slot..<end) { entry in
+            if let cell = entry.cell.pointee.load()?.takeUnretainedValue(), cell.revision <= revision {
+                collected.append((entry.name, cell))
+            }
+        }
+        position.slot = end
+        return end < array.count
+    }
+
+    /// All names and values, in the order in which they were stored, so that a log that is written anew is the same in
+    /// every process.
+    ///
+    /// - Complexity: O(*n* log *n*)
+    var contents: [(name: KeyName, cell: ValueCell)] {
+        var contents: [(name: KeyName, cell: ValueCell)] = []
+        contents.reserveCapacity(count)
+        table.array.forEach { entry in
+            if let cell = entry.cell.pointee.load() { contents.append((entry.name, cell.takeUnretainedValue())) }
+        }
+        return contents.sorted { $0.cell.revision < $1.cell.revision }
+    }
+}
+
+extension TableWriter {
+    /// Does what a record says.
+    mutating func apply(_ change: LogRecord.Change, _ sequence: UInt64) {
+        switch change {
+        case .set(let name, let bytes): store(EncodedCell(bytes, revision: sequence), name)
+        case .remove(let name): remove(name)
+        case .removeAll: removeAll()
+        case .flushed: break
+        }
+        // Nobody reads yet.
+        _ = collect()
+    }
+}
