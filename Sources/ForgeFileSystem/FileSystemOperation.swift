@@ -2,6 +2,7 @@
 public enum FileSystemOperation: String, CaseIterable, Sendable {
     case open, close, duplicate
     case read, write, seek, truncate, allocate, synchronize
+    case map, store, writeBack
     case status, setPermissions, setOwner, setTimes
     case createDirectory, createNode, removeDirectory, unlink, rename, link
     case createSymbolicLink, readSymbolicLink

@@ -83,6 +83,21 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// file up and recover from what a new open finds.
     func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError)
 
+    /// Maps part of a file into memory, for reading and writing, shared with everyone who maps, reads or writes the file
+    /// (`mmap(2)` with `MAP_SHARED`).
+    ///
+    /// ``FileMapping`` says what may be relied on. The range may reach beyond the end of the file, but not be used there.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A regular file that is open for reading and writing; it may be closed right after.
+    ///   - offset: Where in the file the mapping starts: a multiple of the size of a page, such as 65 536 everywhere.
+    ///   - count: How many bytes to map, at least one.
+    /// - Returns: The mapping, which lasts as long as the object does.
+    /// - Throws: ``FileSystemError``: `EACCES` unless the file is open for reading and writing, `ENODEV` for what can be
+    ///   so opened but is no regular file (`EINVAL` on Darwin) and on a file system that cannot map, `EINVAL` for a count
+    ///   or an offset that is none, `EOVERFLOW` behind the end of the largest file, `ENOMEM`.
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping
+
     // MARK: Attributes
 
     /// What there is to know of a file (`fstatat(2)`).
@@ -157,5 +172,10 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 }
 
 extension POSIXFileSystem {
+    /// Refuses with `ENODEV`, as a file system does that cannot map.
+    public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        throw FileSystemError(.map, .operationNotSupportedByDevice)
+    }
+
     public func randomBits() -> UInt64 { .random(in: 0 ... .max) }
 }

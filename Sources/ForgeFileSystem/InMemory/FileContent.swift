@@ -42,6 +42,16 @@ package struct FileContent: Sendable {
         return count
     }
 
+    /// Copies bytes from `offset` on into memory that holds zeros, and leaves alone what was never written.
+    func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
+        guard offset < size else { return }
+        if let chunks {
+            chunks.copyWritten(into: zeros, at: offset)
+        } else {
+            _ = read(into: UnsafeMutableRawBufferPointer(rebasing: zeros.prefix(head.count)), at: offset)
+        }
+    }
+
     /// Stores bytes at `offset`, extending the file as needed; space and limits were looked at before.
     package mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         guard !bytes.isEmpty else { return }

@@ -14,6 +14,10 @@ package enum FileSystemEffect: Sendable {
     case setSize(inode: UInt64, size: Int64, time: FileTime)
     /// Space was reserved up to `end`; the file is at least that long now.
     case reserve(inode: UInt64, end: Int64, time: FileTime)
+    /// Bytes were stored through a mapping. The time is that of the modification, if the store was noticed as one.
+    case store(inode: UInt64, offset: Int64, bytes: [UInt8], time: FileTime?)
+    /// What was stored in a range of a file through mappings was handed to the file system, or failed to be.
+    case writeBack(inode: UInt64, Range<Int64>, succeeds: Bool)
     /// The attributes are these now.
     case setAttributes(inode: UInt64, DiskImage.Attributes)
     /// What was done to a file, or to the names in a directory, has reached the device, or failed to.

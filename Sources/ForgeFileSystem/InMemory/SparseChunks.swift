@@ -24,6 +24,21 @@ struct SparseChunks: Sendable {
         }
     }
 
+    /// Copies what was written into memory that holds zeros.
+    func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
+        let wanted = offset..<offset + Int64(zeros.count)
+        for (number, chunk) in chunks {
+            let start = number * Self.size
+            let part = (start..<start + Self.size).clamped(to: wanted)
+            guard !part.isEmpty else { continue }
+            chunk.bytes.withUnsafeBytes { bytes in
+                let source = UnsafeRawBufferPointer(rebasing: bytes[Int(part.lowerBound - start)...].prefix(part.count))
+                let target = UnsafeMutableRawBufferPointer(rebasing: zeros[Int(part.lowerBound - offset)...])
+                target.copyMemory(from: source)
+            }
+        }
+    }
+
     mutating func write(_ source: UnsafeRawBufferPointer, at offset: Int64) {
         Self.forEachPart(of: source.count, at: offset) { number, start, part in
             chunks[number, default: Chunk()].bytes.withUnsafeMutableBytes { bytes in

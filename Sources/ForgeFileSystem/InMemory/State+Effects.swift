@@ -6,6 +6,7 @@ extension InMemoryFileSystem.State {
 
     mutating func writeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
         let before = contents[index].allocatedBlocks
+        if !mappings.isEmpty { showWrite(bytes, to: index, at: offset) }
         contents[index].write(bytes, at: offset)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
@@ -16,6 +17,7 @@ extension InMemoryFileSystem.State {
 
     mutating func setSize(_ size: Int64, of index: Int) {
         let before = contents[index].allocatedBlocks
+        if !mappings.isEmpty { showResize(of: index, to: size) }
         contents[index].setSize(size)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
@@ -24,6 +26,7 @@ extension InMemoryFileSystem.State {
 
     mutating func reserve(_ range: Range<Int64>, of index: Int) {
         let before = contents[index].allocatedBlocks
+        if !mappings.isEmpty { showResize(of: index, to: max(range.upperBound, contents[index].size)) }
         contents[index].reserve(range)
         devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
         touchContent(index)
@@ -32,8 +35,26 @@ extension InMemoryFileSystem.State {
         }
     }
 
+    /// Bytes come into a file through a mapping, within the file's size.
+    mutating func storeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64, isNoticed: Bool) {
+        let before = contents[index].allocatedBlocks
+        contents[index].write(bytes, at: offset)
+        devices[inodes[index].device].usedBlocks += contents[index].allocatedBlocks - before
+        if isNoticed { touchContent(index) }
+        if recording != nil {
+            let time = isNoticed ? now() : nil
+            record(.store(inode: inodes[index].number, offset: offset, bytes: [UInt8](bytes), time: time))
+        }
+    }
+
+    /// What was stored through mappings was handed to the file system, or nobody will ever know how much of it.
+    mutating func writeBack(_ range: Range<Int64>, of index: Int, succeeds: Bool) {
+        if recording != nil { record(.writeBack(inode: inodes[index].number, range, succeeds: succeeds)) }
+    }
+
     /// Everything that was done to an inode, or to the names of a directory, has reached the device.
     mutating func synchronize(_ index: Int, _ level: SyncLevel) {
+        if !mappings.isEmpty { forgetStores(into: index) }
         if recording != nil { record(.synchronize(inode: inodes[index].number, level, succeeds: true)) }
     }
 

@@ -18,6 +18,7 @@ extension InMemoryFileSystem {
         var targets: [POSIXPath?] = []
         var devices: [Device] = []
         var openFiles = OpenFileTable()
+        var mappings: [Mapping] = []
         /// What is on its way through FIFOs, by the places of their inodes.
         var pipes: [Int: [UInt8]] = [:]
         var processes: [Process] = []
@@ -205,8 +206,9 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Closes every descriptor of a process.
+    /// Closes every descriptor of a process and takes its mappings away.
     mutating func closeAll(of process: Int) {
+        unmapAll(of: process)
         for descriptor in processes[process].descriptors.all {
             guard let file = processes[process].descriptors.remove(descriptor) else { continue }
             releaseOpenFile(file)

@@ -35,6 +35,11 @@ func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     return fsync(descriptor)
 }
 
+/// fsync(2) and F_FULLFSYNC flush what the file system knows of; pages that were stored into it learns of by msync(2).
+func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
+    msync(base, count, MS_SYNC)
+}
+
 /// Returns the error number, as posix_fallocate(3), which Darwin lacks, does.
 func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     guard offset >= 0, length > 0 else { return EINVAL }

@@ -56,6 +56,11 @@ func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     }
 }
 
+/// Nothing: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page that
+/// was written out is write-protected until the next store into it is noticed (mm/page-writeback.c,
+/// folio_clear_dirty_for_io; msync(2) on MS_ASYNC).
+func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt { 0 }
+
 /// Returns the error number, as posix_fallocate(3) does.
 func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     posix_fallocate(descriptor, off_t(offset), off_t(length))

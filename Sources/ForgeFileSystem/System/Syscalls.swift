@@ -1,5 +1,7 @@
 // The system calls that Linux and Darwin share, under names that no method hides.
 
+import SystemPackage
+
 #if canImport(Darwin)
 import Darwin
 #elseif canImport(Glibc)
@@ -52,6 +54,26 @@ func sysTruncate(_ descriptor: CInt, _ size: Int64) -> CInt {
 
 func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
     truncate(path, off_t(size))
+}
+
+/// Where a shared mapping for reading and writing starts, or the error number.
+func sysMap(_ descriptor: CInt, _ offset: Int64, _ count: Int) -> Result<UnsafeMutableRawPointer, Errno> {
+    let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, off_t(offset))
+    // MAP_FAILED is the address -1; the address 0 is never given out.
+    guard let base, Int(bitPattern: base) != -1 else { return .failure(Errno(rawValue: errno)) }
+    return .success(base)
+}
+
+/// Memory that no file stands behind, zeros at first and taken from the system only as far as it is used; nil if there
+/// is none.
+func sysMapNothing(_ count: Int) -> UnsafeMutableRawPointer? {
+    let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
+    guard let base, Int(bitPattern: base) != -1 else { return nil }
+    return base
+}
+
+func sysUnmap(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
+    munmap(base, count)
 }
 
 func sysStatus(_ descriptor: CInt, _ status: inout SysStatus) -> CInt {

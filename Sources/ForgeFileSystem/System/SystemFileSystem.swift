@@ -109,6 +109,14 @@ extension SystemFileSystem {
     public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
         try calling(.synchronize) { sysSynchronize(descriptor.rawValue, level) }
     }
+
+    public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        guard count >= 0 else { throw FileSystemError(.map, .invalidArgument) }
+        switch sysMap(descriptor.rawValue, offset, count) {
+        case .success(let base): return FileMapping(base: base, count: count)
+        case .failure(let number): throw FileSystemError(.map, number)
+        }
+    }
 }
 
 // MARK: Attributes

@@ -31,8 +31,13 @@ extension CrashState {
             for (place, block) in file.choices.blocks.enumerated() where place < file.choices.visibleBlocks[choice.size]
             {
                 guard choice.blocks[place] != last.blocks[place] else { continue }
-                let tear = block.versions[choice.blocks[place]].tear
-                let kind = tear < BlockHistory.size ? "torn after \(tear) bytes" : "an older version"
+                let part = block.versions[choice.blocks[place]].part
+                let kind =
+                    switch (part.lowerBound, part.upperBound) {
+                    case (0, BlockHistory.size): "an older version"
+                    case (0, let end): "torn after \(end) bytes"
+                    default: "torn, bytes \(part.lowerBound)..<\(part.upperBound) new"
+                    }
                 lines.append("inode \(file.choices.number), block \(block.number): \(kind)")
             }
         }

@@ -74,6 +74,13 @@ public var O_CLOEXEC: Int32 { 0x100_0000 }
 public var S_IFMT: mode_t { 0o170000 }
 public var S_IFLNK: mode_t { 0o120000 }
 public var SEEK_SET: Int32 { 0 }
+public var PROT_READ: Int32 { 1 }
+public var PROT_WRITE: Int32 { 2 }
+public var MAP_SHARED: Int32 { 0x1 }
+public var MAP_PRIVATE: Int32 { 0x2 }
+public var MAP_NORESERVE: Int32 { 0x40 }
+public var MAP_ANON: Int32 { 0x1000 }
+public var MS_SYNC: Int32 { 0x10 }
 public var LOCK_SH: Int32 { 1 }
 public var LOCK_EX: Int32 { 2 }
 public var LOCK_NB: Int32 { 4 }
@@ -149,3 +156,10 @@ public func readdir(_ stream: UnsafeMutablePointer<DIR>) -> UnsafeMutablePointer
 @discardableResult public func closedir(_ stream: UnsafeMutablePointer<DIR>) -> Int32 { 0 }
 public func strlen(_ string: UnsafePointer<CChar>) -> Int { 0 }
 public func memset_s(_ memory: UnsafeMutableRawPointer!, _ size: Int, _ value: Int32, _ count: Int) -> Int32 { 0 }
+
+public func mmap(
+    _ address: UnsafeMutableRawPointer?, _ count: Int, _ protection: Int32, _ flags: Int32, _ descriptor: Int32,
+    _ offset: off_t
+) -> UnsafeMutableRawPointer? { nil }
+public func munmap(_ address: UnsafeMutableRawPointer?, _ count: Int) -> Int32 { 0 }
+public func msync(_ address: UnsafeMutableRawPointer?, _ count: Int, _ flags: Int32) -> Int32 { 0 }

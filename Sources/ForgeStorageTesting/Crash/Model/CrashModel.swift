@@ -19,6 +19,8 @@ struct CrashModel: Sendable {
     private(set) var effectCount = 0
     private(set) var markCount = 0
     private(set) var operation = 0
+    /// The file that something is being stored into.
+    private var storing: UInt64?
 
     init(_ image: DiskImage, _ profile: CrashProfile) {
         self.profile = profile
@@ -42,11 +44,17 @@ struct CrashModel: Sendable {
     mutating func apply(_ recorded: RecordedEffect) {
         effectCount += 1
         operation = recorded.operation
+        if let storing { files[storing]?.endStore() }
+        storing = nil
         switch recorded.effect {
         case .create(let node): create(node)
         case .write(let inode, let offset, let bytes, let time): files[inode]?.write(bytes, at: offset, time)
         case .setSize(let inode, let size, let time): files[inode]?.setSize(size, time)
         case .reserve(let inode, let end, let time): files[inode]?.reserve(to: end, time)
+        case .store(let inode, let offset, let bytes, let time):
+            files[inode]?.store(bytes, at: offset, time)
+            storing = inode
+        case .writeBack(let inode, let range, let succeeds): files[inode]?.writeBack(range, succeeds: succeeds)
         case .setAttributes(let inode, let attributes): setAttributes(attributes, of: inode)
         case .synchronize(let inode, let level, let succeeds): synchronize(inode, level, succeeds)
         case .mark: markCount += 1
@@ -107,7 +115,7 @@ extension CrashModel {
     }
 
     private mutating func synchronize(_ inode: UInt64, _ level: SyncLevel, _ succeeds: Bool) {
-        files[inode]?.synchronize(level, succeeds: succeeds)
+        files[inode]?.synchronize(level, succeeds: succeeds, coversStores: profile.synchronizesStores)
         for place in changes.indices where changes[place].unsynchronised.contains(inode) {
             guard succeeds else {
                 changes[place].isUndecidedForEver = true

@@ -70,22 +70,52 @@ struct FileHistory: Sendable {
         guard end > offset else { return }
         // After a failed synchronisation the file may be shorter than it looks.
         let grows = end > live.size || durableSizes.count > 1
+        put(bytes, at: offset, isStore: false)
+        if grows { resizes.append(.extend(to: end)) }
+    }
+
+    /// Bytes came through a mapping, within the size of the file.
+    mutating func store(_ bytes: [UInt8], at offset: Int64, _ time: FileTime?) {
+        if let time { touch(time) }
+        put(bytes, at: offset, isStore: true)
+        guard !bytes.isEmpty else { return }
+        for block in offset / 4096...(offset + Int64(bytes.count) - 1) / 4096 { blocks[block]?.isStoring = true }
+    }
+
+    /// The last store is done.
+    mutating func endStore() {
+        for block in blocks.keys where blocks[block]?.isStoring == true { blocks[block]?.isStoring = false }
+    }
+
+    /// What was stored in a range was handed to the file system, or nobody will ever know how much of it.
+    mutating func writeBack(_ range: Range<Int64>, succeeds: Bool) {
+        // It is done by pages, whoever stored into them.
+        let touched = range.lowerBound / 4096...(range.upperBound - 1) / 4096
+        for block in blocks.keys where touched.contains(block) {
+            if succeeds { blocks[block]?.writeBack() } else { blocks[block]?.unsettle() }
+        }
+    }
+
+    private mutating func put(_ bytes: [UInt8], at offset: Int64, isStore: Bool) {
+        let end = offset + Int64(bytes.count)
+        guard end > offset else { return }
         var position = offset
         while position < end {
             let block = position / 4096
             let start = Int(position % 4096)
             let count = Int(min(Int64(4096 - start), end - position))
             let from = Int(position - offset)
+            let written = position >= live.size ? BlockHistory.Origin.append : .write
             change(
                 block,
                 BlockHistory.Write(
-                    offset: start, bytes: Array(bytes[from..<from + count]), isAppend: position >= live.size))
+                    offset: start, bytes: Array(bytes[from..<from + count]),
+                    origin: isStore ? .store(isWrittenBack: false) : written))
             position += Int64(count)
         }
         let before = (offset / 4096...(end - 1) / 4096).map { ($0, live.contribution(of: $0)) }
         bytes.withUnsafeBytes { live.write($0, at: offset) }
         for (block, sum) in before { liveSum = liveSum &- sum &+ live.contribution(of: block) }
-        if grows { resizes.append(.extend(to: end)) }
     }
 
     mutating func setSize(_ size: Int64, _ time: FileTime) {
@@ -121,7 +151,9 @@ struct FileHistory: Sendable {
         self.attributes.append(attributes)
     }
 
-    mutating func synchronize(_ level: SyncLevel, succeeds: Bool) {
+    /// Everything that was done is durable, what was stored through mappings only where `coversStores`, or if it was
+    /// written back before.
+    mutating func synchronize(_ level: SyncLevel, succeeds: Bool, coversStores: Bool) {
         guard succeeds else {
             durableSizes = sizes
             resizes = []
@@ -133,7 +165,7 @@ struct FileHistory: Sendable {
             if !kept.contains(settled) { kept.append(settled) }
         }
         resizes = []
-        for block in blocks.keys { blocks[block]?.settle() }
+        for block in blocks.keys { blocks[block]?.settle(coversStores: coversStores) }
         blocks = blocks.filter { !$0.value.isSettled }
         durable = live
         durableSum = liveSum

@@ -52,6 +52,11 @@ public struct CrashProfile: Hashable, Sendable {
     public var attributes = Versions.any
     /// How a block may be torn.
     public var tearing = Tearing.sectors
+    /// Whether a store through a mapping may be there in part, up to or from any multiple of 8 bytes: the page may be
+    /// written out, or the process die, while the bytes are copied.
+    public var tearsStores = true
+    /// Whether a synchronisation covers what was stored through mappings and not written back, as on Linux.
+    public var synchronizesStores = false
     /// Whether blocks that were never durable may hold arbitrary bytes instead of zeros (`data=writeback`).
     public var leavesGarbage = false
     /// Whether bytes that the program did not write stay as they are in a sector that it wrote to.
@@ -65,10 +70,12 @@ public struct CrashProfile: Hashable, Sendable {
     /// What POSIX promises, and nothing more: the default.
     public static let posixStrict = CrashProfile(name: "posixStrict")
 
-    /// As ``posixStrict``, but `fsync` of a new file keeps its name: what ext4, XFS and btrfs do.
+    /// As ``posixStrict``, but `fsync` of a new file keeps its name, and the `fsync` of a file covers what was stored
+    /// through its mappings: what ext4, XFS and btrfs do.
     public static let freshInode: CrashProfile = {
         var profile = CrashProfile(name: "freshInode")
         profile.keepsFreshNames = true
+        profile.synchronizesStores = true
         return profile
     }()
 
@@ -81,7 +88,8 @@ public struct CrashProfile: Hashable, Sendable {
         return profile
     }()
 
-    /// The process is killed and the system lives on: everything written is kept.
+    /// The process is killed and the system lives on: everything written is kept, and a part of the store that was being
+    /// made.
     public static let processKill = keeping(named: "processKill")
 
     /// The power fails after everything happened to reach the device. The same states as ``processKill``.
@@ -121,9 +129,12 @@ public struct CrashProfile: Hashable, Sendable {
         case .losesBlocks:
             profile.blocks = .last
             profile.tearing = .none
+            profile.tearsStores = false
         case .losesSizes: profile.sizes = .last
         case .losesAttributes: profile.attributes = .last
-        case .tearsBlocks: profile.tearing = .none
+        case .tearsBlocks:
+            profile.tearing = .none
+            profile.tearsStores = false
         }
         return profile
     }

@@ -2,12 +2,12 @@ import ForgeFileSystem
 
 /// The contents that one block may have after a crash.
 struct BlockChoices: Sendable {
-    /// A content, or the beginning of one and the rest of another.
+    /// A content, or a part of one and the rest of another.
     struct Version: Sendable {
         var newer: Int
         var older: Int
-        /// How many bytes of the newer content there are.
-        var tear: Int
+        /// Which bytes are those of the newer content.
+        var part = 0..<BlockHistory.size
         /// The bytes that are not what anybody wrote, if the block holds garbage.
         var garbage: [UInt8]?
         var hash: UInt64 = 0
@@ -24,7 +24,7 @@ struct BlockChoices: Sendable {
 
     init(_ number: Int64, _ history: BlockHistory, durableSize: Int64, _ profile: CrashProfile, seed: UInt64) {
         self.number = number
-        let wholes = history.wholes
+        let (wholes, steps) = history.history
         self.wholes = wholes
         var versions: [Version] = []
         var seen: Set<UInt64> = []
@@ -33,13 +33,21 @@ struct BlockChoices: Sendable {
             version.hash = Self.bytes(of: version, wholes).withUnsafeBytes { StableHash.ofContent($0) }
             if seen.insert(version.hash).inserted { versions.append(version) }
         }
-        for whole in wholes.indices { add(Version(newer: whole, older: whole, tear: BlockHistory.size)) }
+        for whole in wholes.indices { add(Version(newer: whole, older: whole)) }
         let lastHash = history.last.withUnsafeBytes { StableHash.ofContent($0) }
         let last = versions.firstIndex { $0.hash == lastHash } ?? 0
         guard profile.blocks == .any else {
-            // The versions stay in place; the one that is left goes first.
-            let kept = profile.blocks == .last ? last : 0
-            self.versions = [versions[kept]]
+            // The one that is left goes first, and with it what a store that goes on makes of it.
+            let kept = versions[profile.blocks == .last ? last : 0]
+            (versions, seen) = ([kept], [kept.hash])
+            if profile.blocks == .last, profile.tearsStores, history.isStoring, let step = steps.last {
+                // One that reaches over several blocks may not have come to this one.
+                add(Version(newer: step.older, older: step.older))
+                for part in Self.wordParts(of: history.writes[step.write].range) {
+                    add(Version(newer: step.newer, older: step.older, part: part))
+                }
+            }
+            self.versions = versions
             self.last = 0
             return
         }
@@ -49,23 +57,29 @@ struct BlockChoices: Sendable {
                     guard older < newer || history.writes.isEmpty else { continue }
                     guard wholes.count <= Self.manyVersions || older == 0 || older == newer - 1 else { continue }
                     for tear in stride(from: 512, to: BlockHistory.size, by: 512) {
-                        add(Version(newer: newer, older: older, tear: tear))
+                        add(Version(newer: newer, older: older, part: 0..<tear))
                     }
                 }
             }
         }
-        if profile.tearing == .anyByteOfAppends {
-            for (place, write) in history.writes.enumerated() where write.isAppend {
-                let newer = min(place + 1, wholes.count - 1)
-                for tear in write.offset + 1..<max(write.offset + 1, write.offset + write.bytes.count) {
-                    add(Version(newer: newer, older: newer - 1, tear: tear))
+        for step in steps {
+            let write = history.writes[step.write]
+            switch write.origin {
+            case .append where profile.tearing == .anyByteOfAppends:
+                for tear in write.range.dropFirst() {
+                    add(Version(newer: step.newer, older: step.older, part: 0..<tear))
                 }
+            case .store where profile.tearsStores:
+                for part in Self.wordParts(of: write.range) {
+                    add(Version(newer: step.newer, older: step.older, part: part))
+                }
+            default: break
             }
         }
         if profile.leavesGarbage || !profile.isOverwritePowersafe {
             for write in history.writes {
                 for garbage in Self.garbage(wholes, write, number, durableSize, profile, seed) {
-                    add(Version(newer: 0, older: 0, tear: 0, garbage: garbage))
+                    add(Version(newer: 0, older: 0, garbage: garbage))
                 }
             }
         }
@@ -78,10 +92,23 @@ struct BlockChoices: Sendable {
 
     private static func bytes(of version: Version, _ wholes: [[UInt8]]) -> [UInt8] {
         if let garbage = version.garbage { return garbage }
-        guard version.tear < BlockHistory.size else { return wholes[version.newer] }
+        guard version.part.count < BlockHistory.size else { return wholes[version.newer] }
         var bytes = wholes[version.older]
-        bytes.replaceSubrange(..<version.tear, with: wholes[version.newer][..<version.tear])
+        bytes.replaceSubrange(version.part, with: wholes[version.newer][version.part])
         return bytes
+    }
+
+    /// How much of a store may be there while its bytes are being copied, word by word, from either end: the page may be
+    /// written out in between, or the process die. Of a long store, all words near its ends and one in each line of a
+    /// cache are enough.
+    private static func wordParts(of store: Range<Int>) -> [Range<Int>] {
+        var parts: [Range<Int>] = []
+        for tear in stride(from: store.lowerBound / 8 * 8 + 8, to: store.upperBound, by: 8) {
+            let isNearEnd = min(tear - store.lowerBound, store.upperBound - tear) <= 128
+            guard isNearEnd || tear % 64 == 0 else { continue }
+            parts += [store.lowerBound..<tear, tear..<store.upperBound]
+        }
+        return parts
     }
 
     private static func garbage(

@@ -1,0 +1,54 @@
+extension InMemoryFileSystem {
+    /// A part of a file that a process has mapped.
+    struct Mapping: Sendable {
+        /// Where the inode stands in the table of inodes.
+        var inode: Int
+        var process: Int
+        /// Which bytes of the file.
+        var range: Range<Int64>
+        var pages: Pages
+        /// Whether something was stored that was not written back since.
+        var isModified = false
+    }
+
+    /// The memory that the owner of a mapping sees: a copy of the file's content that follows every change of it.
+    ///
+    /// It is only written to under the lock of the tree, and read by whoever has the mapping, as memory of the system is:
+    /// whoever reads bytes that somebody changes meanwhile has to know what he does. That is why it is `Sendable`.
+    final class Pages: @unchecked Sendable {
+        let memory: UnsafeMutableRawBufferPointer
+
+        /// Zeros; nil if there is no memory.
+        init?(count: Int) {
+            guard let base = sysMapNothing(count) else { return nil }
+            memory = UnsafeMutableRawBufferPointer(start: base, count: count)
+        }
+
+        deinit {
+            // The only failure is that of a range that was never mapped.
+            if let base = memory.baseAddress { _ = sysUnmap(base, memory.count) }
+        }
+    }
+}
+
+extension InMemoryFileSystem.Mapping {
+    /// Lets bytes of the file be seen in the memory, as far as they are mapped.
+    func show(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
+        let shown = (offset..<offset + Int64(bytes.count)).clamped(to: range)
+        guard !shown.isEmpty else { return }
+        let source = UnsafeRawBufferPointer(rebasing: bytes[Int(shown.lowerBound - offset)...].prefix(shown.count))
+        memory(of: shown).copyMemory(from: source)
+    }
+
+    /// Lets bytes of the file be seen as zeros.
+    func showZeros(_ zeros: Range<Int64>) {
+        let shown = zeros.clamped(to: range)
+        guard !shown.isEmpty else { return }
+        _ = memory(of: shown).initializeMemory(as: UInt8.self, repeating: 0)
+    }
+
+    private func memory(of part: Range<Int64>) -> UnsafeMutableRawBufferPointer {
+        let start = Int(part.lowerBound - range.lowerBound)
+        return UnsafeMutableRawBufferPointer(rebasing: pages.memory[start..<start + part.count])
+    }
+}

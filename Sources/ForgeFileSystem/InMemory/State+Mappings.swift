@@ -1,0 +1,134 @@
+import SystemPackage
+
+/// Mapped files (`mmap(2)`): each mapping has memory of its own, and every change of a content is made in all of them.
+extension InMemoryFileSystem.State {
+    typealias Mapping = InMemoryFileSystem.Mapping
+    typealias Pages = InMemoryFileSystem.Pages
+
+    /// The number of bytes that a process can address, as on Linux on x86-64.
+    private static let addressSpace: Int64 = 1 << 47
+
+    /// 16 KiB on Apple's processors.
+    private var pageSize: Int64 { options.profile == .darwin ? 16_384 : 4096 }
+
+    /// The checks in the order of Linux, or of Darwin.
+    mutating func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(Errno) -> Pages {
+        guard offset % pageSize == 0, count >= 0 else { throw .invalidArgument }
+        let file = try openFile(descriptor)
+        let index = openFiles[file].inode
+        let isNode = !openFiles[file].isReadable && !openFiles[file].isWritable
+        guard !isNode else { throw .badFileDescriptor }
+        guard count > 0 else { throw .invalidArgument }
+        guard count <= Self.addressSpace else { throw .noMemory }
+        let (end, overflows) = offset.addingReportingOverflow(Int64(count))
+        if options.profile == .darwin {
+            guard isRegular(index), offset >= 0, !overflows else { throw .invalidArgument }
+        }
+        guard offset >= 0, !overflows else { throw .overflow }
+        guard openFiles[file].isReadable, openFiles[file].isWritable else { throw .permissionDenied }
+        guard isRegular(index) else { throw .operationNotSupportedByDevice }
+        try requireWritableDevice(index)
+        guard let pages = Pages(count: count) else { throw .noMemory }
+        contents[index].copyWritten(into: pages.memory, at: offset)
+        hold(index)
+        mappings.append(Mapping(inode: index, process: current, range: offset..<end, pages: pages))
+        return pages
+    }
+
+    mutating func unmap(_ pages: Pages) {
+        guard let place = place(of: pages) else { return }
+        let index = mappings[place].inode
+        mappings.remove(at: place)
+        release(index)
+    }
+
+    /// Takes all mappings of a process away, as its end does.
+    mutating func unmapAll(of process: Int) {
+        while let place = mappings.firstIndex(where: { $0.process == process }) { unmap(mappings[place].pages) }
+    }
+
+    /// Stores bytes through a mapping.
+    ///
+    /// Without a process behind it any more, a mapping is nobody's, and nothing is stored.
+    mutating func store(_ bytes: UnsafeRawBufferPointer, at offset: Int, in pages: Pages) {
+        guard let place = place(of: pages) else { return }
+        begin(mappings[place].process)
+        let index = mappings[place].inode
+        let start = mappings[place].range.lowerBound + Int64(offset)
+        let end = start + Int64(bytes.count)
+        requireReachable(start..<end, of: index)
+        let size = contents[index].size
+        let inFile = UnsafeRawBufferPointer(rebasing: bytes.prefix(Int(max(0, min(end, size) - start))))
+        if !inFile.isEmpty {
+            let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(inFile.count))
+            let free = devices[inodes[index].device].freeBlocks
+            precondition(
+                wanted <= free,
+                """
+                SIGBUS: \(inFile.count) bytes stored at offset \(start) of a mapped file take \(wanted) blocks, and the \
+                device has \(free) left; reserve the space first
+                """)
+            precondition(
+                !isReadOnly(index),
+                "SIGBUS: \(inFile.count) bytes stored at offset \(start) of a mapped file on a read-only device")
+            storeBytes(inFile, to: index, at: start, isNoticed: !mappings[place].isModified)
+            mappings[place].isModified = true
+        }
+        // What lies behind the end of the file is seen in all its mappings, for they are one page, and nowhere else.
+        for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: start) }
+    }
+
+    /// Traps where loading from a part of a mapping would end the process.
+    func load(_ range: Range<Int>, of pages: Pages) {
+        guard !range.isEmpty, let place = place(of: pages) else { return }
+        let start = mappings[place].range.lowerBound
+        requireReachable(start + Int64(range.lowerBound)..<start + Int64(range.upperBound), of: mappings[place].inode)
+    }
+
+    mutating func writeBack(_ pages: Pages) throws(Errno) {
+        guard let place = place(of: pages) else { throw .noMemory }
+        let index = mappings[place].inode
+        if let writeError {
+            writeBack(mappings[place].range, of: index, succeeds: false)
+            throw fail(because: writeError)
+        }
+        mappings[place].isModified = false
+        writeBack(mappings[place].range, of: index, succeeds: true)
+    }
+
+    private func place(of pages: Pages) -> Int? {
+        mappings.firstIndex { $0.pages === pages }
+    }
+
+    private func requireReachable(_ range: Range<Int64>, of index: Int) {
+        let size = contents[index].size
+        let reachable = (size + pageSize - 1) / pageSize * pageSize
+        precondition(
+            range.upperBound <= reachable,
+            """
+            SIGBUS: offset \(range.upperBound - 1) of a mapped file of \(size) bytes is behind the page that holds the \
+            file's end
+            """)
+    }
+
+    // MARK: What happens to the file by other ways
+
+    /// Shows bytes that are about to be written.
+    func showWrite(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
+        showResize(of: index, to: max(contents[index].size, offset + Int64(bytes.count)))
+        for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: offset) }
+    }
+
+    /// Shows zeros where the size is about to change: behind the new end, and where the old one was, whatever was stored
+    /// there in vain.
+    func showResize(of index: Int, to newSize: Int64) {
+        let size = contents[index].size
+        let zeros = newSize < size ? newSize..<size : size..<min(newSize, (size / pageSize + 1) * pageSize)
+        for mapping in mappings where mapping.inode == index { mapping.showZeros(zeros) }
+    }
+
+    /// Lets the next store into a file count as a modification again.
+    mutating func forgetStores(into index: Int) {
+        for place in mappings.indices where mappings[place].inode == index { mappings[place].isModified = false }
+    }
+}

@@ -1,0 +1,14 @@
+/// What stands behind a ``FileMapping`` that is not the operating system's own.
+///
+/// Whoever writes a ``POSIXFileSystem`` that can map, or one that watches another's mappings, writes one of these; the
+/// mapping has checked all bounds before it calls, and lets go of the memory when it goes itself.
+public protocol MappedMemory: AnyObject, Sendable {
+    /// The bytes of a range, at an address that stays the same for as long as the memory lives.
+    func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer
+
+    /// Copies bytes, at least one, into the memory; the file holds them when the call returns.
+    func store(_ bytes: UnsafeRawBufferPointer, at offset: Int)
+
+    /// Hands everything that was stored to the file system; see ``FileMapping/writeBack()``.
+    func writeBack() throws(FileSystemError)
+}
