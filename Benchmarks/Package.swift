@@ -24,5 +24,9 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: settings),
+        .executableTarget(
+            name: "key-values",
+            dependencies: ["Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
+            swiftSettings: settings),
     ]
 )

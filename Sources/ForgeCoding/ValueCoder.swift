@@ -47,6 +47,48 @@ public struct ValueCoder: Sendable {
         }
     }
 
+    /// Calls `body` with the value's bytes in an envelope, or with why there are none.
+    ///
+    /// In the binary format the memory is reused: nothing is allocated for a value that was not for the one before.
+    @inline(__always)
+    package func withEncoded<T: Encodable, Result, Failure: Error>(
+        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard format == .binary else { return try withCopy(value, body) }
+        let sink = SinkPool.take(maximumDepth: maximumDepth)
+        defer { SinkPool.giveBack(sink) }
+        do {
+            sink.appendEnvelope(.binary, 1)
+            let header = sink.count
+            try BinaryEncoder().encode(value, into: sink)
+            guard sink.count - header <= maximumSize else {
+                throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
+            }
+        } catch {
+            return try body(.failure(error))
+        }
+        return try body(.success(UnsafeRawBufferPointer(start: sink.base, count: sink.count)))
+    }
+
+    private func withCopy<T: Encodable, Result, Failure: Error>(
+        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let bytes: [UInt8]
+        do {
+            bytes = try encode(value)
+        } catch {
+            return try body(.failure(error))
+        }
+        let outcome = bytes.withUnsafeBytes { buffer -> Swift.Result<Result, Failure> in
+            do throws(Failure) {
+                return .success(try body(.success(buffer)))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try outcome.get()
+    }
+
     /// The value that bytes with an envelope hold.
     ///
     /// - Throws: ``CodingFailure`` for an envelope that cannot be read and for exceeded limits, `DecodingError` for a payload

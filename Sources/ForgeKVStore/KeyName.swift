@@ -22,6 +22,9 @@ package struct KeyName: Sendable {
     /// Calls `body` with the bytes of the name.
     @inline(__always)
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        if let result = string.utf8.withContiguousStorageIfAvailable({ body(UnsafeRawBufferPointer($0)) }) {
+            return result
+        }
         var copy = string
         return copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }

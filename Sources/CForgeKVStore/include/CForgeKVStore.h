@@ -8,12 +8,56 @@
 int forge_crc32c_is_accelerated(void);
 
 /// Carries a CRC-32C, given and returned without the final inversion, over `size` bytes; only where accelerated.
-uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size);
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size);
 
-/// A number that the calling thread shares with no other thread alive, at the cost of one address computation.
-static inline uintptr_t forge_thread_number(void) {
-    static _Thread_local char anchor;
-    return (uintptr_t)&anchor;
+/// What a thread says of itself: how many times it has gone in and out, so that an odd number says that it is inside, and
+/// another number than before that it has been outside. Written by its thread alone; never freed, used again by another
+/// thread when its own has ended.
+struct forge_reader {
+    _Atomic(size_t) passes;
+    _Atomic(int) is_taken;
+    struct forge_reader *_Nullable next;
+    char padding[104];
+};
+
+extern _Thread_local struct forge_reader *_Nullable forge_own_reader;
+
+/// Makes the record of the calling thread.
+struct forge_reader *_Nonnull forge_make_reader(void);
+
+/// Whether `forge_order_readers` does what it says at once, so that readers need no fence of their own.
+int forge_orders_readers(void);
+
+/// Lets every thread of the process pass a memory fence (`membarrier(2)`, `MEMBARRIER_CMD_PRIVATE_EXPEDITED`).
+void forge_order_readers(void);
+
+/// All records that there are; each leads to the next.
+struct forge_reader *_Nullable forge_first_reader(void);
+
+/// How many times the thread of a record has gone in and out; what it did before it left is over for the caller.
+static inline size_t forge_reader_passes(const struct forge_reader *_Nonnull reader) {
+    return __c11_atomic_load(&reader->passes, __ATOMIC_SEQ_CST);
+}
+
+/// Comes in; a thread that is inside must not come in again. Either a writer that orders readers from now on sees that
+/// the thread is inside, or the thread sees what the writer did before.
+static inline struct forge_reader *_Nonnull forge_enter(int is_ordered) {
+    struct forge_reader *reader = forge_own_reader;
+    if (__builtin_expect(reader == 0, 0)) reader = forge_make_reader();
+    size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
+    if (__builtin_expect(is_ordered, 1)) {
+        __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELAXED);
+        __c11_atomic_signal_fence(__ATOMIC_SEQ_CST);
+    } else {
+        __c11_atomic_exchange(&reader->passes, passes, __ATOMIC_SEQ_CST);
+    }
+    return reader;
+}
+
+/// Goes out by the record that was got on coming in.
+static inline void forge_leave(struct forge_reader *_Nonnull reader) {
+    size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
+    __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELEASE);
 }
 
 #endif

@@ -4,7 +4,7 @@
 final class ByteSink {
     private(set) var base: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
-    private var capacity: Int
+    private(set) var capacity: Int
 
     /// How deep arrays, maps and tags may lie within one another.
     let maximumDepth: Int
@@ -64,6 +64,12 @@ final class ByteSink {
 
     func truncate(to length: Int) {
         count = length
+    }
+
+    /// Makes the sink as new; the memory is kept.
+    func clear() {
+        count = 0
+        failure = nil
     }
 
     subscript(offset: Int) -> UInt8 {

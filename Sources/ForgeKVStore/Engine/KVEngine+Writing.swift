@@ -3,7 +3,7 @@ import Synchronization
 
 extension KVEngine {
     /// What a write leaves for when the lock is given back.
-    private struct Aftermath: ~Copyable {
+    private struct Aftermath: ~Copyable, Sendable {
         var garbage: Retirement.Garbage?
         var isRewritingDue = false
     }
@@ -34,7 +34,7 @@ extension KVEngine {
     func remove(_ name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
         let isThere = try writer.withLock { (writer) throws(KVStoreError) in
             try check(writer, .remove, name)
-            return table.contains(name)
+            return table.view.contains(name)
         }
         guard isThere else { return nil }
         return try write(.remove, .remove, name, UnsafeRawBufferPointer(start: nil, count: 0)) { (_, table) in

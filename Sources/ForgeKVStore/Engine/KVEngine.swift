@@ -16,14 +16,14 @@ final class KVEngine: Sendable {
     let openingIssues: [KVStoreIssue]
 
     let writer: Mutex<Writer>
-    private let flushing = Mutex(())
+    let flushing = Mutex(())
     let rewriting = Mutex(())
     let isRewritingDue = Atomic(false)
 
     /// How many objects of the app lead here.
     private let users = Atomic<Int>(0)
 
-    struct Writer: ~Copyable {
+    struct Writer: ~Copyable, Sendable {
         var log: AppendLog
         var table: TableWriter
 
@@ -127,12 +127,5 @@ extension KVEngine {
             throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name, underlying: error)
         }
         writer.withLock { $0.log.didFlush(flush) }
-    }
-
-    /// Calls `body` while nobody flushes.
-    func whileNotFlushing<Result: ~Copyable>(
-        _ body: () throws(KVStoreError) -> sending Result
-    ) throws(KVStoreError) -> sending Result {
-        try flushing.withLock { (_) throws(KVStoreError) in try body() }
     }
 }

@@ -17,6 +17,9 @@ public import Foundation
 /// `.unavailable(.inUse(processID:))`. All values are held in memory: reads do no input or output.
 public final class FileKVStore: KVStoring {
     private let engine: KVEngine
+
+    /// The engine's, at hand.
+    private nonisolated(unsafe) let table: TableView
     private let options: Options
 
     /// Opens the store in the directory at `url`, which is created durably, parents included, with mode 0700.
@@ -45,6 +48,7 @@ public final class FileKVStore: KVStoring {
         at path: POSIXPath, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
     ) throws {
         engine = try EngineRegistry.open(path, options: options, on: fileSystem)
+        table = engine.table.view
         self.options = options
         engine.retain()
         engine.openingIssues.forEach(options.report)
@@ -85,7 +89,7 @@ public final class FileKVStore: KVStoring {
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
         do {
-            return try engine.table.value(of: key)
+            return try table.value(of: key)
         } catch {
             if error.isNews { options.report(.undecodable(undecodable(key.name, .get, error))) }
             return nil
@@ -95,14 +99,14 @@ extension FileKVStore {
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: engine.place.name)
         do {
-            return try engine.table.value(of: key)
+            return try table.value(of: key)
         } catch {
             throw undecodable(key.name, .read, error)
         }
     }
 
     private func undecodable(
-        _ name: String, _ operation: KVStoreError.Operation, _ error: ValueTable.Undecodable
+        _ name: String, _ operation: KVStoreError.Operation, _ error: UndecodableValue
     ) -> KVStoreError {
         KVStoreError(.undecodable, operation, key: name, store: engine.place.name, underlying: error.cause)
     }
@@ -117,7 +121,7 @@ extension FileKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        engine.table.contains(key.identity)
+        table.contains(key.identity)
     }
 
     public func removeAll() throws {
@@ -131,7 +135,7 @@ extension FileKVStore {
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return engine.table.cell(of: name)?.bytes
+        return table.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {

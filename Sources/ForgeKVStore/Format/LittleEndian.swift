@@ -22,16 +22,22 @@ extension UnsafeRawBufferPointer {
     @inline(__always)
     func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
+        guard count >= 8 else {
+            for offset in 0..<count where self[offset] != other[offset] { return false }
+            return true
+        }
         var offset = 0
-        while count - offset >= 8 {
-            guard integer(at: offset, as: UInt64.self) == other.integer(at: offset, as: UInt64.self) else { return false }
-            offset += 8
+        while offset &+ 8 < count {
+            guard word(at: offset) == other.word(at: offset) else { return false }
+            offset &+= 8
         }
-        while offset < count {
-            guard self[offset] == other[offset] else { return false }
-            offset += 1
-        }
-        return true
+        // The last eight bytes, some of them for the second time.
+        return word(at: count &- 8) == other.word(at: count &- 8)
+    }
+
+    @inline(__always)
+    private func word(at offset: Int) -> UInt64 {
+        loadUnaligned(fromByteOffset: offset, as: UInt64.self)
     }
 }
 

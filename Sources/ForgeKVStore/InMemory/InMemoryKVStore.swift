@@ -9,7 +9,7 @@ public final class InMemoryKVStore: KVStoring {
     private let writer: Mutex<Writer>
     private let maximumValueSize: Int
 
-    private struct Writer: ~Copyable {
+    private struct Writer: ~Copyable, Sendable {
         var table: TableWriter
         var revision: UInt64 = 0
     }
@@ -26,7 +26,7 @@ public final class InMemoryKVStore: KVStoring {
 
     public func get<T>(_ key: KVKey<T>) -> T? {
         do {
-            return try table.value(of: key)
+            return try table.view.value(of: key)
         } catch {
             return nil
         }
@@ -35,7 +35,7 @@ public final class InMemoryKVStore: KVStoring {
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: nil)
         do {
-            return try table.value(of: key)
+            return try table.view.value(of: key)
         } catch {
             throw KVStoreError(.undecodable, .read, key: key.name, underlying: error.cause)
         }
@@ -56,7 +56,7 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        table.contains(key.identity)
+        table.view.contains(key.identity)
     }
 
     public func removeAll() throws {
@@ -70,7 +70,7 @@ public final class InMemoryKVStore: KVStoring {
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: nil)
-        return table.cell(of: name)?.bytes
+        return table.view.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {

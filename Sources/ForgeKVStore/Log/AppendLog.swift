@@ -5,7 +5,7 @@ import SystemPackage
 /// cannot be mapped, with one write each.
 ///
 /// A record is kept through a kill of the process when `append` returns, and through a power cut after a flush.
-struct AppendLog: ~Copyable {
+struct AppendLog: ~Copyable, Sendable {
     let file: LogFile
 
     /// Where the next record goes.
@@ -174,7 +174,9 @@ extension AppendLog {
 }
 
 /// Memory in which records are put together.
-struct Scratch: ~Copyable {
+struct Scratch: ~Copyable, @unchecked Sendable {
+    // Invariant of the unchecked conformance: the memory has one owner.
+
     private var memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 512, alignment: 16)
 
     private static let keptSize = 1 << 16

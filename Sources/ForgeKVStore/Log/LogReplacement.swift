@@ -21,11 +21,7 @@ struct LogReplacement: ~Copyable {
 
     init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         let (name, descriptor) = try fileSystem.createTemporary(at: directory, permissions: .privateFile)
-        self.name = name
-        self.directory = directory
-        file = LogFile(descriptor, header: header, on: fileSystem)
-        checksum = header.fileID.checksum
-        buffer = header.encoded()
+        let file = LogFile(descriptor, header: header, on: fileSystem)
         do throws(FileSystemError) {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(descriptor))
         } catch {
@@ -33,6 +29,11 @@ struct LogReplacement: ~Copyable {
             do { try fileSystem.unlink(name, at: directory) } catch _ {}
             throw error
         }
+        self.file = file
+        self.name = name
+        self.directory = directory
+        checksum = header.fileID.checksum
+        buffer = header.encoded()
     }
 
     /// Adds values that are to be kept, under the numbers that they have, in ascending order; `number` is that of the last

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Space behind the end of a log, reserved on the device and mapped into memory, so that a record is stored without a
 /// system call and a full disk is an error of the reservation.
-struct LogSpace {
+struct LogSpace: Sendable {
     /// What is mapped: from `start` of the log on.
     private var window: FileMapping?
     private var start: Int64 = 0
@@ -55,7 +55,7 @@ struct LogSpace {
             }
             mapping = try fileSystem.map(file.descriptor, at: newStart, count: Int(end - newStart))
         } catch {
-            guard error.errno == .noDevice || error.errno == .notSupported || error.errno == .invalidArgument else {
+            guard error.errno == .operationNotSupportedByDevice || error.errno == .notSupported || error.errno == .invalidArgument else {
                 throw error
             }
             isUnsupported = true

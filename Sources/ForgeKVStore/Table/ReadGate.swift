@@ -1,66 +1,57 @@
 import CForgeKVStore
-import Synchronization
 
 /// Tells a writer when nobody can be looking any more at what it has taken out of a table.
 ///
-/// Readers take no lock and never wait: they are counted while they are inside, threads apart from one another as far as
-/// possible, so that none writes where another does. A writer that has unlinked something keeps it until every counter
-/// was seen at zero once since then: who came in later cannot have found it.
+/// Readers take no lock, never wait, and write nowhere that another thread writes: each thread counts for itself how many
+/// times it has gone in and out. A writer that has unlinked something keeps it until every thread that was inside has been outside
+/// once: who came in later cannot have found it. This is read-copy update as of liburcu's `membarrier` flavour (Desnoyers
+/// et al., "User-Level Implementations of Read-Copy Update", 2012): the writer makes the threads of the process pass a
+/// fence, so that a reader needs none. Where the system cannot do that, readers pass one of their own.
 ///
-/// The scheme is that of sleepable read-copy update (McKenney, "Is Parallel Programming Hard, And, If So, What Can You
-/// Do About It?", chapter 9.5), reduced to what is never waited for.
-final class ReadGate: @unchecked Sendable {
-    // Invariant of the unchecked conformance: the memory is allocated once and holds nothing but atomics.
-
-    /// A counter on cache lines of its own; processors fetch two at a time.
-    private struct Stripe: ~Copyable {
-        let readers = Atomic<Int>(0)
-        static let stride = 128
-    }
-
-    static let stripeCount = 16
-
-    private let stripes: UnsafeMutableRawPointer
-
-    init() {
-        stripes = .allocate(byteCount: Self.stripeCount * Stripe.stride, alignment: Stripe.stride)
-        for number in 0..<Self.stripeCount {
-            (stripes + number * Stripe.stride).bindMemory(to: Stripe.self, capacity: 1).initialize(to: Stripe())
-        }
-    }
-
-    deinit {
-        for number in 0..<Self.stripeCount { stripe(number).deinitialize(count: 1) }
-        stripes.deallocate()
-    }
+/// There is one gate for all tables of the process, because there is one for each thread.
+enum ReadGate {
+    private static let isOrdered = forge_orders_readers()
 
     /// What a reader gives back when it leaves.
     struct Pass {
-        fileprivate let stripe: UnsafeMutablePointer<Stripe>
+        fileprivate let reader: UnsafeMutablePointer<forge_reader>
     }
 
-    /// Comes in: what is found in the table from now on stays until `leave`.
-    @inline(__always)
-    func enter() -> Pass {
-        // Thread-local storage lies at least a page apart; multiplying spreads its addresses over the top bits.
-        let mixed = UInt64(forge_thread_number()) &* 0x9E37_79B9_7F4A_7C15
-        let pass = Pass(stripe: stripe(Int(truncatingIfNeeded: mixed >> 60)))
-        pass.stripe.pointee.readers.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        return pass
+    /// How readers come in: looked up once for each table.
+    struct Entrance: Sendable {
+        private let isOrdered: Int32
+
+        init() { isOrdered = ReadGate.isOrdered }
+
+        /// Comes in: what is found in a table from now on stays until `leave`.
+        @inline(__always)
+        func enter() -> Pass { Pass(reader: forge_enter(isOrdered)) }
+
+        @inline(__always)
+        func leave(_ pass: Pass) { forge_leave(pass.reader) }
     }
 
-    @inline(__always)
-    func leave(_ pass: Pass) {
-        pass.stripe.pointee.readers.wrappingSubtract(1, ordering: .releasing)
-    }
+    /// Those who were inside at some moment and have not been seen outside since.
+    struct Visitors {
+        private var seen: [(reader: UnsafeMutablePointer<forge_reader>, passes: Int)] = []
 
-    /// Whether nobody is inside who came through this stripe.
-    func isEmpty(_ number: Int) -> Bool {
-        stripe(number).pointee.readers.load(ordering: .sequentiallyConsistent) == 0
-    }
+        /// Everybody who is inside now: who comes later finds nothing that was unlinked before this.
+        static func now() -> Visitors {
+            forge_order_readers()
+            var visitors = Visitors()
+            var next = forge_first_reader()
+            while let reader = next {
+                let passes = forge_reader_passes(reader)
+                if passes % 2 == 1 { visitors.seen.append((reader, passes)) }
+                next = reader.pointee.next
+            }
+            return visitors
+        }
 
-    @inline(__always)
-    private func stripe(_ number: Int) -> UnsafeMutablePointer<Stripe> {
-        (stripes + number * Stripe.stride).assumingMemoryBound(to: Stripe.self)
+        /// Whether everybody has been outside.
+        mutating func haveLeft() -> Bool {
+            seen.removeAll { forge_reader_passes($0.reader) != $0.passes }
+            return seen.isEmpty
+        }
     }
 }

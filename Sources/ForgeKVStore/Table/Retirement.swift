@@ -1,10 +1,14 @@
 import Synchronization
 
 /// What a writer has taken out of a table and keeps until no reader can be looking at it any more.
-struct Retirement: ~Copyable {
+struct Retirement: ~Copyable, @unchecked Sendable {
+    // Invariant of the unchecked conformance: the records of threads are atomic and never freed.
+
     /// Things that nobody can see any more; they go when this goes, which should be outside every lock: with a value may
     /// go code of its type.
-    struct Garbage: ~Copyable {
+    struct Garbage: ~Copyable, @unchecked Sendable {
+        // Invariant of the unchecked conformance: cells are Sendable, and the memory has no other owner.
+
         fileprivate var cells: ContiguousArray<ValueCell> = []
         fileprivate var memory: [UnsafeMutableRawPointer] = []
 
@@ -17,25 +21,22 @@ struct Retirement: ~Copyable {
         fileprivate var count: Int { cells.count + memory.count }
     }
 
-    private let gate: ReadGate
-
     /// Retired since the batch before was closed.
     private var current = Garbage()
     private var currentSize = 0
 
-    /// Waiting for the stripes in `pending`, one bit each.
+    /// Waiting for those who could still be looking.
     private var waiting = Garbage()
-    private var pending: UInt32 = 0
+    private var visitors = ReadGate.Visitors()
 
-    private static let batchCount = 64
+    /// A batch is large because finding out who is inside costs as much as a short system call.
+    private static let batchCount = 512
     private static let batchSize = 1 << 20
 
     /// How much may wait for a reader that does not come out; after that the writer waits too.
     private static let limit = 64 << 20
 
-    init(_ gate: ReadGate) {
-        self.gate = gate
-    }
+    init() {}
 
     /// Takes over a value that no reader finds any more.
     mutating func retire(_ cell: consuming ValueCell) {
@@ -51,22 +52,18 @@ struct Retirement: ~Copyable {
 
     /// Whether it is worth the while to ask for garbage.
     @inline(__always)
-    var isDue: Bool { current.count >= Self.batchCount || currentSize >= Self.batchSize }
+    var isDue: Bool { current.cells.count >= Self.batchCount || currentSize >= Self.batchSize }
 
     /// What nobody can see any more.
     mutating func collect() -> Garbage {
         var collected = Garbage()
         repeat {
-            if pending == 0, waiting.count == 0 {
-                swap(&waiting, &current)
-                currentSize = 0
-                pending = waiting.count == 0 ? 0 : UInt32.max >> UInt32(32 - ReadGate.stripeCount)
-            }
-            for number in 0..<ReadGate.stripeCount where pending & (1 << UInt32(number)) != 0 && gate.isEmpty(number) {
-                pending &= ~(1 << UInt32(number))
-            }
-            if pending == 0, collected.count == 0 { swap(&collected, &waiting) }
-        } while currentSize > Self.limit && collected.count == 0
+            guard visitors.haveLeft() else { continue }
+            swap(&collected, &waiting)
+            swap(&waiting, &current)
+            currentSize = 0
+            visitors = .now()
+        } while currentSize > Self.limit
         return collected
     }
 }

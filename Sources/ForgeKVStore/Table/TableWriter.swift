@@ -1,7 +1,7 @@
 /// The one who changes a table. It belongs behind the lock that makes writers come one after another.
-struct TableWriter: ~Copyable {
-    let table: ValueTable
-    private var retirement: Retirement
+struct TableWriter: ~Copyable, Sendable {
+    private let table: ValueTable
+    private var retirement = Retirement()
 
     /// How many slots lead to an entry, one without a value included.
     private var usedCount = 0
@@ -17,20 +17,19 @@ struct TableWriter: ~Copyable {
 
     init(_ table: ValueTable) {
         self.table = table
-        retirement = Retirement(table.gate)
     }
 
     /// Gives a name a value.
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
         let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
         liveBytes += Int64(size)
-        if let entry = table.array.find(name) {
+        if let entry = table.view.array.find(name) {
             replace(entry, by: cell)
         } else {
             makeRoom()
             let entry = KeyEntry(name)
             _ = entry.cell.pointee.exchange(cell)
-            table.array.insert(entry)
+            table.view.array.insert(entry)
             usedCount += 1
             count += 1
         }
@@ -38,13 +37,13 @@ struct TableWriter: ~Copyable {
 
     /// Takes the value of a name away.
     mutating func remove(_ name: KeyName) {
-        guard let entry = table.array.find(name) else { return }
+        guard let entry = table.view.array.find(name) else { return }
         replace(entry, by: nil)
     }
 
     mutating func removeAll() {
         let empty = SlotArray(count: 16)
-        retire(table.exchange(empty), keeping: nil)
+        retire(table.view.exchange(empty), keeping: nil)
         usedCount = 0
         count = 0
         liveBytes = 0
@@ -58,10 +57,10 @@ struct TableWriter: ~Copyable {
         retirement.retire(old)
     }
 
-    /// Makes sure that there is an empty slot, and that more than a third of them are.
+    /// Makes sure that at least a third of the slots is empty.
     private mutating func makeRoom() {
-        let old = table.array
-        guard (usedCount + 1) * 3 > old.count * 2 - old.count / 2 else { return }
+        let old = table.view.array
+        guard (usedCount + 1) * 3 > old.count * 2 else { return }
         // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
         let larger = SlotArray(count: Self.slotCount(for: count + 1))
         usedCount = 0
@@ -70,13 +69,13 @@ struct TableWriter: ~Copyable {
             larger.insert(entry)
             usedCount += 1
         }
-        retire(table.exchange(larger), keeping: { $0.cell.pointee.load() != nil })
+        retire(table.view.exchange(larger), keeping: { $0.cell.pointee.load() != nil })
     }
 
-    /// The power of two of which at most a quarter is taken.
+    /// The power of two of which at most a third is taken.
     private static func slotCount(for count: Int) -> Int {
         var slots = 16
-        while slots < count * 4 { slots *= 2 }
+        while slots < count * 3 { slots *= 2 }
         return slots
     }
 
@@ -103,7 +102,7 @@ extension TableWriter {
     var names: [String] {
         var names: [String] = []
         names.reserveCapacity(count)
-        table.array.forEach { entry in
+        table.view.array.forEach { entry in
             if entry.cell.pointee.load() != nil { names.append(entry.name.string) }
         }
         return names
@@ -121,7 +120,7 @@ extension TableWriter {
     func collect(
         from position: inout Position, upTo revision: UInt64, into collected: inout [(name: KeyName, cell: ValueCell)]
     ) -> Bool {
-        let array = table.array
+        let array = table.view.array
         if position.array != arrayNumber {
             position = Position(array: arrayNumber)
             collected = []
@@ -143,7 +142,7 @@ extension TableWriter {
     var contents: [(name: KeyName, cell: ValueCell)] {
         var contents: [(name: KeyName, cell: ValueCell)] = []
         contents.reserveCapacity(count)
-        table.array.forEach { entry in
+        table.view.array.forEach { entry in
             if let cell = entry.cell.pointee.load() { contents.append((entry.name, cell.takeUnretainedValue())) }
         }
         return contents.sorted { $0.cell.revision < $1.cell.revision }
