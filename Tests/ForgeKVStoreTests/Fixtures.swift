@@ -1,5 +1,5 @@
 import ForgeFileSystem
-import ForgeKVStore
+@testable import ForgeKVStore
 import Foundation
 import Logging
 import Synchronization
@@ -77,5 +77,30 @@ extension KVStoring {
         var found: [String: Int] = [:]
         for name in try keys() { found[name] = try read(KVKey<Int>(name)) }
         return found
+    }
+}
+
+extension LogRecord {
+    /// Appends a record as the log would write it.
+    static func append(
+        _ change: Change, flags: UInt8 = 0, sequence: UInt64, unflushedCount: UInt32, checksum: CRC32C,
+        to bytes: inout [UInt8]
+    ) {
+        let (code, name, value): (Code, KeyName?, [UInt8]) =
+            switch change {
+            case .set(let name, let value): (.set, name, value)
+            case .remove(let name): (.remove, name, [])
+            case .removeAll: (.removeAll, nil, [])
+            case .flushed: (.flushed, nil, [])
+            }
+        var record = [UInt8](repeating: 0, count: size(nameCount: name?.count ?? 0, valueSize: value.count))
+        record.withUnsafeMutableBytes { record in
+            value.withUnsafeBytes { value in
+                write(
+                    code, flags: flags, name, value, sequence: sequence, unflushedCount: unflushedCount,
+                    checksum: checksum, to: record)
+            }
+        }
+        bytes += record
     }
 }
