@@ -35,9 +35,11 @@ final class IssueRecorder: Sendable {
     }
 
     func options(compactionFloorInBytes: Int = 1 << 20) -> FileKVStore.Options {
-        FileKVStore.Options(
+        var options = FileKVStore.Options(
             compactionFloorInBytes: compactionFloorInBytes,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }), onIssue: record)
+        options.compactsInBackground = false
+        return options
     }
 }
 
@@ -50,7 +52,13 @@ struct LogFixture {
         try FileKVStore(at: path, fileSystem: fileSystem, options: recorder.options())
     }
 
-    func bytes() throws -> [UInt8] { try fileSystem.readFile("/store/log") }
+    /// The log, without the space that an open store has reserved behind it.
+    func bytes() throws -> [UInt8] {
+        var bytes = try fileSystem.readFile("/store/log")
+        guard bytes.count % Int(LogSpace.granularity) == 0 else { return bytes }
+        while bytes.last == 0 { bytes.removeLast() }
+        return bytes
+    }
 
     func replace(_ bytes: [UInt8]) throws {
         try fileSystem.makeDirectories(path)

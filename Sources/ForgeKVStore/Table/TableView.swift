@@ -67,7 +67,7 @@ struct TableView {
         do {
             value = try ValueTable.coder.decode(Value.self, from: cell.bytes)
         } catch {
-            throw UndecodableValue(cause: error, isNews: cell.encoded?.report() ?? true)
+            throw UndecodableValue(cause: error, isNews: (cell.encoded ?? cell).report())
         }
         // Of an object every reader gets a copy of its own; and a value that is read as two types is decoded each time.
         if let source = cell as? EncodedCell, !(Value.self is AnyObject.Type) {

@@ -14,6 +14,8 @@ class ValueCell: @unchecked Sendable {
     /// The type of the decoded value; nil where there is none. Looked at before a cell is taken for a `TypedCell`.
     fileprivate let type: ObjectIdentifier?
 
+    private let isReported = Atomic(false)
+
     fileprivate init(revision: UInt64, encodedSize: Int, type: ObjectIdentifier?) {
         self.revision = revision
         self.encodedSize = encodedSize
@@ -26,6 +28,9 @@ class ValueCell: @unchecked Sendable {
     /// What is kept if the value is decoded anew, as another type.
     var encoded: EncodedCell? { nil }
 
+    /// Whether it is told for the first time that the value is not of the type that was asked for.
+    final func report() -> Bool { !isReported.exchange(true, ordering: .relaxed) }
+
     /// About how much memory goes with it.
     final var sizeInBytes: Int { encodedSize &+ 64 }
 }
@@ -33,7 +38,6 @@ class ValueCell: @unchecked Sendable {
 /// A value as its bytes, not yet decoded.
 final class EncodedCell: ValueCell, @unchecked Sendable {
     private let content: [UInt8]
-    private let isReported = Atomic(false)
 
     init(_ bytes: [UInt8], revision: UInt64) {
         content = bytes
@@ -43,9 +47,6 @@ final class EncodedCell: ValueCell, @unchecked Sendable {
     override var bytes: [UInt8] { content }
 
     override var encoded: EncodedCell? { self }
-
-    /// Whether it is told for the first time that the value cannot be decoded.
-    func report() -> Bool { !isReported.exchange(true, ordering: .relaxed) }
 }
 
 /// A decoded value of one type.

@@ -11,9 +11,10 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
     private let store: FileKVStore
 
     package init(on fileSystem: InMemoryFileSystem) throws {
-        let options = FileKVStore.Options(
+        var options = FileKVStore.Options(
             compactionFloorInBytes: 1000,
             logger: Logger(label: "ForgeStorageTesting", factory: { _ in SwiftLogNoOpLogHandler() }))
+        options.compactsInBackground = false
         store = try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }
 
