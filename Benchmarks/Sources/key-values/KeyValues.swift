@@ -92,7 +92,7 @@ enum KeyValues {
         let words = (0..<count).map(text)
         let values = (0..<count).map(settings)
         let file = open(directory.appendingPathComponent("plain").path, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
-        let rounds = 20
+        let rounds = 200
         let calls = rounds * count
         print(
             MeasurementTable(

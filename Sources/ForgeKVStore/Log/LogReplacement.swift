@@ -54,27 +54,56 @@ struct LogReplacement: ~Copyable {
 
     /// Adds the records of another log in a range of its bytes.
     mutating func append(_ range: Range<Int64>, of log: LogFile) throws(FileSystemError) {
-        var window = LogWindow(log.descriptor, size: range.upperBound, on: log.fileSystem)
         var offset = range.lowerBound
-        let old = log.header.fileID.checksum
         while offset < range.upperBound {
-            let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
-            let size = LogRecord.frameSize + (frame?.payloadSize ?? 0)
-            let record = try window.withBytes(at: offset, count: size) { bytes -> [UInt8]? in
-                LogRecord.isIntact(bytes, checksum: old) ? Array(bytes) : nil
-            }
-            // It was written by this process: if it is no record any more, the device has lost it.
-            guard let frame, var record = record.flatMap({ $0 }) else {
-                throw FileSystemError(.read, .ioError, path: .logName)
-            }
-            let flushed = synchronizedSequence
-            record.withUnsafeMutableBytes {
-                LogRecord.sign($0, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
-            }
-            sequence = frame.sequence
-            try add(record)
-            offset += Int64(size)
+            let start = buffer.count
+            let count = Int(min(range.upperBound - offset, Int64(Self.bufferSize)))
+            buffer += try log.fileSystem.readBytes(of: log.descriptor, at: offset, count: count)
+            let taken = try adopt(from: start, log.header.fileID.checksum)
+            // A record that is longer than all that was read: it is fetched by itself.
+            let next = taken > 0 ? taken : try adoptLarge(from: start, at: offset, of: log)
+            offset += Int64(next)
+            buffer.removeLast(buffer.count - start - next)
+            if buffer.count >= Self.bufferSize { try write() }
         }
+    }
+
+    /// Makes the records that stand in the buffer from `start` on records of this log; returns how many bytes they are.
+    private mutating func adopt(from start: Int, _ old: CRC32C) throws(FileSystemError) -> Int {
+        var position = start
+        var last = sequence
+        let flushed = synchronizedSequence
+        let checksum = checksum
+        let isIntact = buffer.withUnsafeMutableBytes { bytes -> Bool in
+            while bytes.count - position >= LogRecord.frameSize {
+                let rest = UnsafeMutableRawBufferPointer(rebasing: bytes[position...])
+                let frame = LogRecord.frame(UnsafeRawBufferPointer(rest))
+                let size = LogRecord.frameSize + frame.payloadSize
+                guard size <= rest.count else { return true }
+                let record = UnsafeMutableRawBufferPointer(rebasing: rest[..<size])
+                guard LogRecord.isIntact(UnsafeRawBufferPointer(record), checksum: old) else { return false }
+                LogRecord.sign(
+                    record, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
+                last = frame.sequence
+                position += size
+            }
+            return true
+        }
+        // It was written by this process: if it is no record any more, the device has lost it.
+        guard isIntact else { throw FileSystemError(.read, .ioError, path: .logName) }
+        sequence = last
+        return position - start
+    }
+
+    private mutating func adoptLarge(from start: Int, at offset: Int64, of log: LogFile) throws(FileSystemError) -> Int {
+        let size = buffer.count - start < LogRecord.frameSize ? 0 : buffer.withUnsafeBytes { bytes in
+            LogRecord.frameSize + LogRecord.frame(UnsafeRawBufferPointer(rebasing: bytes[start...])).payloadSize
+        }
+        buffer.removeLast(buffer.count - start)
+        buffer += try log.fileSystem.readBytes(of: log.descriptor, at: offset, count: size)
+        let taken = try adopt(from: start, log.header.fileID.checksum)
+        guard taken > 0 else { throw FileSystemError(.read, .ioError, path: .logName) }
+        return taken
     }
 
     private mutating func append(
