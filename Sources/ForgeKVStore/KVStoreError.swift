@@ -37,7 +37,7 @@ extension KVStoreError {
     /// Why a call failed. More codes may be added, so a `switch` needs a default.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
-            case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown
+            case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
         }
@@ -62,6 +62,9 @@ extension KVStoreError {
         /// The encoded value is longer than the store accepts. The old value is still there.
         public static let valueTooLarge = Code(kind: .valueTooLarge)
 
+        /// Somebody else has changed what the call required to be unchanged. Nothing was changed.
+        public static let conflict = Code(kind: .conflict)
+
         /// What was written can be read, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
 
@@ -85,6 +88,7 @@ extension KVStoreError {
             case .damaged: "damaged"
             case .invalidKey: "the name of the key is longer than \(KeyName.maximumLength) bytes"
             case .valueTooLarge: "the value is too large"
+            case .conflict: "changed by somebody else meanwhile"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .unavailable(let reason): "unavailable: \(reason)"
             case .unknownFormat(let version): "unknown format version \(version)"
@@ -94,7 +98,7 @@ extension KVStoreError {
 
     /// What was tried.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
-        case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, setAside
+        case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, setAside, batch, snapshot
     }
 }
 

@@ -61,6 +61,27 @@ public protocol KVStoring: Sendable {
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func removeValue(named name: String) throws
+
+    /// The value of a name as it is encoded, and its revision; nil if there is none.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func entry(named name: String) throws -> KVEntry?
+
+    /// All names with their values at one moment.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
+    func snapshot() throws -> [String: KVEntry]
+
+    /// Makes changes together, if what they require holds.
+    ///
+    /// - Throws: ``KVStoreError``: `.conflict` if it does not hold; `.unsupported` by default. Nothing was changed, unless
+    ///   the code is `.durabilityUnknown`.
+    func commit(_ batch: KVBatch) throws
+
+    /// Makes everything that was written durable: it survives a power cut when the call returns.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` by default, because nothing is known of it.
+    func synchronize() throws
 }
 
 extension KVStoring {
@@ -79,4 +100,14 @@ extension KVStoring {
     public func removeValue(named name: String) throws {
         throw KVStoreError(.unsupported, .remove, key: name)
     }
+
+    public func entry(named name: String) throws -> KVEntry? {
+        throw KVStoreError(.unsupported, .read, key: name)
+    }
+
+    public func snapshot() throws -> [String: KVEntry] { throw KVStoreError(.unsupported, .snapshot) }
+
+    public func commit(_ batch: KVBatch) throws { throw KVStoreError(.unsupported, .batch) }
+
+    public func synchronize() throws { throw KVStoreError(.unsupported, .synchronize) }
 }

@@ -1,9 +1,10 @@
 import ForgeFileSystem
-@testable import ForgeKVStore
 import Foundation
 import Logging
 import Synchronization
 import SystemPackage
+
+@testable import ForgeKVStore
 
 /// A directory of its own on the real disk, removed when the fixture goes.
 final class TemporaryDirectory: Sendable {
@@ -100,6 +101,7 @@ extension LogRecord {
             case .remove(let name): (.remove, name, [])
             case .removeAll: (.removeAll, nil, [])
             case .flushed: (.flushed, nil, [])
+            case .batch: preconditionFailure("a batch is appended as its content")
             }
         var record = [UInt8](repeating: 0, count: size(nameCount: name?.count ?? 0, valueSize: value.count))
         record.withUnsafeMutableBytes { record in

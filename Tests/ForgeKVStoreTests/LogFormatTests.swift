@@ -89,7 +89,8 @@ import Testing
     @Test("a payload that says nothing known is none")
     func unknownPayloads() {
         let payloads: [[UInt8]] = [
-            [], [1, 0, 0], [0, 0, 0, 0], [9, 0, 0, 0], [1, 2, 0, 0], [2, 1, 0, 0], [1, 0, 5, 0, 0x61], [2, 0, 1, 0, 0x61, 0x62],
+            [], [1, 0, 0], [0, 0, 0, 0], [9, 0, 0, 0], [1, 2, 0, 0], [2, 1, 0, 0], [1, 0, 5, 0, 0x61],
+            [2, 0, 1, 0, 0x61, 0x62],
             [3, 0, 0, 0, 1], [4, 0, 0, 0, 1], [1, 0, 1, 0, 0xFF],
             [1, 0, 0xFF, 0xFF] + [UInt8](repeating: 0x61, count: 65535),
         ]

@@ -41,7 +41,9 @@ extension KVEngine {
     private func rewriteIfStillDue() -> KVStoreIssue? {
         defer { isRewritingDue.store(false, ordering: .releasing) }
         return rewriting.withLock { _ in
-            guard writer.withLock({ $0.obstacle == nil && !$0.log.isPoisoned && isRewritingDue($0) }) else { return nil }
+            guard writer.withLock({ $0.obstacle == nil && !$0.log.isPoisoned && isRewritingDue($0) }) else {
+                return nil
+            }
             do throws(KVStoreError) {
                 try rewrite()
                 return nil

@@ -48,20 +48,41 @@ extension KVEngine {
         }
     }
 
+    /// Makes changes together, if what they require holds.
+    func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
+        let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
+        guard !changes.isEmpty else {
+            try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
+            return nil
+        }
+        return try withBytes(of: changes.content) { (content) throws(KVStoreError) in
+            try write(.batch, .batch, nil, content, count: changes.count) { (table) throws(KVStoreError) in
+                try changes.check(table, store: place.name)
+            } effect: { (revision, table) in
+                changes.apply(to: &table, last: revision)
+            }
+        }
+    }
+
     /// The names of all keys.
     var names: [String] { writer.withLock { $0.table.names } }
+
+    /// All names and values at one moment.
+    var snapshot: [String: KVEntry] { KVEntry.all(writer.withLock { $0.table.contents }) }
 
     /// Appends a record and does to the table what it says.
     @inline(__always)
     private func write(
         _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: UnsafeRawBufferPointer,
-        _ effect: (_ revision: UInt64, inout TableWriter) -> Void
+        count: UInt64 = 1, condition: (borrowing TableWriter) throws(KVStoreError) -> Void = { _ in },
+        effect: (_ revision: UInt64, inout TableWriter) -> Void
     ) throws(KVStoreError) -> KVStoreIssue? {
         let aftermath = try writer.withLock { (writer) throws(KVStoreError) -> Aftermath in
             try check(writer, operation, name)
+            try condition(writer.table)
             let revision: UInt64
             do throws(FileSystemError) {
-                revision = try writer.log.append(code, name, value)
+                revision = try writer.log.append(code, name, value, count: count)
             } catch {
                 throw KVStoreError(error, operation, key: name?.string, store: place.name)
             }

@@ -153,6 +153,18 @@ extension FileKVStore {
         report(try engine.remove(name))
     }
 
+    public func entry(named name: String) throws -> KVEntry? {
+        let name = KeyName(name)
+        try name.check(.read, in: engine.place.name)
+        return table.cell(of: name).map { KVEntry($0) }
+    }
+
+    public func snapshot() throws -> [String: KVEntry] { engine.snapshot }
+
+    public func commit(_ batch: KVBatch) throws {
+        report(try engine.commit(batch))
+    }
+
     private func report(_ issue: KVStoreIssue?) {
         if let issue { options.report(issue) }
     }

@@ -6,6 +6,9 @@ enum LogRecord {
         case remove(KeyName)
         case removeAll
 
+        /// Several sets and removals, each with a number of its own, of which the record's is the last.
+        case batch([Change])
+
         /// Nothing: it stands behind a flush and says, by its frame, that all before it had reached the device.
         case flushed
     }
@@ -44,9 +47,8 @@ enum LogRecord {
 
     /// Writes a record into memory that is as long as ``size(nameCount:valueSize:)`` says.
     ///
-    /// - Parameters:
-    ///   - name: The key that it is about; nil for the two codes that are about none.
-    ///   - value: The encoded value for `.set`, and nothing for the others.
+    /// `name` is nil for the codes that are about no key; `value` is the encoded value for `.set`, the content for `.batch`
+    /// and empty for the others.
     static func write(
         _ code: Code, flags: UInt8, _ name: KeyName?, _ value: UnsafeRawBufferPointer, sequence: UInt64,
         unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer
@@ -79,6 +81,7 @@ enum LogRecord {
         case remove = 2
         case removeAll = 3
         case flushed = 4
+        case batch = 5
     }
 
     /// Reads the frame in the first 20 bytes of `buffer`.
@@ -114,6 +117,7 @@ enum LogRecord {
         switch code {
         case .removeAll: return rest.isEmpty ? .removeAll : nil
         case .flushed: return rest.isEmpty ? .flushed : nil
+        case .batch: return nameSize == 0 ? batch(rest) : nil
         case .set, .remove:
             guard let name = String(validating: rest.prefix(nameSize), as: UTF8.self) else { return nil }
             if code == .set { return .set(KeyName(name), Array(rest.dropFirst(nameSize))) }

@@ -86,6 +86,29 @@ public final class InMemoryKVStore: KVStoring {
         change { _, table in table.remove(name) }
     }
 
+    public func entry(named name: String) throws -> KVEntry? {
+        let name = KeyName(name)
+        try name.check(.read, in: nil)
+        return table.view.cell(of: name).map { KVEntry($0) }
+    }
+
+    public func snapshot() throws -> [String: KVEntry] {
+        KVEntry.all(writer.withLock { $0.table.contents })
+    }
+
+    public func commit(_ batch: KVBatch) throws {
+        let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
+        _ = try writer.withLock { (writer) throws(KVStoreError) -> Retirement.Garbage? in
+            try changes.check(writer.table, store: nil)
+            writer.revision += changes.count
+            changes.apply(to: &writer.table, last: writer.revision)
+            return writer.table.collect()
+        }
+    }
+
+    /// Nothing to do: there is no device.
+    public func synchronize() throws {}
+
     /// Changes the table as the next write.
     private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
         // What nobody can see any more goes outside the lock.

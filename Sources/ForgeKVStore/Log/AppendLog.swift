@@ -43,28 +43,34 @@ struct AppendLog: ~Copyable, Sendable {
 
     /// Appends a record.
     ///
-    /// - Returns: Its number.
+    /// - Parameters:
+    ///   - code: What it does.
+    ///   - name: The key that it is about, if it is about one.
+    ///   - value: The encoded value, or the content of a batch.
+    ///   - count: How many numbers it takes.
+    /// - Returns: Its number, which is the last of them.
     /// - Throws: ``FileSystemError``. The log is as it was; where it could not be brought back there, it is poisoned.
     @inline(__always)
     mutating func append(
-        _ code: LogRecord.Code, _ name: KeyName?, _ value: UnsafeRawBufferPointer
+        _ code: LogRecord.Code, _ name: KeyName?, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
     ) throws(FileSystemError) -> UInt64 {
-        guard sequence < LogRecord.maximumSequence else { throw FileSystemError(.write, .overflow) }
-        if sequence - flushedSequence >= UInt32.max { try flushNow() }
+        guard sequence < LogRecord.maximumSequence - count else { throw FileSystemError(.write, .overflow) }
+        if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count)
         if hasTail { try dropLockedTail() }
         let isMapped = try space.reserve(size, at: end, of: file)
         let record = scratch.bytes(size)
         LogRecord.write(
-            code, flags: 0, name, value, sequence: sequence + 1,
-            unflushedCount: UInt32(truncatingIfNeeded: sequence - flushedSequence), checksum: checksum, to: record)
+            code, flags: 0, name, value, sequence: sequence + count,
+            unflushedCount: UInt32(truncatingIfNeeded: sequence + count - 1 - flushedSequence), checksum: checksum,
+            to: record)
         if isMapped {
             space.store(UnsafeRawBufferPointer(record), at: end)
         } else {
             try write(UnsafeRawBufferPointer(record))
         }
         end += Int64(size)
-        sequence += 1
+        sequence += count
         return sequence
     }
 

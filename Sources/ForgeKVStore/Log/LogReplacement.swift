@@ -95,10 +95,14 @@ struct LogReplacement: ~Copyable {
         return position - start
     }
 
-    private mutating func adoptLarge(from start: Int, at offset: Int64, of log: LogFile) throws(FileSystemError) -> Int {
-        let size = buffer.count - start < LogRecord.frameSize ? 0 : buffer.withUnsafeBytes { bytes in
-            LogRecord.frameSize + LogRecord.frame(UnsafeRawBufferPointer(rebasing: bytes[start...])).payloadSize
-        }
+    private mutating func adoptLarge(from start: Int, at offset: Int64, of log: LogFile) throws(FileSystemError) -> Int
+    {
+        let size =
+            buffer.count - start < LogRecord.frameSize
+            ? 0
+            : buffer.withUnsafeBytes { bytes in
+                LogRecord.frameSize + LogRecord.frame(UnsafeRawBufferPointer(rebasing: bytes[start...])).payloadSize
+            }
         buffer.removeLast(buffer.count - start)
         buffer += try log.fileSystem.readBytes(of: log.descriptor, at: offset, count: size)
         let taken = try adopt(from: start, log.header.fileID.checksum)

@@ -90,6 +90,8 @@ struct LogScan {
         var frame: LogRecord.Frame
         var change: LogRecord.Change
         var isKept: Bool
+
+        var firstSequence: UInt64 { frame.sequence - (change.count - 1) }
     }
 
     private mutating func accept(
@@ -98,10 +100,10 @@ struct LogScan {
     ) {
         if let last = pending.last, last.lastMissing == nil {
             // At least what came before: garbage between two records that follow one another hides none.
-            pending[pending.count - 1].lastMissing = record.frame.sequence - 1
-        } else if record.frame.sequence != state.sequence + 1, !record.isKept {
+            pending[pending.count - 1].lastMissing = record.firstSequence - 1
+        } else if record.firstSequence != state.sequence + 1, !record.isKept {
             // Intact, but not the next: records are missing though no byte is damaged.
-            pending.append(Segment(damage: offset..<offset, lastMissing: record.frame.sequence - 1))
+            pending.append(Segment(damage: offset..<offset, lastMissing: record.firstSequence - 1))
         }
         state.sequence = record.frame.sequence
         state.end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
@@ -141,9 +143,10 @@ struct LogScan {
         let record = try window.withBytes(at: offset, count: size) { bytes -> Record? in
             guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
             let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-            return LogRecord.change(payload).map {
-                Record(frame: frame, change: $0, isKept: LogRecord.isKept(payload))
+            guard let change = LogRecord.change(payload), change.count <= frame.sequence - state.sequence else {
+                return nil
             }
+            return Record(frame: frame, change: change, isKept: LogRecord.isKept(payload))
         }
         guard let record, let record else {
             budget -= Int64(size)
@@ -169,7 +172,7 @@ struct LogScan {
         // Most often the payload is damaged and the length still says where the next record begins; if it is the next.
         if let frame = try frame(at: offset, after: state) {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
-            if try record(at: next, after: state)?.frame.sequence == state.sequence + 2 { return next }
+            if try record(at: next, after: state)?.firstSequence == state.sequence + 2 { return next }
         }
         let last = window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize)
         // More records than fit into the file cannot be missing.

@@ -55,7 +55,10 @@ struct LogSpace: Sendable {
             }
             mapping = try fileSystem.map(file.descriptor, at: newStart, count: Int(end - newStart))
         } catch {
-            guard error.errno == .operationNotSupportedByDevice || error.errno == .notSupported || error.errno == .invalidArgument else {
+            guard
+                error.errno == .operationNotSupportedByDevice || error.errno == .notSupported
+                    || error.errno == .invalidArgument
+            else {
                 throw error
             }
             isUnsupported = true

@@ -61,6 +61,10 @@ extension ReactiveKVStore {
     public func keys() throws -> [String] { try base.keys() }
 
     public func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
+
+    public func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
+
+    public func snapshot() throws -> [String: KVEntry] { try base.snapshot() }
 }
 
 // MARK: Writing
@@ -85,27 +89,49 @@ extension ReactiveKVStore {
     public func removeAll() throws {
         try writing.withLock { _ in
             let watchers = hub.all.filter { $0.isPresent() }
-            try telling(watchers, isPresent: false) { try base.removeAll() }
+            try telling([(watchers, false)]) { try base.removeAll() }
         }
     }
+
+    public func commit(_ batch: KVBatch) throws {
+        try writing.withLock { _ in
+            // Who watches a key that is changed twice hears of the last change.
+            var last: [KeyName: Bool] = [:]
+            for change in batch.changes {
+                if case .set = change { last[KeyName(change.name)] = true } else { last[KeyName(change.name)] = false }
+            }
+            let told = last.map { name, isPresent in
+                (watchers: hub.watchers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
+            }
+            try telling(told) { try base.commit(batch) }
+        }
+    }
+
+    public func synchronize() throws { try base.synchronize() }
 
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
         try writing.withLock { _ in
             var watchers = hub.watchers(of: name)
             // Removing what is not there changes nothing.
             if !isPresent { watchers = watchers.filter { $0.isPresent() } }
-            try telling(watchers, isPresent: isPresent, body)
+            try telling([(watchers, isPresent)], body)
         }
     }
 
-    private func telling(_ watchers: [KVStreamHub.Watcher], isPresent: Bool, _ body: () throws -> Void) throws {
+    /// Does what changes the store, and tells those who watch whether their key is there then.
+    private func telling(
+        _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ body: () throws -> Void
+    ) throws {
+        func tell() {
+            for change in changes { for watcher in change.watchers { watcher.tell(change.isPresent) } }
+        }
         do {
             try body()
         } catch let error as KVStoreError where error.code == .durabilityUnknown {
             // Everybody who reads sees it, so everybody who watches has to.
-            for watcher in watchers { watcher.tell(isPresent) }
+            tell()
             throw error
         }
-        for watcher in watchers { watcher.tell(isPresent) }
+        tell()
     }
 }

@@ -96,9 +96,14 @@ struct TableWriter: ~Copyable, Sendable {
     }
 }
 
-// MARK: All values
+// MARK: Reading
 
 extension TableWriter {
+    /// The number of the write that stored the value of a name; nil if there is none.
+    func revision(of name: KeyName) -> UInt64? {
+        table.view.array.find(name)?.cell.pointee.load()?.takeUnretainedValue().revision
+    }
+
     var names: [String] {
         var names: [String] = []
         names.reserveCapacity(count)
@@ -156,6 +161,9 @@ extension TableWriter {
         case .set(let name, let bytes): store(EncodedCell(bytes, revision: sequence), name)
         case .remove(let name): remove(name)
         case .removeAll: removeAll()
+        case .batch(let changes):
+            let first = sequence - UInt64(changes.count - 1)
+            for (index, change) in changes.enumerated() { apply(change, first + UInt64(index)) }
         case .flushed: break
         }
         // Nobody reads yet.
