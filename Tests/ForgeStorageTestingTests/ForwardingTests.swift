@@ -105,7 +105,6 @@ struct ForwardingTests {
             case .truncate: attempt { () throws(FileSystemError) in try wrapper.truncate(missing, to: 0) }
             case .allocate:
                 attempt { () throws(FileSystemError) in try wrapper.allocate(closed, at: 0, length: 1) }
-            case .map, .store, .writeBack: FileSystemError?.none
             case .synchronize: attempt { () throws(FileSystemError) in try wrapper.synchronize(closed, .data) }
             case .status: attempt { () throws(FileSystemError) in _ = try wrapper.status(of: missing) }
             case .setPermissions:
