@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Synchronization
 import SystemPackage
 
@@ -76,6 +77,17 @@ final class FailingFileSystem: POSIXFileSystem {
     func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
         try check(.truncate, file)
         try base.truncate(file, to: sizeInBytes)
+    }
+
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        let path = path(descriptor)
+        try check(.map, path)
+        return FileMapping(
+            watching: try base.map(descriptor, at: offset, count: count),
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                try check(.writeBack, path)
+                try mapping.writeBack()
+            })
     }
 
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {

@@ -31,6 +31,11 @@ struct ForwardingTests {
         try fileSystem.truncate(.descriptor(file), to: 5)
         try fileSystem.truncate(.path("f", at: directory), to: 4)
         try fileSystem.allocate(file, at: 0, length: 9000)
+        let mapping = try fileSystem.map(file, at: 4096, count: 900)
+        Array("mapped".utf8).withUnsafeBytes { mapping.store($0, at: 894) }
+        note(mapping.withUnsafeBytes(890..<900) { String(decoding: $0, as: UTF8.self) })
+        try mapping.writeBack()
+        note(try fileSystem.readBytes(of: file, at: 4096 + 892, count: 10))
         try fileSystem.synchronize(file, .barrier)
         note(try fileSystem.status(of: .descriptor(file)))
         try fileSystem.setPermissions([.ownerRead], of: .path("f", at: directory))
@@ -90,7 +95,7 @@ struct ForwardingTests {
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1, alignment: 1)
         defer { buffer.deallocate() }
         let missing = FileReference.path("/none/x")
-        let error =
+        let error: FileSystemError? =
             switch operation {
             case .open: attempt { () throws(FileSystemError) in _ = try wrapper.open("/none/x") }
             case .close: attempt { () throws(FileSystemError) in try wrapper.close(closed) }
@@ -105,6 +110,17 @@ struct ForwardingTests {
             case .truncate: attempt { () throws(FileSystemError) in try wrapper.truncate(missing, to: 0) }
             case .allocate:
                 attempt { () throws(FileSystemError) in try wrapper.allocate(closed, at: 0, length: 1) }
+            case .map: attempt { () throws(FileSystemError) in _ = try wrapper.map(closed, at: 0, count: 1) }
+            case .store: nil
+            case .writeBack:
+                attempt { () throws(FileSystemError) in
+                    let below = InMemoryFileSystem()
+                    let wrapper = FaultingFileSystem(below)
+                    let file = try wrapper.open("/f", .readWrite, options: [.create])
+                    let mapping = try wrapper.map(file, at: 0, count: 1)
+                    below.writeError = ProcessCrashed()
+                    try mapping.writeBack()
+                }
             case .synchronize: attempt { () throws(FileSystemError) in try wrapper.synchronize(closed, .data) }
             case .status: attempt { () throws(FileSystemError) in _ = try wrapper.status(of: missing) }
             case .setPermissions:
@@ -134,8 +150,14 @@ struct ForwardingTests {
                 attempt { () throws(FileSystemError) in try wrapper.lock(closed, .shared, waiting: true) }
             case .resolve: attempt { () throws(FileSystemError) in _ = try POSIXPath(URL(filePath: "/a\0b")) }
             }
-        #expect(error?.operation == operation)
-        guard operation != .resolve else { return }
+        // A store has no way to fail.
+        #expect(error?.operation == (operation == .store ? nil : operation))
+        guard operation != .resolve, operation != .store else { return }
+        if operation == .writeBack {
+            #expect(error?.errno == .ioError)
+            #expect(error?.underlying is ProcessCrashed)
+            return
+        }
         #expect(error?.errno == .noSuchFileOrDirectory || error?.errno == .badFileDescriptor)
         #expect(wrapper.log.records.map(\.operation) == [operation])
         #expect(wrapper.log.records.first?.outcome == error.map { .failure($0.errno) })

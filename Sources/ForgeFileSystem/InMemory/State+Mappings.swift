@@ -30,6 +30,7 @@ extension InMemoryFileSystem.State {
         try requireWritableDevice(index)
         guard let pages = Pages(count: count) else { throw .noMemory }
         contents[index].copyWritten(into: pages.memory, at: offset)
+        noteAccess(index)
         hold(index)
         mappings.append(Mapping(inode: index, process: current, range: offset..<end, pages: pages))
         return pages

@@ -56,6 +56,8 @@ func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
     truncate(path, off_t(size))
 }
 
+func sysPageSize() -> Int64 { Int64(getpagesize()) }
+
 /// Where a shared mapping for reading and writing starts, or the error number.
 func sysMap(_ descriptor: CInt, _ offset: Int64, _ count: Int) -> Result<UnsafeMutableRawPointer, Errno> {
     let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, off_t(offset))

@@ -5,6 +5,7 @@ extension ConformanceChecks {
     /// What needs a file system that was set up for it is in the lists beside this one.
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
-        + fileSystemEntries + fileSystemContent + fileSystemOffsets + fileSystemAttributes + fileSystemWalks
+        + fileSystemEntries + fileSystemContent + fileSystemMapping + fileSystemOffsets + fileSystemAttributes
+        + fileSystemWalks
         + fileSystemPipes + fileSystemTrees + fileSystemConcurrency + fileSystemWaiting
 }

@@ -181,6 +181,37 @@ extension DeviceFileSystem {
         try live(.synchronize).synchronize(descriptor, level)
     }
 
+    /// Maps part of a file, whose content can be reached.
+    ///
+    /// Using a mapping of a file that the lock has made unreachable ends the process, as on a real device, where the key
+    /// to its pages is gone: it is a trap that says so. A class that lets go on who has the file open has no such moment.
+    public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        let view = try content(of: descriptor, for: .map)
+        let inode = try view.status(of: .descriptor(descriptor)).inode
+        return FileMapping(
+            watching: try view.map(descriptor, at: offset, count: count),
+            load: { [self] mapping, range in
+                if !range.isEmpty { requireReachable(inode) }
+                return mapping.bytes(in: range)
+            },
+            store: { [self] mapping, bytes, place in
+                requireReachable(inode)
+                mapping.store(bytes, at: place)
+            },
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                _ = try live(.writeBack)
+                guard rules.allows(.goingOn, rules[inode]) else { throw locked(.writeBack) }
+                try mapping.writeBack()
+            })
+    }
+
+    /// Traps where the process would get a signal.
+    private func requireReachable(_ inode: UInt64) {
+        precondition(
+            hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.goingOn, rules[inode]),
+            "SIGBUS: the content of the mapped file \(inode) cannot be reached while the device is locked")
+    }
+
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         try live(.lock).lock(descriptor, mode, waiting: waiting)
     }

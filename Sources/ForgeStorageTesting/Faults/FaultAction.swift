@@ -24,6 +24,8 @@ public enum SynchronizationAudience: String, Hashable, Sendable, CaseIterable {
 
 /// What happens to a call that a fault strikes.
 ///
+/// A store into a mapping is only delayed or crashed: it has no way to fail.
+///
 /// A call to `close` gives its descriptor back whatever strikes it, as on Linux and Darwin.
 public enum FaultAction: Hashable, Sendable {
     /// The call throws this error number.
@@ -62,6 +64,16 @@ public enum FaultAction: Hashable, Sendable {
     /// The lying device: `synchronize` succeeds, and nothing reaches the device. Unlike
     /// ``failSynchronization(_:reportedTo:)``, it strikes each time.
     case lieAboutSynchronization
+}
+
+extension FaultAction {
+    /// Whether it can happen to a store into a mapping, which has no way to fail.
+    var strikesStores: Bool {
+        switch self {
+        case .delay, .crash: true
+        default: false
+        }
+    }
 }
 
 extension FaultAction: CustomStringConvertible {

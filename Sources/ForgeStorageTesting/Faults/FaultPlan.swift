@@ -42,7 +42,7 @@ public final class FaultPlan: Sendable {
         set { state.withLock { $0.isArmed = newValue } }
     }
 
-    /// How many calls have come by while the plan was armed.
+    /// How many calls have come by while the plan was armed; stores into mappings, which cannot fail, are none.
     public var callCount: Int { state.withLock { $0.callCount } }
 
     /// How often rules have struck.
@@ -79,7 +79,7 @@ public final class FaultPlan: Sendable {
         state.withLock { state in
             var decision = FaultDecision()
             guard state.isArmed else { return decision }
-            state.callCount += 1
+            if call.operation != .store { state.callCount += 1 }
             for index in state.rules.indices where !state.rules[index].isLifted {
                 state.rules[index].consider(call, &decision)
             }

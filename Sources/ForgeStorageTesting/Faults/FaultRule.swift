@@ -8,7 +8,7 @@ public import SystemPackage
 /// FaultRule.on(.read, do: .corrupt(.flippedBit(offset: 17, bit: 3)))
 /// ```
 public struct FaultRule: Hashable, Sendable {
-    /// The operations that it is for; all of them if empty.
+    /// The operations that it is for; if empty, all but `store`, which cannot fail.
     public var operations: Set<FileSystemOperation>
 
     /// The files that it is for.
@@ -41,7 +41,8 @@ public struct FaultRule: Hashable, Sendable {
     }
 
     func concerns(_ call: FaultCall) -> Bool {
-        (operations.isEmpty || operations.contains(call.operation)) && (thread == nil || thread == call.thread)
+        (operations.isEmpty ? call.operation != .store : operations.contains(call.operation))
+            && (thread == nil || thread == call.thread)
             && target.matches(call)
     }
 }

@@ -80,6 +80,7 @@ public final class FaultingFileSystem: POSIXFileSystem {
 
     func crash(_ state: inout State) {
         state.isCrashed = true
+        state.processCount += 1
         if let memory = base as? InMemoryFileSystem {
             memory.endProcess()
         } else {
@@ -125,6 +126,8 @@ extension FaultingFileSystem {
     struct State: Sendable {
         var files: [Descriptor: OpenedFile] = [:]
         var isCrashed = false
+        /// How many processes have come to their end.
+        var processCount = 0
         /// Failures to write back that open files have not heard of yet.
         var pendingErrors: [Int: Errno] = [:]
         var openFileCount = 0

@@ -96,6 +96,19 @@ extension InterceptedFileSystem {
         try base.synchronize(descriptor, level)
     }
 
+    /// Writing back is a call that is shown; a store is none, since it cannot fail.
+    package func map(
+        _ descriptor: Descriptor, at offset: Int64, count: Int
+    ) throws(FileSystemError) -> FileMapping {
+        try pass(.map)
+        return FileMapping(
+            watching: try base.map(descriptor, at: offset, count: count),
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                try pass(.writeBack)
+                try mapping.writeBack()
+            })
+    }
+
     package func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         try pass(.lock)
         try base.lock(descriptor, mode, waiting: waiting)

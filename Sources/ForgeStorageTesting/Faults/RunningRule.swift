@@ -42,13 +42,17 @@ struct RunningRule: Sendable {
     /// Counts a call, and strikes it if it is one of those meant and no other rule has decided on it.
     mutating func consider(_ call: FaultCall, _ decision: inout FaultDecision) {
         if isReadOnly {
-            if call.mutates, rule.target.matches(call) { strike(.fail(.readOnlyFileSystem, .none), &decision) }
+            // What is mapped already is stored into, until the page is to be written out.
+            if call.mutates, call.operation != .store, rule.target.matches(call) {
+                strike(.fail(.readOnlyFileSystem, .none), &decision)
+            }
             return
         }
         guard rule.concerns(call) else { return }
         matchCount += 1
         let isFilling = bytesLeft != nil
         guard isFilling || rule.occurrence.includes(matchCount, &generator) else { return }
+        if call.operation == .store, !rule.action.strikesStores { return }
         switch rule.action {
         case .delay(let duration):
             decision.delay += duration

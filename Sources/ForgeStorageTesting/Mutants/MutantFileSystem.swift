@@ -110,6 +110,13 @@ extension MutantFileSystem {
         try synchronize(self, descriptor)
     }
 
+    package func map(
+        _ descriptor: Descriptor, at offset: Int64, count: Int
+    ) throws(FileSystemError) -> FileMapping {
+        guard let map = mutation.map else { return try base.map(descriptor, at: offset, count: count) }
+        return try map(self, descriptor, offset, count)
+    }
+
     package func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         guard let lock = mutation.lock else { return try base.lock(descriptor, mode, waiting: waiting) }
         try lock(self, descriptor, mode, waiting)

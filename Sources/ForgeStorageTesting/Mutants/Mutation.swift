@@ -26,6 +26,7 @@ package struct Mutation: Sendable, CustomStringConvertible {
     var truncate: (@Sendable (Tree, FileReference, Int64) throws(Failure) -> Void)?
     var allocate: (@Sendable (Tree, Descriptor, Int64, Int64) throws(Failure) -> Void)?
     var synchronize: (@Sendable (Tree, Descriptor) throws(Failure) -> Void)?
+    var map: (@Sendable (Tree, Descriptor, Int64, Int) throws(Failure) -> FileMapping)?
     var lock: (@Sendable (Tree, Descriptor, LockMode, Bool) throws(Failure) -> Void)?
     var status: (@Sendable (Tree, FileReference) throws(Failure) -> FileStatus)?
     var setPermissions: (@Sendable (Tree, FilePermissions, FileReference) throws(Failure) -> Void)?

@@ -1,7 +1,8 @@
 extension Mutation {
     /// Defects that a file system could have, one each.
     package static let all: [Mutation] =
-        opening + walking + content + offsets + descriptors + times + attributes + directories + renaming + links
+        opening + walking + content + mapping + offsets + descriptors + times + attributes + directories + renaming
+        + links
         + listing + surroundings
 
     /// No defect: what is measured against.

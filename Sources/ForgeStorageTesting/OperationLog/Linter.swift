@@ -21,6 +21,11 @@ private struct Linter {
     private struct Content {
         /// The first line that wrote since the last synchronisation, and the path that it wrote to.
         var dirtySince: (sequence: Int, path: POSIXPath?)?
+        /// The first line that stored through a mapping since the last time that was written back.
+        var storedSince: (sequence: Int, path: POSIXPath?)?
+        /// Which bytes were stored through mappings, and which of them were synchronised.
+        var stored: [Range<Int64>] = []
+        var safelyStored: [Range<Int64>] = []
         /// Whether what is dirty will at least not reach the device after what is written from now on.
         var isOrdered = true
         /// How many bytes were in the file when it was synchronised, or found.
@@ -81,7 +86,8 @@ private struct Linter {
         guard record.isEffective else { return }
         switch record.operation {
         case .open: open(record)
-        case .write, .truncate, .allocate: change(record)
+        case .write, .truncate, .allocate, .store: change(record)
+        case .writeBack: writeBack(record)
         case .close: close(record)
         case .createDirectory, .createNode, .createSymbolicLink: add(record.path, record.directory, record)
         case .link:
@@ -115,6 +121,15 @@ private struct Linter {
             if let position = record.position, position < content.safeSize {
                 findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
             }
+        case .store:
+            guard let position = record.position, let count = record.count else { return }
+            let range = position..<position + count
+            // A reserved file is all zeros at first: storing into those replaces nothing.
+            if content.safelyStored.contains(where: { $0.overlaps(range) }) {
+                findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
+            }
+            content.stored.add(range)
+            content.storedSince = content.storedSince ?? (record.sequence, record.path)
         case .truncate, .open:
             guard record.newSize != record.sizeBefore else { return }
             if let size = record.newSize, size < content.safeSize {
@@ -127,6 +142,15 @@ private struct Linter {
         content.isOrdered = false
         content.hasFailed = false
         contents[inode] = content
+    }
+
+    /// What was stored is what the next synchronisation covers.
+    private mutating func writeBack(_ record: OperationRecord) {
+        guard let inode = record.inode, let offset = record.offset, let count = record.count else { return }
+        // It is done by mappings: one that does not reach everything covers nothing that could be told of.
+        let range = offset..<offset + count
+        guard contents[inode]?.stored.allSatisfy({ range.contains($0) }) == true else { return }
+        contents[inode]?.storedSince = nil
     }
 
     private mutating func close(_ record: OperationRecord) {
@@ -155,16 +179,28 @@ private struct Linter {
                 }
                 return
             }
-            contents[inode]?.isOrdered = true
+            let isWrittenBack = contents[inode]?.storedSince == nil
+            contents[inode]?.isOrdered = isWrittenBack
             guard record.detail != String(describing: SyncLevel.barrier), contents[inode]?.hasFailed == false else {
                 return
             }
-            contents[inode]?.dirtySince = nil
-            contents[inode]?.closedDirtyAt = nil
+            settle(inode)
             contents[inode]?.safeSize = record.sizeBefore ?? 0
         } else if succeeded, !gone.contains(inode) {
             for name in names.keys where name.directory == inode { names[name] = nil }
         }
+    }
+
+    /// What was written to a file is safe, and what was stored too if it was written back.
+    private mutating func settle(_ inode: Int) {
+        guard var content = contents[inode] else { return }
+        content.dirtySince = content.storedSince
+        content.closedDirtyAt = nil
+        if content.storedSince == nil {
+            for range in content.stored { content.safelyStored.add(range) }
+            content.stored = []
+        }
+        contents[inode] = content
     }
 
     // MARK: Names
@@ -205,5 +241,16 @@ private struct Linter {
             return
         }
         names[Name(directory: directory, path: path)] = PendingName(sequence: record.sequence, isRemoval: true)
+    }
+}
+
+extension [Range<Int64>] {
+    /// Adds a range, and joins it with the last one if they touch, as those of a log do.
+    fileprivate mutating func add(_ range: Range<Int64>) {
+        if let last, last.lowerBound <= range.lowerBound, range.lowerBound <= last.upperBound {
+            self[count - 1] = last.lowerBound..<Swift.max(last.upperBound, range.upperBound)
+        } else {
+            append(range)
+        }
     }
 }

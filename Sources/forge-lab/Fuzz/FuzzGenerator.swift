@@ -22,10 +22,14 @@ struct FuzzGenerator {
         case 0..<210: open()
         case 210..<240: .close(slot())
         case 240..<265: .duplicate(slot(), into: slot())
-        case 265..<325: .read(slot(), count: count(), at: random.chance(50) ? nil : offset())
-        case 325..<425: .write(slot(), count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
-        case 425..<455: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
-        case 455..<500: .truncate(target(30), to: size())
+        case 265..<285: .map(slot(), at: mapOffset(), count: mapCount(), into: mapping())
+        case 285..<305: .load(mapping(), count: count(), at: random.below(100_000))
+        case 305..<310: random.chance(30) ? .unmap(mapping()) : .writeBack(mapping())
+        case 310..<350: .read(slot(), count: count(), at: random.chance(50) ? nil : offset())
+        case 350..<385: .store(mapping(), count: count(), byte: UInt8(1 + random.below(255)), at: storeOffset())
+        case 385..<455: .write(slot(), count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
+        case 455..<475: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
+        case 475..<500: .truncate(target(30), to: size())
         case 500..<515: .allocate(slot(), at: writeOffset() ?? -1, length: Int64(count()))
         case 515: .synchronize(slot(), random.pick([.full, .data, .barrier]))
         case 516..<590: .status(target(40))
@@ -80,6 +84,29 @@ struct FuzzGenerator {
     }
 
     private mutating func slot() -> Int { random.below(FuzzOperation.slotCount) }
+
+    private mutating func mapping() -> Int { random.below(FuzzOperation.mappingCount) }
+
+    /// A multiple of every system's page size, or of none.
+    private mutating func mapOffset() -> Int64 {
+        switch random.below(40) {
+        case 0: random.pick([1, 100, -1, -65_536, .max & ~65_535, 1 << 40])
+        case 1..<8: random.pick([65_536, 131_072])
+        default: 0
+        }
+    }
+
+    private mutating func mapCount() -> Int {
+        switch random.below(40) {
+        case 0: random.pick([0, -1, 1 << 55, .max])
+        case 1..<20: 1 + random.below(150_000)
+        default: random.pick([1, 300, 4096, 65_536, 200_000])
+        }
+    }
+
+    private mutating func storeOffset() -> Int {
+        random.chance(60) ? random.below(400) : random.below(70_000)
+    }
 
     private mutating func place() -> FuzzOperation.Place {
         FuzzOperation.Place(path: paths.path(&random), base: random.chance(30) ? slot() : nil)

@@ -19,7 +19,10 @@ extension FuzzOperation {
         case .truncate(let target, _), .status(let target), .setPermissions(let target, _),
             .setOwner(let target, _, _), .setTimes(let target, _, _):
             target.paths
-        case .close, .duplicate, .read, .write, .seek, .allocate, .synchronize, .list, .lock, .become: []
+        case .close, .duplicate, .read, .write, .seek, .allocate, .synchronize, .map, .store, .load, .writeBack, .unmap,
+            .list, .lock,
+            .become:
+            []
         }
     }
 }

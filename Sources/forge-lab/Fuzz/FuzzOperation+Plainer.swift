@@ -18,6 +18,13 @@ extension FuzzOperation {
             return Self.smaller(count).map { .read(slot, count: $0, at: offset) }
         case .write(let slot, let count, let byte, let offset):
             return Self.smaller(count).map { .write(slot, count: $0, byte: byte, at: offset) }
+        case .map(let slot, let offset, let count, let into):
+            return Self.smaller(count).map { .map(slot, at: offset, count: $0, into: into) }
+        case .store(let mapping, let count, let byte, let offset):
+            return Self.smaller(count).map { .store(mapping, count: $0, byte: byte, at: offset) }
+                + Self.smaller(offset).map { .store(mapping, count: count, byte: byte, at: $0) }
+        case .load(let mapping, let count, let offset):
+            return Self.smaller(count).map { .load(mapping, count: $0, at: offset) }
         case .truncate(let target, let size):
             return target.plainer.map { .truncate($0, to: size) }
                 + Self.smaller(Int(size)).map { .truncate(target, to: Int64($0)) }
@@ -49,7 +56,7 @@ extension FuzzOperation {
         case .unlink(let place): return place.plainer.map { .unlink($0) }
         case .removeDirectory(let place): return place.plainer.map { .removeDirectory($0) }
         case .enter(let path): return path.plainer.map { .enter($0) }
-        case .close, .duplicate, .seek, .allocate, .synchronize, .list, .lock, .become: return []
+        case .close, .duplicate, .seek, .allocate, .synchronize, .writeBack, .unmap, .list, .lock, .become: return []
         }
     }
 

@@ -26,6 +26,14 @@ enum FuzzOperation: Equatable, Sendable {
     case truncate(Target, to: Int64)
     case allocate(Int, at: Int64, length: Int64)
     case synchronize(Int, SyncLevel)
+    /// Maps a part of an open file in place of what the slot for mappings held.
+    case map(Int, at: Int64, count: Int, into: Int)
+    /// Stores bytes into a mapping, as far as the file reaches.
+    case store(Int, count: Int, byte: UInt8, at: Int)
+    /// Loads bytes from a mapping, as far as the file reaches.
+    case load(Int, count: Int, at: Int)
+    case writeBack(Int)
+    case unmap(Int)
     case status(Target)
     case setPermissions(Target, FilePermissions)
     case setOwner(Target, UserID?, GroupID?)
@@ -46,6 +54,7 @@ enum FuzzOperation: Equatable, Sendable {
     case become(FuzzIdentity)
 
     static let slotCount = 8
+    static let mappingCount = 3
 }
 
 /// As whom a file system is used.

@@ -6,7 +6,15 @@ struct FuzzPlayer<Side: FuzzSide> {
     private(set) var side: Side
     private let comparesAccess: Bool
     private var slots = [Descriptor](repeating: closed, count: FuzzOperation.slotCount)
+    private var mappings = [Mapped?](repeating: nil, count: FuzzOperation.mappingCount)
     private let buffer: UnsafeMutableRawBufferPointer
+
+    /// A mapping, and a descriptor of its file that tells how far it may be used.
+    private struct Mapped {
+        var mapping: FileMapping
+        var offset: Int64
+        var descriptor: Descriptor
+    }
 
     /// No process has as many files open.
     private static var closed: Descriptor { Descriptor(rawValue: 1_999_999) }
@@ -33,6 +41,7 @@ struct FuzzPlayer<Side: FuzzSide> {
     }
 
     private mutating func closeAll() throws {
+        for slot in mappings.indices { try unmap(slot) }
         for slot in slots.indices { try close(slot) }
     }
 
@@ -41,6 +50,12 @@ struct FuzzPlayer<Side: FuzzSide> {
         guard descriptor != Self.closed else { return }
         slots[slot] = Self.closed
         try side.fileSystem.close(descriptor)
+    }
+
+    private mutating func unmap(_ slot: Int) throws {
+        guard let mapped = mappings[slot] else { return }
+        mappings[slot] = nil
+        try side.fileSystem.close(mapped.descriptor)
     }
 
     private mutating func call(_ operation: FuzzOperation) throws -> FuzzOutcome {
@@ -79,6 +94,17 @@ struct FuzzPlayer<Side: FuzzSide> {
         case .enter(let path):
             try side.enter(path)
             return .done
+        case .map(let slot, let offset, let count, let into):
+            let mapping = try fileSystem.map(slots[slot], at: offset, count: count)
+            let descriptor = try fileSystem.duplicate(slots[slot])
+            try unmap(into)
+            mappings[into] = Mapped(mapping: mapping, offset: offset, descriptor: descriptor)
+            return .done
+        case .unmap(let slot):
+            try unmap(slot)
+            return .done
+        case .store, .load, .writeBack:
+            return try callMapping(operation, fileSystem)
         case .read, .write, .seek, .truncate, .allocate, .synchronize, .lock, .list:
             return try callContent(operation, fileSystem)
         case .status, .setPermissions, .setOwner, .setTimes:
@@ -120,6 +146,40 @@ struct FuzzPlayer<Side: FuzzSide> {
             return .skipped
         }
         return .done
+    }
+
+    private func callMapping(_ operation: FuzzOperation, _ fileSystem: Side.FileSystem) throws -> FuzzOutcome {
+        switch operation {
+        case .store(let slot, let count, let byte, let offset):
+            guard let (mapped, range) = try reachable(slot, offset, count, fileSystem) else { return .skipped }
+            let bytes = UnsafeMutableRawBufferPointer(rebasing: buffer[..<range.count])
+            fuzzFill(bytes, byte)
+            mapped.mapping.store(UnsafeRawBufferPointer(bytes), at: offset)
+            // Whether a store counts as a modification depends on what was stored before and when it was written out: a
+            // byte is written once more, so that there is a modification in any case.
+            let last = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(bytes).suffix(1))
+            let place = mapped.offset + Int64(range.upperBound - 1)
+            return .number(Int64(try fileSystem.write(mapped.descriptor, from: last, at: place)))
+        case .load(let slot, let count, let offset):
+            guard let (mapped, range) = try reachable(slot, offset, count, fileSystem) else { return .skipped }
+            return .content(count: range.count, hash: mapped.mapping.withUnsafeBytes(range) { fuzzHash($0) })
+        case .writeBack(let slot):
+            guard let mapped = mappings[slot] else { return .skipped }
+            try mapped.mapping.writeBack()
+            return .done
+        default:
+            return .skipped
+        }
+    }
+
+    /// The part of a range that lies within a mapping and within its file; nil if nothing does.
+    private func reachable(
+        _ slot: Int, _ offset: Int, _ count: Int, _ fileSystem: Side.FileSystem
+    ) throws -> (Mapped, Range<Int>)? {
+        guard let mapped = mappings[slot] else { return nil }
+        let size = try fileSystem.status(of: .descriptor(mapped.descriptor)).sizeInBytes
+        let end = min(mapped.mapping.count, Int(max(0, size - mapped.offset)), offset + count)
+        return offset < end ? (mapped, offset..<end) : nil
     }
 
     private func callAttributes(_ operation: FuzzOperation, _ fileSystem: Side.FileSystem) throws -> FuzzOutcome {

@@ -12,6 +12,7 @@ struct FuzzTestText {
             "@Test(\"\(name)\")", "func agrees() throws {", "    var fileSystem = InMemoryFileSystem()",
             "    let tree = fileSystem",
             "    var slots = [Descriptor](repeating: Descriptor(rawValue: 1_999_999), count: \(FuzzOperation.slotCount))",
+            "    var mappings = [FileMapping?](repeating: nil, count: \(FuzzOperation.mappingCount))",
             "    func errno(_ call: () throws -> Void) throws -> Errno? {",
             "        do { try call() } catch let error as FileSystemError { return error.errno }",
             "        return nil", "    }",
@@ -56,6 +57,15 @@ private struct FuzzCallText {
             case .allocate(let slot, let offset, let length):
                 "try fileSystem.allocate(slots[\(slot)], at: \(offset), length: \(length))"
             case .synchronize(let slot, let level): "try fileSystem.synchronize(slots[\(slot)], .\(level))"
+            case .map(let slot, let offset, let count, let into):
+                "mappings[\(into)] = try fileSystem.map(slots[\(slot)], at: \(offset), count: \(count))"
+            case .store(let mapping, let count, let byte, let offset):
+                "[UInt8](repeating: \(byte), count: \(count)).withUnsafeBytes { "
+                    + "mappings[\(mapping)]?.store($0, at: \(offset)) }"
+            case .load(let mapping, let count, let offset):
+                "_ = mappings[\(mapping)]?.withUnsafeBytes(\(offset)..<\(offset + count)) { Array($0) }"
+            case .writeBack(let mapping): "try mappings[\(mapping)]?.writeBack()"
+            case .unmap(let mapping): "mappings[\(mapping)] = nil"
             case .status(let target): "_ = try fileSystem.status(of: \(Self.target(target)))"
             case .setPermissions(let target, let permissions):
                 "try fileSystem.setPermissions(\(Self.mode(permissions)), of: \(Self.target(target)))"

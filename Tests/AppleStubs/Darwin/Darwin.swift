@@ -161,5 +161,6 @@ public func mmap(
     _ address: UnsafeMutableRawPointer?, _ count: Int, _ protection: Int32, _ flags: Int32, _ descriptor: Int32,
     _ offset: off_t
 ) -> UnsafeMutableRawPointer? { nil }
+public func getpagesize() -> Int32 { 16_384 }
 public func munmap(_ address: UnsafeMutableRawPointer?, _ count: Int) -> Int32 { 0 }
 public func msync(_ address: UnsafeMutableRawPointer?, _ count: Int, _ flags: Int32) -> Int32 { 0 }

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
@@ -78,6 +79,20 @@ final class RecordingFileSystem: POSIXFileSystem {
     func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
         try call(.truncate)
         try base.truncate(file, to: sizeInBytes)
+    }
+
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        try call(.map)
+        return FileMapping(
+            watching: try base.map(descriptor, at: offset, count: count),
+            store: { [self] mapping, bytes, place in
+                writes.withLock { $0.append([UInt8](bytes)) }
+                mapping.store(bytes, at: place)
+            },
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                try call(.writeBack)
+                try mapping.writeBack()
+            })
     }
 
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {

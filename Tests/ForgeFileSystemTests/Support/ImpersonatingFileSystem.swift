@@ -81,6 +81,10 @@ extension ImpersonatingFileSystem {
         try acting { () throws(FileSystemError) in try system.truncate(file, to: sizeInBytes) }
     }
 
+    func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        try acting { () throws(FileSystemError) in try system.map(descriptor, at: offset, count: count) }
+    }
+
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
         try acting { () throws(FileSystemError) in try system.allocate(descriptor, at: offset, length: length) }
     }

@@ -17,6 +17,8 @@ enum ModelStep: Sendable, CustomStringConvertible {
     case removeDirectory(String)
     case sync(String)
     case failSync(String)
+    case store(String)
+    case writeBack(String)
 
     func perform(on fileSystem: InMemoryFileSystem) {
         do {
@@ -34,6 +36,12 @@ enum ModelStep: Sendable, CustomStringConvertible {
             case .removeDirectory(let path): try fileSystem.removeDirectory(POSIXPath(path))
             case .sync(let path): try fileSystem.sync(path)
             case .failSync(let path): try fileSystem.failSync(path)
+            case .store(let path):
+                try fileSystem.mapping(path) { mapping in
+                    guard mapping.count > 390 else { return }
+                    letters("m", 90).withUnsafeBytes { mapping.store($0, at: 300) }
+                }
+            case .writeBack(let path): try fileSystem.mapping(path) { try $0.writeBack() }
             }
         } catch {
             // The step does not fit what the ones before it left.
@@ -55,6 +63,8 @@ enum ModelStep: Sendable, CustomStringConvertible {
         case .removeDirectory(let path): "rmdir \(path)"
         case .sync(let path): "fsync \(path)"
         case .failSync(let path): "failing fsync \(path)"
+        case .store(let path): "store \(path)"
+        case .writeBack(let path): "msync \(path)"
         }
     }
 
@@ -72,6 +82,7 @@ enum ModelStep: Sendable, CustomStringConvertible {
         for path in ["/A/x", "/A/y", "/B/x"] {
             for step: ModelStep in [
                 .create(path), .writeBlock(path), .append(path), .overwrite(path), .cut(path), .extend(path),
+                .store(path),
             ] { add(step, path) }
             add(.unlink(path), path)
         }
@@ -84,7 +95,8 @@ enum ModelStep: Sendable, CustomStringConvertible {
             add(.removeDirectory(path), path)
         }
         add(.rename("/A/s", "/B/s"), "/A/s", "/B/s")
-        found += [[.failSync("/A/x")], [.failSync("/A")]]
+        found += [[.failSync("/A/x")], [.failSync("/A")], [.store("/A/x"), .writeBack("/A/x")]]
+        found.append([.store("/A/x"), .writeBack("/A/x"), .sync("/A/x")])
         return found
     }()
 }
@@ -140,7 +152,9 @@ struct CrashModelTests {
         var generator = Generator(state: UInt64(seed) &+ 1000)
         let steps = (0..<3).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }
             .filter { if case .failSync = $0 { false } else { true } }
-        let everything: [ModelStep] = ["/A/x", "/A/y", "/B/x", "/A/s", "/B/s", "/A", "/B", "/"].map { .sync($0) }
+        let writtenBack = ["/A/x", "/A/y", "/B/x"].map { ModelStep.writeBack($0) }
+        let everything: [ModelStep] =
+            writtenBack + ["/A/x", "/A/y", "/B/x", "/A/s", "/B/s", "/A", "/B", "/"].map { .sync($0) }
         let states = try await states(of: steps + everything, .posixStrict, after: .max)
         #expect(states.count == 1, "\(steps)")
     }

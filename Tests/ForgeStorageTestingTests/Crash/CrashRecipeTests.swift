@@ -2,7 +2,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Testing
 
-private let recipes = Recipe.replacements + Recipe.logs + Recipe.names
+private let recipes = Recipe.replacements + Recipe.logs + Recipe.mappedLogs + Recipe.names
 
 @Suite("Recipes under crashes")
 struct CrashRecipeTests {

@@ -34,7 +34,8 @@ struct BlockHistory: Sendable {
         fileprivate func without(_ other: Range<Int>) -> [Write] {
             guard range.overlaps(other) else { return [self] }
             let parts = [
-                range.lowerBound..<max(range.lowerBound, other.lowerBound), other.upperBound..<range.upperBound,
+                range.lowerBound..<max(range.lowerBound, other.lowerBound),
+                min(range.upperBound, other.upperBound)..<range.upperBound,
             ]
             return parts.filter { !$0.isEmpty }
                 .map {

@@ -25,6 +25,25 @@ extension InMemoryFileSystem {
         try close(descriptor)
     }
 
+    /// Maps a whole file.
+    func mapping(_ path: String, _ body: (FileMapping) throws -> Void) throws {
+        let descriptor = try open(POSIXPath(path), .readWrite)
+        let size = try status(of: .descriptor(descriptor)).sizeInBytes
+        let mapping = try map(descriptor, at: 0, count: Int(size))
+        try close(descriptor)
+        try body(mapping)
+    }
+
+    /// Stores into a file that is there, and that is long enough.
+    func store(_ path: String, _ bytes: [UInt8], at offset: Int) throws {
+        try mapping(path) { mapping in bytes.withUnsafeBytes { mapping.store($0, at: offset) } }
+    }
+
+    /// Writes back what was stored into a file.
+    func writeBack(_ path: String) throws {
+        try mapping(path) { try $0.writeBack() }
+    }
+
     /// Tries to synchronise a file, and fails.
     func failSync(_ path: String) throws {
         let descriptor = try open(POSIXPath(path))

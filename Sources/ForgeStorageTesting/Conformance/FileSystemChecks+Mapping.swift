@@ -1,0 +1,223 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    static let fileSystemMapping: [FileSystemCheck] = [
+        holds("what is stored into a mapping is read through a descriptor") { tree in
+            try tree.mapping("x", size: 10_000) { descriptor, mapping in
+                tree.store("stored", at: 4093, in: mapping)
+                try expectEqual(try tree.read(descriptor, 8, at: 4092), "\0stored\0", "through the descriptor")
+                try expectEqual(try tree.content("x").count, 10_000, "the length of the content")
+            }
+        },
+        holds("what is written is loaded from a mapping") { tree in
+            try tree.mapping("x", size: 10_000) { descriptor, mapping in
+                try tree.write(descriptor, "written", at: 8190)
+                try expectEqual(tree.load(8189..<8198, of: mapping), "\0written\0", "in the mapping")
+                try tree.opening(tree("x"), .writeOnly) { try tree.write($0, "W", at: 8190) }
+                try expectEqual(tree.load(8190..<8197, of: mapping), "Written", "after another descriptor's write")
+            }
+        },
+        holds("a mapping shows what was there before, and zeros behind the end") { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 4096)
+                try expectEqual(mapping.count, 4096, "the length")
+                let zeros = String(repeating: "\0", count: 4089)
+                try expectEqual(tree.load(0..<4096, of: mapping), "content" + zeros, "the first page")
+            }
+        },
+        holds("all mappings of a file are one") { tree in
+            try tree.mapping("x", size: 200_000) { _, mapping in
+                try tree.opening(tree("x"), .readWrite) { other in
+                    let whole = try tree.fileSystem.map(other, at: 0, count: 200_000)
+                    let rest = try tree.fileSystem.map(other, at: 65_536, count: 100_000)
+                    tree.store("one", at: 70_000, in: mapping)
+                    try expectEqual(tree.load(70_000..<70_003, of: whole), "one", "in another mapping")
+                    try expectEqual(tree.load(4464..<4467, of: rest), "one", "in one that starts in the middle")
+                    tree.store("two", at: 99_997, in: rest)
+                    try expectEqual(tree.load(165_533..<165_536, of: mapping), "two", "stored by its end")
+                    try expectEqual(try tree.read(other, 3, at: 165_533), "two", "in the file")
+                }
+            }
+        },
+        holds("a long store at an odd place is there to the last byte") { tree in
+            try tree.mapping("x", size: 200_000) { descriptor, mapping in
+                let long = String(repeating: "0123456789", count: 12_345)
+                tree.store(long, at: 3, in: mapping)
+                try expectEqual(try tree.read(descriptor, 123_452, at: 2), "\0\(long)\0", "the content")
+                tree.store("", at: 200_000, in: mapping)
+            }
+        },
+        holds("a mapping outlives its descriptor") { tree in
+            let descriptor = try tree.fileSystem.open(tree("f"), .readWrite)
+            let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 7)
+            try tree.fileSystem.close(descriptor)
+            tree.store("C", at: 0, in: mapping)
+            try mapping.writeBack()
+            try expectEqual(try tree.content("f"), "Content", "the content")
+        },
+        holds("a mapping outlives the name of its file") { tree in
+            try tree.mapping("x", size: 4096) { descriptor, mapping in
+                try tree.fileSystem.unlink(tree("x"))
+                try tree.create("x", "another")
+                tree.store("nameless", at: 0, in: mapping)
+                try expectEqual(try tree.read(descriptor, 8, at: 0), "nameless", "through the descriptor")
+                try expectEqual(try tree.content("x"), "another", "the file that has the name now")
+            }
+        },
+        holds("a mapping goes where its file goes") { tree in
+            try tree.mapping("x", size: 4096) { _, mapping in
+                try tree.fileSystem.rename(tree("x"), to: tree("d/y"))
+                tree.store("moved", at: 0, in: mapping)
+                try expect(try tree.content("d/y").hasPrefix("moved"), "the file at its new place")
+                try expect(try !tree.exists("x"), "the old name is gone")
+            }
+        },
+        holds("a file that is unmapped keeps what was stored") { tree in
+            try tree.mapping("x", size: 4096) { _, mapping in tree.store("kept", at: 9, in: mapping) }
+            try expectEqual(try tree.content("x").dropFirst(8).prefix(5), "\0kept", "the content")
+        },
+        holds("what was cut off is gone from a mapping when the file grows again") { tree in
+            try tree.mapping("x", size: 20_000) { descriptor, mapping in
+                tree.store("gone", at: 98, in: mapping)
+                tree.store("gone", at: 16_000, in: mapping)
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 100)
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 20_000)
+                try expectEqual(tree.load(97..<103, of: mapping), "\0go\0\0\0", "where it was cut")
+                try expectEqual(tree.load(16_000..<16_004, of: mapping), "\0\0\0\0", "behind it")
+                try expectEqual(try tree.read(descriptor, 4, at: 16_000), "\0\0\0\0", "in the file")
+            }
+        },
+        holds("a file may be mapped beyond its end and grow under the mapping") { tree in
+            try tree.mapping("x", size: 0, count: 200_000) { descriptor, mapping in
+                try expectEqual(try tree.status("x").sizeInBytes, 0, "the size once it is mapped")
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 5000)
+                tree.store("early", at: 4995, in: mapping)
+                try tree.write(descriptor, "appended", at: 150_000)
+                try expectEqual(tree.load(150_000..<150_008, of: mapping), "appended", "what was written")
+                tree.store("late", at: 149_996, in: mapping)
+                try expectEqual(try tree.read(descriptor, 20, at: 149_996), "lateappended", "in the file")
+                try expectEqual(try tree.read(descriptor, 6, at: 4995), "early\0", "what was stored first")
+                try expectEqual(try tree.status("x").sizeInBytes, 150_008, "the size")
+            }
+        },
+        holds("storing does not change the size of a file") { tree in
+            try tree.mapping("x", size: 10, count: 4096) { descriptor, mapping in
+                tree.store("across the end", at: 4, in: mapping)
+                try expectEqual(try tree.status("x").sizeInBytes, 10, "the size")
+                try expectEqual(try tree.read(descriptor, 100, at: 0), "\0\0\0\0across", "the content")
+            }
+        },
+        holds("reserved space is stored into") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                try tree.fileSystem.allocate(descriptor, at: 0, length: 100_000)
+                let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 100_000)
+                let allocated = try tree.status("x").allocatedSizeInBytes
+                for place in stride(from: 0, to: 100_000, by: 9999) { tree.store("record", at: place, in: mapping) }
+                try expectEqual(try tree.read(descriptor, 8, at: 19_998), "record\0\0", "the content")
+                try expectEqual(try tree.status("x").allocatedSizeInBytes, allocated, "the space")
+            }
+        },
+        holds("writing back and synchronising change nothing that can be seen") { tree in
+            try tree.mapping("x", size: 70_000) { descriptor, mapping in
+                for text in ["first", "again"] {
+                    tree.store(text, at: 65_534, in: mapping)
+                    try mapping.writeBack()
+                    try tree.fileSystem.synchronize(descriptor, .data)
+                    try expectEqual(try tree.read(descriptor, 5, at: 65_534), text, "the content")
+                }
+                try mapping.writeBack()
+            }
+        },
+        holds("a store that was written back is a modification") { tree in
+            try tree.mapping("x", size: 4096) { _, mapping in
+                let past = FileTime(seconds: 1000)
+                try tree.fileSystem.setTimes(accessed: nil, modified: past, of: .path(tree("x")))
+                tree.store("new", at: 0, in: mapping)
+                try mapping.writeBack()
+                try expect(try tree.status("x").modified > past, "the time of modification is the old one")
+            }
+        },
+        holds("a file open for appending is stored into where the store says") { tree in
+            try tree.opening(tree("f"), .readWrite, [.append]) { descriptor in
+                let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 7)
+                tree.store("C", at: 0, in: mapping)
+                try expectEqual(try tree.content("f"), "Content", "the content")
+            }
+        },
+        refuses("a descriptor for reading is not mapped", .permissionDenied) { tree in
+            try tree.opening(tree("f"), .readOnly) { _ = try tree.fileSystem.map($0, at: 0, count: 7) }
+        },
+        refuses("a descriptor for writing is not mapped", .permissionDenied) { tree in
+            try tree.opening(tree("f"), .writeOnly) { _ = try tree.fileSystem.map($0, at: 0, count: 7) }
+        },
+        refuses("a directory is not mapped", .permissionDenied, darwin: .invalidArgument) { tree in
+            try tree.opening(tree("d"), .readOnly) { _ = try tree.fileSystem.map($0, at: 0, count: 7) }
+        },
+        holds("a FIFO is not mapped") { tree in
+            try tree.fileSystem.createNode(
+                tree("pipe"), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+            try tree.opening(tree("pipe"), .readWrite, [.nonBlocking]) { descriptor in
+                let expected = tree.isDarwin ? Errno.invalidArgument : .operationNotSupportedByDevice
+                try tree.expectErrno(expected, "map") { _ = try tree.fileSystem.map(descriptor, at: 0, count: 7) }
+            }
+        },
+        refuses("a number that is no descriptor is not mapped", .badFileDescriptor) { tree in
+            let none = Descriptor(rawValue: 1_999_999)
+            try tree.expectErrno(.badFileDescriptor, "no bytes") {
+                _ = try tree.fileSystem.map(none, at: 0, count: 0)
+            }
+            try tree.expectErrno(.invalidArgument, "at an offset within a page") {
+                _ = try tree.fileSystem.map(none, at: 1, count: 1)
+            }
+            _ = try tree.fileSystem.map(none, at: 0, count: 1)
+        },
+        refuses("no bytes, and what starts within a page, are not mapped", .invalidArgument) { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                for (offset, count) in [(0, 0), (0, -1), (1, 1), (512, 1), (-512, 1)] as [(Int64, Int)] {
+                    try tree.expectErrno(.invalidArgument, "\(count) bytes at \(offset)") {
+                        _ = try tree.fileSystem.map(descriptor, at: offset, count: count)
+                    }
+                }
+                _ = try tree.fileSystem.map(descriptor, at: 65_535, count: 100)
+            }
+        },
+        refuses("what no file reaches is not mapped", .overflow, darwin: .invalidArgument) { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                let expected = tree.isDarwin ? Errno.invalidArgument : .overflow
+                try tree.expectErrno(expected, "before the start") {
+                    _ = try tree.fileSystem.map(descriptor, at: -65_536, count: 65_536)
+                }
+                _ = try tree.fileSystem.map(descriptor, at: .max & ~65_535, count: 65_536)
+            }
+        },
+        holds("what no process can address is not mapped") { tree in
+            try tree.opening(tree("f"), .readWrite) { descriptor in
+                try tree.expectErrno(.noMemory, "map") {
+                    _ = try tree.fileSystem.map(descriptor, at: 0, count: 1 << 60)
+                }
+            }
+        },
+    ]
+}
+
+extension FileSystemFixture {
+    /// A new file of this size, all zeros, and a mapping of it, or of as many bytes as are asked for.
+    func mapping(
+        _ name: String, size: Int64, count: Int? = nil, _ body: (Descriptor, FileMapping) throws -> Void
+    ) throws {
+        try opening(self(name), .readWrite, [.create, .truncate]) { descriptor in
+            try fileSystem.truncate(.descriptor(descriptor), to: size)
+            try body(descriptor, try fileSystem.map(descriptor, at: 0, count: count ?? Int(size)))
+        }
+    }
+
+    func store(_ text: String, at offset: Int, in mapping: FileMapping) {
+        var text = text
+        text.withUTF8 { mapping.store(UnsafeRawBufferPointer($0), at: offset) }
+    }
+
+    func load(_ range: Range<Int>, of mapping: FileMapping) -> String {
+        mapping.withUnsafeBytes(range) { String(decoding: $0, as: UTF8.self) }
+    }
+}
