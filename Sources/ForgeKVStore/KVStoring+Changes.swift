@@ -48,8 +48,12 @@ extension KVStoring {
 
     /// Stores a value if the one that is there has a given revision.
     ///
-    /// - Parameter revision: The revision as ``versioned(_:)`` told it; nil: the key must be absent.
+    /// - Parameters:
+    ///   - key: The key.
+    ///   - revision: The revision as ``versioned(_:)`` told it; nil: the key must be absent.
+    ///   - value: The new value.
     /// - Returns: Whether it was so, and the value is stored.
+    /// - Throws: ``KVStoreError``; the old value is still there.
     @discardableResult
     public func compareAndSet<T>(_ key: KVKey<T>, revision: UInt64?, value: T) throws -> Bool {
         var batch = KVBatch()
