@@ -60,9 +60,10 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates an empty file under a name that no other file has, open for reading and writing.
+    /// Creates an empty file under a name that no other file has.
     package func createTemporary(
-        _ prefix: String = POSIXPath.temporaryPrefix, at directory: Descriptor, permissions: FilePermissions
+        _ prefix: String = POSIXPath.temporaryPrefix, at directory: Descriptor,
+        _ mode: FileDescriptor.AccessMode = .writeOnly, permissions: FilePermissions
     ) throws(FileSystemError) -> (POSIXPath, Descriptor) {
         var attempts = 0
         while true {
@@ -71,7 +72,7 @@ extension POSIXFileSystem {
             do {
                 let descriptor = try retryingInterrupts { () throws(FileSystemError) in
                     try open(
-                        name, at: directory, .readWrite, options: [.create, .exclusiveCreate, .noFollow],
+                        name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow],
                         permissions: permissions)
                 }
                 return (name, descriptor)

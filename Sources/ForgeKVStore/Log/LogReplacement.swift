@@ -20,7 +20,7 @@ struct LogReplacement: ~Copyable {
     private static let bufferSize = 1 << 20
 
     init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
-        let (name, descriptor) = try fileSystem.createTemporary(at: directory, permissions: .privateFile)
+        let (name, descriptor) = try fileSystem.createTemporary(at: directory, .readWrite, permissions: .privateFile)
         let file = LogFile(descriptor, header: header, on: fileSystem)
         do throws(FileSystemError) {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(descriptor))
