@@ -20,9 +20,14 @@ struct TableWriter: ~Copyable, Sendable {
     }
 
     /// Gives a name a value.
+    @inline(__always)
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
         let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
         liveBytes += Int64(size)
+        store(Unmanaged.passRetained(cell), name)
+    }
+
+    private mutating func store(_ cell: Unmanaged<ValueCell>, _ name: KeyName) {
         if let entry = table.view.array.find(name) {
             replace(entry, by: cell)
         } else {
@@ -49,12 +54,13 @@ struct TableWriter: ~Copyable, Sendable {
         liveBytes = 0
     }
 
-    private mutating func replace(_ entry: KeyEntry, by cell: consuming ValueCell?) {
+    private mutating func replace(_ entry: KeyEntry, by cell: Unmanaged<ValueCell>?) {
         if cell != nil { count += 1 }
         guard let old = entry.cell.pointee.exchange(cell) else { return }
         count -= 1
-        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
-        retirement.retire(old)
+        let encodedSize = old._withUnsafeGuaranteedRef(\.encodedSize)
+        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: encodedSize))
+        retirement.retire(old, sizeInBytes: encodedSize + ValueCell.overhead)
     }
 
     /// Makes sure that at least a third of the slots is empty.
@@ -83,7 +89,10 @@ struct TableWriter: ~Copyable, Sendable {
         arrayNumber += 1
         array.forEach { entry in
             if let isKept, isKept(entry) { return }
-            if let cell = entry.cell.pointee.exchange(nil) { retirement.retire(cell) }
+            if let cell = entry.cell.pointee.exchange(nil) {
+                let size = cell._withUnsafeGuaranteedRef(\.encodedSize)
+                retirement.retire(cell, sizeInBytes: size + ValueCell.overhead)
+            }
             retirement.retire(entry.address, sizeInBytes: entry.sizeInBytes)
         }
         retirement.retire(array.address, sizeInBytes: array.sizeInBytes)
