@@ -24,5 +24,12 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: settings),
+        .executableTarget(
+            name: "mappings",
+            dependencies: [
+                "Measuring", .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            swiftSettings: settings),
     ]
 )
