@@ -25,16 +25,15 @@ let package = Package(
             ],
             swiftSettings: settings),
         .executableTarget(
-<<<<<<< HEAD
             name: "key-values",
             dependencies: ["Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
-=======
+            swiftSettings: settings),
+        .executableTarget(
             name: "mappings",
             dependencies: [
                 "Measuring", .product(name: "ForgeFileSystem", package: "ForgeStorage"),
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
->>>>>>> mapping
             swiftSettings: settings),
     ]
 )
