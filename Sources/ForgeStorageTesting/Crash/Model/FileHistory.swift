@@ -24,6 +24,8 @@ struct FileHistory: Sendable {
     /// The blocks about which something is undecided.
     private(set) var blocks: [Int64: BlockHistory] = [:]
     private(set) var attributes: [Attributes]
+    /// How many things have happened to the file.
+    private(set) var revision = 0
 
     private var durableSizes: [Int64]
     private var resizes: [Resize] = []
@@ -65,6 +67,7 @@ struct FileHistory: Sendable {
     // MARK: What happens
 
     mutating func write(_ bytes: [UInt8], at offset: Int64, _ time: FileTime) {
+        revision += 1
         touch(time)
         let end = offset + Int64(bytes.count)
         guard end > offset else { return }
@@ -89,6 +92,7 @@ struct FileHistory: Sendable {
     }
 
     mutating func setSize(_ size: Int64, _ time: FileTime) {
+        revision += 1
         touch(time)
         guard size < live.size else {
             live.setSize(size)
@@ -111,17 +115,20 @@ struct FileHistory: Sendable {
 
     mutating func reserve(to end: Int64, _ time: FileTime) {
         guard end > live.size else { return }
+        revision += 1
         touch(time)
         live.setSize(end)
         resizes.append(.extend(to: end))
     }
 
     mutating func setAttributes(_ attributes: Attributes) {
+        revision += 1
         node.attributes = attributes
         self.attributes.append(attributes)
     }
 
     mutating func synchronize(_ level: SyncLevel, succeeds: Bool) {
+        revision += 1
         guard succeeds else {
             durableSizes = sizes
             resizes = []
