@@ -19,7 +19,7 @@ extension InMemoryFileSystem {
         var devices: [Device] = []
         var openFiles = OpenFileTable()
         /// What is on its way through FIFOs, by the places of their inodes.
-        var pipes: [Int: [UInt8]] = [:]
+        var pipes: [Int: Pipe] = [:]
         var processes: [Process] = []
         /// Those who wait for a lock; each release wakes all, and they compete anew.
         var lockWaiters: [DispatchSemaphore] = []
