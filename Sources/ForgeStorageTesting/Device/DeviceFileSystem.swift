@@ -187,9 +187,10 @@ extension DeviceFileSystem {
     /// to its pages is gone: it is a trap that says so. A class that lets go on who has the file open has no such moment.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         let view = try content(of: descriptor, for: .map)
+        let mapping = try view.map(descriptor, at: offset, count: count)
         let inode = try view.status(of: .descriptor(descriptor)).inode
         return FileMapping(
-            watching: try view.map(descriptor, at: offset, count: count),
+            watching: mapping,
             load: { [self] mapping, range in
                 if !range.isEmpty { requireReachable(inode) }
                 return mapping.bytes(in: range)
