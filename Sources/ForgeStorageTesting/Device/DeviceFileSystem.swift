@@ -190,6 +190,7 @@ extension DeviceFileSystem {
         // What is wrong with the arguments is told first, as on the disk below.
         let mapping = try live(.map).map(descriptor, at: offset, count: count)
         let view = try content(of: descriptor, for: .map)
+        let mapping = try view.map(descriptor, at: offset, count: count)
         let inode = try view.status(of: .descriptor(descriptor)).inode
         guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         return FileMapping(

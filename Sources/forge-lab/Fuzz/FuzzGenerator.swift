@@ -26,6 +26,7 @@ struct FuzzGenerator {
         return switch random.below(1000) {
         case 0..<210: open()
         case 210..<240: .close(slot())
+<<<<<<< HEAD
         case 240..<265: .duplicate(slot(), into: random.below(FuzzOperation.slotCount))
         case 265..<285: map()
         case 285..<305: .load(mapping(), count: count(), at: random.below(100_000))
@@ -36,6 +37,18 @@ struct FuzzGenerator {
         case 455..<475: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
         case 475..<500: .truncate(target(30), to: size())
         case 500..<515: .allocate(slot { $0.isWritable }, at: writeOffset() ?? 0, length: Int64(count()))
+=======
+        case 240..<265: .duplicate(slot(), into: slot())
+        case 265..<295: .map(slot(), at: mapOffset(), count: mapCount(), into: mapping())
+        case 295..<325: .load(mapping(), count: loadCount(), at: random.chance(70) ? 0 : storeOffset())
+        case 325..<330: random.chance(30) ? .unmap(mapping()) : .writeBack(mapping())
+        case 330..<360: .read(slot(), count: count(), at: random.chance(50) ? nil : offset())
+        case 360..<395: .store(mapping(), count: count(), byte: UInt8(1 + random.below(255)), at: storeOffset())
+        case 395..<465: .write(slot(), count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
+        case 465..<480: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
+        case 480..<500: .truncate(target(30), to: size())
+        case 500..<515: .allocate(slot(), at: writeOffset() ?? -1, length: Int64(count()))
+>>>>>>> mapping
         case 515: .synchronize(slot(), random.pick([.full, .data, .barrier]))
         case 516..<590: .status(target(40))
         case 590..<625: setPermissions()
@@ -138,6 +151,8 @@ struct FuzzGenerator {
         default: random.pick([1, 300, 4096, 65_536, 200_000])
         }
     }
+
+    private mutating func loadCount() -> Int { random.chance(50) ? 300 : 1 + random.below(200_000) }
 
     private mutating func storeOffset() -> Int {
         random.chance(60) ? random.below(400) : random.below(70_000)
