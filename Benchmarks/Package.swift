@@ -16,7 +16,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
     ],
     targets: [
-        .target(name: "Measuring", swiftSettings: settings),
+        .target(name: "CMeasuring"),
+        .target(name: "Measuring", dependencies: ["CMeasuring"], swiftSettings: settings),
         .executableTarget(
             name: "file-systems",
             dependencies: [

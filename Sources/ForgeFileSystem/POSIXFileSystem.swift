@@ -158,6 +158,10 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 
     /// Takes, changes or gives back the lock of an open file (`flock(2)`).
     ///
+    /// The locks of `fcntl(2)` are left out on purpose. They belong to a process: two opens of a file in one process are
+    /// not in each other's way, and closing either of them gives up what the other has locked, so that no store could
+    /// rely on them.
+    ///
     /// - Parameters:
     ///   - descriptor: The open file.
     ///   - mode: The lock wanted.
