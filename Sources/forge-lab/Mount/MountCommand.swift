@@ -53,7 +53,11 @@ struct MountCommand: ParsableCommand {
             }
             device.endServing()
         }
+        // One that came before the source listens would be lost: it is ignored already.
+        let isListening = DispatchSemaphore(value: 0)
+        source.setRegistrationHandler { isListening.signal() }
         source.resume()
+        isListening.wait()
         return source
     }
 }
