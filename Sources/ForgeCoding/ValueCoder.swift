@@ -52,13 +52,14 @@ public struct ValueCoder: Sendable {
     /// In the binary format the memory is reused: nothing is allocated for a value that was not for the one before.
     @inline(__always)
     package func withEncoded<T: Encodable, Result, Failure: Error>(
-        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+        _ value: T, schemaVersion: UInt32 = 1,
+        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        guard format == .binary else { return try withCopy(value, body) }
+        guard format == .binary else { return try withCopy(value, schemaVersion, body) }
         let sink = SinkPool.take(maximumDepth: maximumDepth)
         defer { SinkPool.giveBack(sink) }
         do {
-            sink.appendEnvelope(.binary, 1)
+            sink.appendEnvelope(.binary, schemaVersion)
             let header = sink.count
             try BinaryEncoder().encode(value, into: sink)
             guard sink.count - header <= maximumSize else {
@@ -71,11 +72,12 @@ public struct ValueCoder: Sendable {
     }
 
     private func withCopy<T: Encodable, Result, Failure: Error>(
-        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+        _ value: T, _ schemaVersion: UInt32,
+        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         let bytes: [UInt8]
         do {
-            bytes = try encode(value)
+            bytes = try encode(value, schemaVersion: schemaVersion)
         } catch {
             return try body(.failure(error))
         }

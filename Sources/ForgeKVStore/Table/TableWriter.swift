@@ -21,9 +21,18 @@ struct TableWriter: ~Copyable, Sendable {
 
     /// Gives a name a value.
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
+        store(cell, name, in: entry(of: name))
+    }
+
+    /// The place of a name, until the table is changed.
+    func entry(of name: KeyName) -> KeyEntry? { table.view.array.find(name) }
+
+    /// Gives a name a value whose place was looked up since the table was last changed.
+    @inline(__always)
+    mutating func store(_ cell: consuming ValueCell, _ name: KeyName, in entry: KeyEntry?) {
         let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
         liveBytes += Int64(size)
-        if let entry = table.view.array.find(name) {
+        if let entry {
             replace(entry, by: cell)
         } else {
             makeRoom()

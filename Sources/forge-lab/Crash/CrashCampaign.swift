@@ -27,7 +27,7 @@ struct CrashCampaign {
         on kind: StoreKind, states: Int, seed: UInt64, limit: Int, tell: (String) -> Void
     ) async throws -> CrashCampaign {
         switch kind {
-        case .keyValue: try await run(KeyValueUnderCrash.self, kind, states, seed, limit, tell)
+        case .keyValue, .batches: try await run(KeyValueUnderCrash.self, kind, states, seed, limit, tell)
         case .file: try await run(FilesUnderCrash.self, kind, states, seed, limit, tell)
         case .secret: try await run(SecretsUnderCrash.self, kind, states, seed, limit, tell)
         case .codable: try await run(StorageUnderCrash.self, kind, states, seed, limit, tell)
