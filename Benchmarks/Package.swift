@@ -16,7 +16,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
     ],
     targets: [
-        .target(name: "Measuring", swiftSettings: settings),
+        .target(name: "CMeasuring"),
+        .target(name: "Measuring", dependencies: ["CMeasuring"], swiftSettings: settings),
         .executableTarget(
             name: "file-systems",
             dependencies: [
@@ -27,6 +28,13 @@ let package = Package(
         .executableTarget(
             name: "key-values",
             dependencies: ["Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
+            swiftSettings: settings),
+        .executableTarget(
+            name: "mappings",
+            dependencies: [
+                "Measuring", .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
             swiftSettings: settings),
     ]
 )

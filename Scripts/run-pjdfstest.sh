@@ -5,8 +5,9 @@
 #
 # MODE is how the suite reaches the file system:
 #     calls   through `forge-lab call` in place of the suite's own helper: paths are walked by InMemoryFileSystem
-#     mount   with the suite's own helper on `forge-lab mount`: paths are walked by the kernel
-#     checked as `mount`, but the kernel checks permissions too (`--kernel-permissions`)
+#     mount   with the suite's own helper on `forge-lab mount`: paths are walked by the kernel. 15 tests of open/06.t
+#             fail: they open FIFOs without permission, and the kernel asks no server before it opens one
+#     checked as `mount`, but the kernel checks permissions too (`--kernel-permissions`), those of FIFOs as well
 #     system  with the suite's own helper on the disk, in a temporary directory, to compare with
 #
 # TEST is a path in the suite's `tests` directory, such as `rename` or `rename/09.t`; all of them if none is given.

@@ -57,18 +57,31 @@ public struct ValueCoder: Sendable {
     ) throws(Failure) -> Result {
         guard format == .binary else { return try withCopy(value, schemaVersion, body) }
         let sink = SinkPool.take(maximumDepth: maximumDepth)
-        defer { SinkPool.giveBack(sink) }
+        let encoded: Swift.Result<UnsafeRawBufferPointer, any Error>
         do {
-            sink.appendEnvelope(.binary, schemaVersion)
-            let header = sink.count
-            try BinaryEncoder().encode(value, into: sink)
-            guard sink.count - header <= maximumSize else {
-                throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
-            }
+            try encode(value, schemaVersion, into: sink)
+            encoded = .success(UnsafeRawBufferPointer(start: sink.base, count: sink.count))
         } catch {
-            return try body(.failure(error))
+            encoded = .failure(error)
         }
-        return try body(.success(UnsafeRawBufferPointer(start: sink.base, count: sink.count)))
+        do throws(Failure) {
+            let result = try body(encoded)
+            SinkPool.giveBack(sink)
+            return result
+        } catch {
+            SinkPool.giveBack(sink)
+            throw error
+        }
+    }
+
+    @inline(__always)
+    private func encode<T: Encodable>(_ value: T, _ schemaVersion: UInt32, into sink: ByteSink) throws {
+        sink.appendEnvelope(.binary, schemaVersion)
+        let header = sink.count
+        try BinaryEncoder().encode(value, into: sink)
+        guard sink.count - header <= maximumSize else {
+            throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
+        }
     }
 
     private func withCopy<T: Encodable, Result, Failure: Error>(

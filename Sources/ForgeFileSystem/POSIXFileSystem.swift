@@ -94,7 +94,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - count: How many bytes to map, at least one.
     /// - Returns: The mapping, which lasts as long as the object does.
     /// - Throws: ``FileSystemError``: `EACCES` unless the file is open for reading and writing, `ENODEV` for what can be
-    ///   so opened but is no regular file (`EINVAL` on Darwin) and on a file system that cannot map, `EINVAL` for a count
+    ///   so opened but is no regular file (`EINVAL` on Darwin), on a file system that cannot map, and on Darwin for a file
+    ///   of the class of protection `complete`, whose pages are taken away when the device is locked; `EINVAL` for a count
     ///   or an offset that is none, `EOVERFLOW` behind the end of the largest file, `ENOMEM`.
     func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping
 
@@ -157,6 +158,10 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     // MARK: Locks
 
     /// Takes, changes or gives back the lock of an open file (`flock(2)`).
+    ///
+    /// The locks of `fcntl(2)` are left out on purpose. They belong to a process: two opens of a file in one process are
+    /// not in each other's way, and closing either of them gives up what the other has locked, so that no store could
+    /// rely on them.
     ///
     /// - Parameters:
     ///   - descriptor: The open file.

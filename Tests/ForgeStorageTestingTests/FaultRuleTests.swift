@@ -265,4 +265,88 @@ struct FaultRuleTests {
     func descriptions(_ rule: FaultRule, _ expected: String) {
         #expect(rule.description == expected)
     }
+
+    /// A mapping of the log, made through a file system with these rules.
+    private func mapping(of fileSystem: FaultingFileSystem) throws -> FileMapping {
+        let descriptor = try fileSystem.open("/d/a.log", .readWrite)
+        let mapping = try fileSystem.map(descriptor, at: 0, count: 10)
+        try fileSystem.close(descriptor)
+        return mapping
+    }
+
+    private func store(_ text: String, in mapping: FileMapping) {
+        Array(text.utf8).withUnsafeBytes { mapping.store($0, at: 0) }
+    }
+
+    @Test("mapping and writing back fail as any other call")
+    func mappings() throws {
+        let fileSystem = try fileSystem(
+            .fail(.map, call: 1, with: .noMemory), .fail(.writeBack, matching: "**/*.log", every: 2, with: .ioError))
+        let log = try fileSystem.open("/d/a.log", .readWrite)
+        #expect(try outcomes(2) { _ = try fileSystem.map(log, at: 0, count: 10) } == [.noMemory, nil])
+        let mapping = try fileSystem.map(log, at: 0, count: 10)
+        #expect(try outcomes(3) { try mapping.writeBack() } == [nil, .ioError, nil])
+        try fileSystem.close(log)
+        try fileSystem.plan.requireAllFired()
+    }
+
+    @Test("a device that became read-only is not mapped")
+    func readOnlyMappings() throws {
+        let fileSystem = try fileSystem(.on(.read, do: .becomeReadOnly))
+        let log = try fileSystem.open("/d/a.log", .readWrite)
+        _ = try fileSystem.readBytes(of: log, at: 0, count: 1)
+        #expect(try outcomes(1) { _ = try fileSystem.map(log, at: 0, count: 10) } == [.readOnlyFileSystem])
+        try fileSystem.close(log)
+    }
+
+    @Test("a store cannot fail and is no call that a rule for all of them counts")
+    func stores() throws {
+        let fileSystem = try fileSystem(
+            .fail(.store, with: .ioError), .on(.store, do: .delay(.seconds(1))), .fail(call: 4, with: .ioError))
+        let mapping = try mapping(of: fileSystem)
+        store("S", in: mapping)
+        #expect(fileSystem.clock.now == .seconds(1))
+        #expect(try outcomes(2) { try mapping.writeBack() } == [.ioError, nil])
+        #expect(try fileSystem.base.readFile("/d/a.log").starts(with: "S12".utf8))
+        #expect(fileSystem.plan.callCount == 5)
+    }
+
+    @Test("a process that dies at a store has stored it or not, and nothing after it", arguments: FaultEffect.allCases)
+    func crashAtStore(_ effect: FaultEffect) throws {
+        let fileSystem = try fileSystem(.on(.store, call: 2, do: .crash(effect: effect)))
+        let mapping = try mapping(of: fileSystem)
+        store("first", in: mapping)
+        store("SECOND", in: mapping)
+        #expect(fileSystem.isCrashed)
+        store("third", in: mapping)
+        let error = #expect(throws: FileSystemError.self) { try mapping.writeBack() }
+        #expect(error?.underlying is ProcessCrashed)
+        fileSystem.restart()
+        store("fourth", in: mapping)
+        #expect(throws: FileSystemError.self) { try mapping.writeBack() }
+        let expected = effect == .done ? "SECOND6789" : "first56789"
+        #expect(try fileSystem.readFile("/d/a.log") == Array(expected.utf8))
+    }
+
+    @Test("the loop over failing calls fails mapping and writing back")
+    func failingCalls() throws {
+        let report = try forEachFailingCall(errnos: [.ioError], modes: [.once]) {
+            try memory { try $0.put("0123456789", at: "/f") }
+        } _: { fileSystem in
+            let descriptor = try fileSystem.open("/f", .readWrite)
+            try fileSystem.closing(descriptor) { () throws(FileSystemError) in
+                let mapping = try fileSystem.map(descriptor, at: 0, count: 10)
+                store("new", in: mapping)
+                try mapping.writeBack()
+                try fileSystem.synchronize(descriptor, .data)
+            }
+        } verify: { fileSystem, error in
+            let operation = (error as? FileSystemError)?.operation
+            let content = try fileSystem.readFile("/f")
+            #expect(content.starts(with: "new".utf8) == (operation != .open && operation != .map))
+        }
+        // Opening, mapping, writing back, synchronising and closing.
+        #expect(report.callCount == 5)
+        #expect(report.throwingRunCount == 5)
+    }
 }

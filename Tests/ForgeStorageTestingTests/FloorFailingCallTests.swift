@@ -88,6 +88,29 @@ struct FloorFailingCallTests {
         }
     }
 
+    @Test("copyTree that failed has left the original alone, and can be tried again once what it made is gone")
+    func copiesTrees() throws {
+        try forEachFailingCall {
+            try memory { fileSystem in
+                try fileSystem.makeDirectories("/t/a/b")
+                try fileSystem.put("x", at: "/t/a/b/file")
+                try fileSystem.createSymbolicLink("/t/a/link", to: "b/file")
+            }
+        } _: { fileSystem in
+            try fileSystem.copyTree("/t", to: "/copy")
+        } verify: { fileSystem, error in
+            if error != nil {
+                if try fileSystem.exists("/copy") { try fileSystem.removeTree("/copy") }
+                try fileSystem.copyTree("/t", to: "/copy")
+            }
+            for root in ["/t", "/copy"] {
+                guard try fileSystem.text(at: POSIXPath(root + "/a/b/file")) == "x",
+                    try fileSystem.text(at: POSIXPath(root + "/a/link")) == "x"
+                else { throw ConformanceViolation("\(root) is not whole") }
+            }
+        }
+    }
+
     @Test("removeItem and contentsOfDirectory answer rightly or throw")
     func removesItems() throws {
         let url = URL(filePath: "/d")

@@ -166,4 +166,65 @@ struct LinterTests {
         fileSystem.log.acknowledge("done")
         #expect(kinds() == [.retriedSynchronization, .acknowledgedUnsynchronizedData])
     }
+
+    /// A reserved file that is durable, and a mapping of it.
+    private func mapped() throws -> (descriptor: Descriptor, mapping: FileMapping) {
+        let descriptor = try fileSystem.open("/d/log", .readWrite, options: [.create])
+        try fileSystem.allocate(descriptor, at: 0, length: 8192)
+        try fileSystem.synchronize(descriptor, .full)
+        try synchronizeDirectory("/d")
+        return (descriptor, try fileSystem.map(descriptor, at: 0, count: 8192))
+    }
+
+    private func store(_ text: String, at offset: Int, in mapping: FileMapping) {
+        Array(text.utf8).withUnsafeBytes { mapping.store($0, at: offset) }
+    }
+
+    @Test("stores that are written back and synchronised are clean, one after the other")
+    func storesAreKept() throws {
+        let (descriptor, mapping) = try mapped()
+        for place in 0..<3 {
+            store("record", at: place * 6, in: mapping)
+            try mapping.writeBack()
+            try fileSystem.synchronize(descriptor, .data)
+            fileSystem.log.acknowledge("record \(place)")
+        }
+        try fileSystem.close(descriptor)
+        #expect(fileSystem.log.lint() == [])
+    }
+
+    @Test("a store is unsynchronised until it was written back and then synchronised", arguments: 0..<4)
+    func storesAreDirty(_ missing: Int) throws {
+        let (descriptor, mapping) = try mapped()
+        store("record", at: 0, in: mapping)
+        // In the wrong order neither of the two counts.
+        if missing == 0 || missing == 3 { try fileSystem.synchronize(descriptor, .full) }
+        if missing == 1 || missing == 3 { try mapping.writeBack() }
+        fileSystem.log.acknowledge("record")
+        try fileSystem.close(descriptor)
+        #expect(kinds() == [.acknowledgedUnsynchronizedData, .closedDirtyFile])
+    }
+
+    @Test("renaming a file whose stores were not written back is renaming unsynchronised data")
+    func renamesStores() throws {
+        let (descriptor, mapping) = try mapped()
+        store("record", at: 0, in: mapping)
+        try fileSystem.synchronize(descriptor, .full)
+        try fileSystem.rename("/d/log", to: "/d/new")
+        try synchronizeDirectory("/d")
+        #expect(kinds() == [.renamedUnsynchronizedData])
+        try fileSystem.close(descriptor)
+    }
+
+    @Test("storing over what was stored and synchronised is writing in place")
+    func storesInPlace() throws {
+        let (descriptor, mapping) = try mapped()
+        for place in [0, 6, 4] {
+            store("record", at: place, in: mapping)
+            try mapping.writeBack()
+            try fileSystem.synchronize(descriptor, .data)
+        }
+        try fileSystem.close(descriptor)
+        #expect(kinds() == [.wroteInPlace])
+    }
 }

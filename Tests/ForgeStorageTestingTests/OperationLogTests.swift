@@ -100,6 +100,12 @@ struct OperationLogTests {
         #expect(throws: FileSystemError.self) { try fileSystem.status("") }
         let root = try fileSystem.open("/", options: [.directory])
         _ = try fileSystem.entries(of: root)
+        let mapped = try fileSystem.open("/t", .readWrite)
+        let mapping = try fileSystem.map(mapped, at: 0, count: 4096)
+        Array("abc".utf8).withUnsafeBytes { mapping.store($0, at: 5) }
+        try fileSystem.rename("/t", to: "/u")
+        try mapping.writeBack()
+        try fileSystem.close(mapped)
         try expectLog(
             fileSystem.log,
             """
@@ -120,6 +126,12 @@ struct OperationLogTests {
             15 0ns status "" = ENOENT
             16 0ns open / i1 readOnly,directory = fd3
             17 0ns list fd3 / i1 = 3 entries
+            18 0ns open /t i3 readWrite = fd4
+            19 0ns map fd4 /t i3 at 0 count 4096 = ok
+            20 0ns store /t i3 at 5 count 3 = ok
+            21 0ns rename /t to /u i3 = ok
+            22 0ns writeBack /u i3 at 0 count 4096 = ok
+            23 0ns close fd4 /u i3 = ok
             """)
     }
 }

@@ -16,6 +16,20 @@ import Testing
         #expect(!outputs.contains(other.output))
     }
 
+    @Test("crashing several programs at a time finds the same as one after the other")
+    func crashJobs() throws {
+        func counts(jobs: Int) throws -> [[Substring]] {
+            let arguments = ["crash", "--store", "keyValue", "--states", "300", "--limit", "60", "--jobs", "\(jobs)"]
+            let run = try LabProcess.run("forge-lab", arguments)
+            #expect(run.status == 0, "\(run.output)")
+            // All columns but the last two, which tell how long it took.
+            return run.output.split(separator: "\n").map { $0.split(separator: " ").dropLast(2) }
+        }
+        let expected = try counts(jobs: 1)
+        #expect(expected.count == 2)
+        for _ in 0..<2 { #expect(try counts(jobs: 4) == expected) }
+    }
+
     @Test("every store of the toolkit keeps every promise, and nothing is left of the run")
     func conformance() throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("lab-\(UUID().uuidString)")

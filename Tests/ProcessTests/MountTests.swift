@@ -91,6 +91,29 @@ struct MountTests {
         }
     }
 
+    @Test(
+        "nobody asks before a FIFO is opened, so only the kernel can check that",
+        .enabled(if: MountedFileSystem.has("setpriv")), arguments: [false, true])
+    func openingFIFO(kernelChecks: Bool) throws {
+        let trace = FileManager.default.temporaryDirectory.path + "/forge-trace-\(UUID().uuidString)"
+        defer { unlink(trace) }
+        try MountedFileSystem.with(["--trace", trace] + (kernelChecks ? ["--kernel-permissions"] : [])) { place in
+            let outcome = try place.shell(
+                """
+                mkfifo p && echo > f && chmod 0 p f
+                as() { setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "$@" 2> /dev/null; }
+                as 'exec 3<>p' && echo FIFO
+                as 'exec 3<>f' && echo file
+                true
+                """)
+            #expect(outcome.output == (kernelChecks ? "" : "FIFO\n"))
+        }
+        let asked = try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n")
+            .filter { $0.contains(" user 65534 ") && !$0.hasPrefix("lookUp ") && !$0.hasPrefix("getAttributes ") }
+        #expect(asked.count == (kernelChecks ? 0 : 1), "\(asked)")
+        #expect(asked.allSatisfy { $0.hasPrefix("open ") && $0.hasSuffix(": EACCES") }, "\(asked)")
+    }
+
     @Test("a signal unmounts at once, though somebody is still inside")
     func signalWhileBusy() throws {
         let place = try MountedFileSystem()

@@ -13,6 +13,7 @@ enum FileSystems {
     private static let places = directories.map { POSIXPath($0) }
 
     static func main() throws {
+        keepFreedMemory()
         print("10,000 files of 100 bytes in 100 directories, three levels deep; medians of 15 runs")
         print(MeasurementTable("\ncreate and write a file", try writes()))
         print(MeasurementTable("\nread a file", try reads()))

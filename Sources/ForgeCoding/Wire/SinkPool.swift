@@ -24,7 +24,7 @@ enum SinkPool {
 
     /// Takes a sink back that was taken.
     @inline(__always)
-    static func giveBack(_ sink: ByteSink) {
+    static func giveBack(_ sink: consuming ByteSink) {
         guard sink.capacity <= largestCapacity else { return }
         sink.clear()
         let own = Unmanaged.passRetained(sink)

@@ -47,7 +47,7 @@ package struct DiskImage: Sendable {
     private(set) var inodes: [InMemoryFileSystem.Inode]
     private(set) var contents: [FileContent]
     private(set) var names: [NameTable]
-    let targets: [POSIXPath?]
+    private(set) var targets: [Int: POSIXPath] = [:]
     var lastNumber: UInt64
     var tick: Int64
     /// Where the random bits go on that name temporary files.
@@ -65,7 +65,9 @@ package struct DiskImage: Sendable {
         inodes = nodes.map(InMemoryFileSystem.Inode.init)
         contents = nodes.map(\.content)
         names = nodes.map { _ in NameTable() }
-        targets = nodes.map(\.target)
+        for (place, node) in nodes.enumerated() {
+            if let target = node.target { targets[place] = target }
+        }
         linkNames(nodes)
     }
 
@@ -177,7 +179,7 @@ extension InMemoryFileSystem.State {
         while let index = pending.popLast() {
             var node = DiskImage.Node(of: inodes[index], target: targets[index])
             node.content = contents[index]
-            let table = names[index]
+            let table = node.isDirectory ? names[index] : NameTable()
             for position in table.entries.indices where !table.entries[position].isRemoved {
                 let child = Int(table.entries[position].inode)
                 node.entries.append(DiskImage.Entry(name: table.path(at: position), inode: inodes[child].number))

@@ -37,17 +37,25 @@ struct NameTable: Sendable {
             hash ^= hash >> 32
         }
         var offset = 0
-        while offset + 8 <= name.count {
+        while offset + 8 < name.count {
             mix(UInt64(littleEndian: name.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
             offset += 8
         }
-        var tail: UInt64 = 0
-        while offset < name.count {
-            tail = tail << 8 | UInt64(name[offset])
-            offset += 1
-        }
-        mix(tail)
+        mix(lastWord(of: name))
         return UInt32(truncatingIfNeeded: hash)
+    }
+
+    /// The last eight bytes of a name, or all of a shorter one: a number that only this name of its length has.
+    @inline(__always) private static func lastWord(of name: UnsafeRawBufferPointer) -> UInt64 {
+        if name.count >= 8 {
+            return UInt64(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 8, as: UInt64.self))
+        }
+        if name.count >= 4 {
+            let first = UInt32(littleEndian: name.loadUnaligned(as: UInt32.self))
+            let last = UInt32(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 4, as: UInt32.self))
+            return UInt64(first) << 32 | UInt64(last)
+        }
+        return name.reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     /// Where the name with this key stands in `entries`.
@@ -132,18 +140,15 @@ struct NameTable: Sendable {
         guard entry.hash == hash, !entry.isRemoved else { return false }
         let range = entry.keyRange
         guard range.count == key.count else { return false }
-        return bytes.withUnsafeBytes { stored in
+        return bytes.withUnsafeBytes { bytes in
+            let stored = UnsafeRawBufferPointer(rebasing: bytes[range])
             var offset = 0
-            while offset + 8 <= key.count {
-                let left = stored.loadUnaligned(fromByteOffset: range.lowerBound + offset, as: UInt64.self)
+            while offset + 8 < key.count {
+                let left = stored.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
                 guard left == key.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else { return false }
                 offset += 8
             }
-            while offset < key.count {
-                guard stored[range.lowerBound + offset] == key[offset] else { return false }
-                offset += 1
-            }
-            return true
+            return Self.lastWord(of: stored) == Self.lastWord(of: key)
         }
     }
 

@@ -3,9 +3,10 @@ import SystemPackage
 extension InMemoryFileSystem.State {
     mutating func status(of reference: FileReference) throws(Errno) -> FileStatus {
         let index = try inode(of: reference)
+        let targetSize = isSymbolicLink(index) ? targets[index].map { Int64($0.count) } : nil
         return inodes[index].status(
-            size: targets[index].map { Int64($0.count) } ?? contents[index].size,
-            allocatedBlocks: contents[index].allocatedBlocks, entryCount: names[index].count, options.profile)
+            size: targetSize ?? contents[index].size, allocatedBlocks: contents[index].allocatedBlocks,
+            entryCount: isDirectory(index) ? names[index].count : 0, options.profile)
     }
 
     mutating func setPermissions(_ permissions: FilePermissions, of reference: FileReference) throws(Errno) {

@@ -9,11 +9,12 @@ extension InMemoryFileSystem.State {
     ) throws(Errno) -> Int {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
+        if offset != nil { try requireOffsets(file) }
         guard openFiles[file].isReadable else { throw .badFileDescriptor }
         try checkRange(of: buffer.count, at: offset)
         let index = openFiles[file].inode
         guard !isDirectory(index) else { throw .isDirectory }
-        if inodes[index].kind == .fifo { return try readPipe(index, into: buffer, at: offset) }
+        if inodes[index].kind == .fifo { return try readPipe(index, into: buffer) }
         if let readError { throw fail(because: readError) }
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
@@ -31,10 +32,11 @@ extension InMemoryFileSystem.State {
     ) throws(Errno) -> Int {
         if let offset, offset < 0 { throw .invalidArgument }
         let file = try openFile(descriptor)
+        if offset != nil { try requireOffsets(file) }
         guard openFiles[file].isWritable else { throw .badFileDescriptor }
         try checkRange(of: buffer.count, at: offset)
         if inodes[openFiles[file].inode].kind == .fifo {
-            return try writePipe(openFiles[file].inode, from: buffer, at: offset)
+            return try writePipe(openFiles[file].inode, from: buffer)
         }
         if let writeError { throw fail(because: writeError) }
         guard !buffer.isEmpty else { return 0 }
@@ -125,6 +127,11 @@ extension InMemoryFileSystem.State {
         let index = openFiles[try openFile(descriptor)].inode
         guard inodes[index].kind != .fifo else { throw .invalidArgument }
         synchronize(index, level)
+    }
+
+    /// That an open file has offsets counts before what it was opened for.
+    @inline(__always) private func requireOffsets(_ file: Int) throws(Errno) {
+        guard inodes[openFiles[file].inode].kind != .fifo else { throw .illegalSeek }
     }
 
     /// Refuses a range that ends behind the largest number (`rw_verify_area` of Linux).

@@ -20,11 +20,19 @@ extension InMemoryFileSystem.State {
         guard !isNode else { throw .badFileDescriptor }
         guard count > 0 else { throw .invalidArgument }
         guard count <= Self.addressSpace else { throw .noMemory }
-        let (end, overflows) = offset.addingReportingOverflow(Int64(count))
-        if options.profile == .darwin {
-            guard isRegular(index), offset >= 0, !overflows else { throw .invalidArgument }
+        // What counts is the end of the last page.
+        let length = (Int64(count) + pageSize - 1) / pageSize * pageSize
+        let isWithinFiles = offset >= 0 && !offset.addingReportingOverflow(length).overflow
+        switch (options.profile, isRegular(index)) {
+        case (.darwin, let isRegular):
+            guard isRegular, isWithinFiles else { throw .invalidArgument }
+        case (.linux, true):
+            guard isWithinFiles else { throw .overflow }
+        case (.linux, false):
+            // What is no file has no largest size, and offsets are numbers without a sign (file_mmap_ok of Linux).
+            let isAddressable = !UInt64(bitPattern: offset).addingReportingOverflow(UInt64(length)).overflow
+            guard isAddressable else { throw .overflow }
         }
-        guard offset >= 0, !overflows else { throw .overflow }
         guard openFiles[file].isReadable, openFiles[file].isWritable else { throw .permissionDenied }
         guard isRegular(index) else { throw .operationNotSupportedByDevice }
         try requireWritableDevice(index)
@@ -32,7 +40,7 @@ extension InMemoryFileSystem.State {
         contents[index].copyWritten(into: pages.memory, at: offset)
         noteAccess(index)
         hold(index)
-        mappings.append(Mapping(inode: index, process: current, range: offset..<end, pages: pages))
+        mappings.append(Mapping(inode: index, process: current, range: offset..<offset + Int64(count), pages: pages))
         return pages
     }
 

@@ -18,7 +18,9 @@ extension InMemoryFileSystem.State {
         guard kind != .directory else { throw .notPermitted }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
-        guard !isDevice || isSuperuser else { throw .notPermitted }
+        // What hides a name in overlays is no device, so it takes no privilege.
+        let isWhiteout = kind == .characterSpecial && deviceNumber == 0 && options.profile == .linux
+        guard !isDevice || isWhiteout || isSuperuser else { throw .notPermitted }
         let index = try createInode(
             kind, permissions, in: walk.directory, deviceNumber: isDevice ? deviceNumber : 0)
         addName(walk, to: index)

@@ -12,15 +12,15 @@ extension InMemoryFileSystem {
         var inodes: [Inode] = []
         /// What regular files hold, at the places of their inodes.
         var contents: [FileContent] = []
-        /// What directories hold.
+        /// What directories hold. It ends behind the last directory: most inodes are of files.
         var names: [NameTable] = []
         /// What symbolic links hold.
-        var targets: [POSIXPath?] = []
+        var targets: [Int: POSIXPath] = [:]
         var devices: [Device] = []
         var openFiles = OpenFileTable()
         var mappings: [Mapping] = []
         /// What is on its way through FIFOs, by the places of their inodes.
-        var pipes: [Int: [UInt8]] = [:]
+        var pipes: [Int: Pipe] = [:]
         var processes: [Process] = []
         /// Those who wait for a lock; each release wakes all, and they compete anew.
         var lockWaiters: [DispatchSemaphore] = []
@@ -82,8 +82,9 @@ extension InMemoryFileSystem {
         }
 
         /// The time of the operation in progress, the same however often it is asked for.
-        mutating func now() -> FileTime {
-            if let stamp { return stamp }
+        @inline(__always) mutating func now() -> FileTime { stamp ?? nextStamp() }
+
+        private mutating func nextStamp() -> FileTime {
             let time: FileTime
             if let clock = options.clock {
                 time = clock()
@@ -119,6 +120,9 @@ extension InMemoryFileSystem {
                 processes[index].workingDirectory = Self.root
             }
             inodes = []
+            contents = []
+            names = []
+            targets = [:]
             freeInodes = []
             devices = []
             pipes = [:]
@@ -140,10 +144,7 @@ extension InMemoryFileSystem {
             root.permissions = FilePermissions(rawValue: 0o755)
             root.setTimes(time)
             root.nameCount = 1
-            inodes = [root]
-            contents = [FileContent()]
-            names = [NameTable()]
-            targets = [nil]
+            _ = place(root)
         }
     }
 }
@@ -167,15 +168,21 @@ extension InMemoryFileSystem.State {
         lastNumber += 1
         devices[inode.device].usedInodes += 1
         inode.number = lastNumber
-        if let free = freeInodes.popLast() {
-            inodes[free] = inode
-            return free
+        return place(inode)
+    }
+
+    private mutating func place(_ inode: consuming Inode) -> Int {
+        let index = freeInodes.popLast() ?? inodes.count
+        if inode.isDirectory {
+            while names.count <= index { names.append(NameTable()) }
         }
-        inodes.append(inode)
-        contents.append(FileContent())
-        names.append(NameTable())
-        targets.append(nil)
-        return inodes.count - 1
+        if index < inodes.count {
+            inodes[index] = inode
+        } else {
+            inodes.append(inode)
+            contents.append(FileContent())
+        }
+        return index
     }
 
     /// Keeps an inode for as long as somebody uses it.
@@ -195,13 +202,12 @@ extension InMemoryFileSystem.State {
         while inodes[index].nameCount == 0, inodes[index].holderCount == 0 {
             devices[inodes[index].device].usedInodes -= 1
             devices[inodes[index].device].usedBlocks -= contents[index].allocatedBlocks
-            let parent = isDirectory(index) ? inodes[index].parent : nil
             contents[index] = FileContent()
-            names[index] = NameTable()
-            targets[index] = nil
             freeInodes.append(index)
-            guard let parent else { return }
-            index = parent
+            if isSymbolicLink(index) { targets[index] = nil }
+            guard isDirectory(index) else { return }
+            names[index] = NameTable()
+            index = inodes[index].parent
             inodes[index].holderCount -= 1
         }
     }

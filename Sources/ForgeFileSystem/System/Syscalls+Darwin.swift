@@ -40,6 +40,11 @@ func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
     msync(base, count, MS_SYNC)
 }
 
+/// Whether the file is of the class of protection A, `NSFileProtectionComplete`: its pages go when the device is locked.
+func sysMayLosePages(_ descriptor: CInt) -> Bool {
+    fcntl(descriptor, F_GETPROTECTIONCLASS) == 1
+}
+
 /// Returns the error number, as posix_fallocate(3), which Darwin lacks, does.
 func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     guard offset >= 0, length > 0 else { return EINVAL }

@@ -49,6 +49,9 @@ func sysRename(
     }
 }
 
+/// Never: no lock of the device takes pages away.
+func sysMayLosePages(_ descriptor: CInt) -> Bool { false }
+
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     switch level {
     case .full: fsync(descriptor)

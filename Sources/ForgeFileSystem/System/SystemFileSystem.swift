@@ -113,6 +113,7 @@ extension SystemFileSystem {
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         // Not every system refuses an offset within a page; some start the mapping before it.
         guard count >= 0, offset % sysPageSize() == 0 else { throw FileSystemError(.map, .invalidArgument) }
+        guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         switch sysMap(descriptor.rawValue, offset, count) {
         case .success(let base): return FileMapping(base: base, count: count)
         case .failure(let number): throw FileSystemError(.map, number)

@@ -54,7 +54,9 @@ enum EngineRegistry {
                 // It is flushing in another thread and holds the lock until it is done.
                 registered.lifetime.wait()
             }
-            engines = engines.filter { $0.value.engine != nil || !$0.value.lifetime.isOver }
+            // The lifetimes are asked and not the engines: who looks at somebody else's engine holds it meanwhile, and
+            // if that is when it goes, its last flush happens here instead of there.
+            engines = engines.filter { !$0.value.lifetime.isOver }
             let lifetime = EngineLifetime()
             let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: lifetime)
             let engine = try KVEngine(place, options: options)

@@ -14,6 +14,7 @@ public struct KVMigration<Value: Codable & Sendable>: Sendable {
     ///   - version: The version, counted from 1.
     ///   - change: Makes the present value of the earlier one. It must give the same result every time; what it throws
     ///     makes the value undecodable, and the value is kept.
+    /// - Returns: The migration, for the key.
     public static func from<Old: Codable & Sendable>(
         _ version: UInt32, _ change: @escaping @Sendable (_ old: Old) throws -> Value
     ) -> KVMigration {

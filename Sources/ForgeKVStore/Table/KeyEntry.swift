@@ -46,7 +46,7 @@ struct KeyEntry {
 
     /// Gives up the value and the memory; nobody may be looking.
     func destroy() {
-        _ = cell.pointee.exchange(nil)
+        cell.pointee.exchange(nil)?.release()
         cell.deinitialize(count: 1)
         address.deallocate()
     }
@@ -66,11 +66,12 @@ struct CellReference: ~Copyable {
         UnsafeRawPointer(bitPattern: bits.load(ordering: .sequentiallyConsistent)).map { Unmanaged.fromOpaque($0) }
     }
 
-    /// Puts a cell in the place of the present one, which is returned for the caller to retire.
-    borrowing func exchange(_ cell: consuming ValueCell?) -> ValueCell? {
-        let new = cell.map { UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
+    /// Puts a cell, which the reference owns from then on, in the place of the present one, which the caller owns then.
+    @inline(__always)
+    borrowing func exchange(_ cell: Unmanaged<ValueCell>?) -> Unmanaged<ValueCell>? {
+        let new = cell.map { UInt(bitPattern: $0.toOpaque()) } ?? 0
         let old = bits.exchange(new, ordering: .sequentiallyConsistent)
-        return UnsafeRawPointer(bitPattern: old).map { Unmanaged<ValueCell>.fromOpaque($0).takeRetainedValue() }
+        return UnsafeRawPointer(bitPattern: old).map { Unmanaged.fromOpaque($0) }
     }
 
     /// Puts a cell that keeps `old` alive in its place, unless somebody else has put another there.

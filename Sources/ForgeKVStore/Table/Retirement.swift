@@ -9,12 +9,14 @@ struct Retirement: ~Copyable, @unchecked Sendable {
     struct Garbage: ~Copyable, @unchecked Sendable {
         // Invariant of the unchecked conformance: cells are Sendable, and the memory has no other owner.
 
-        fileprivate var cells: ContiguousArray<ValueCell> = []
+        /// Each owned by this.
+        fileprivate var cells: ContiguousArray<Unmanaged<ValueCell>> = []
         fileprivate var memory: [UnsafeMutableRawPointer] = []
 
         init() {}
 
         deinit {
+            for cell in cells { cell.release() }
             for address in memory { address.deallocate() }
         }
 
@@ -38,9 +40,10 @@ struct Retirement: ~Copyable, @unchecked Sendable {
 
     init() {}
 
-    /// Takes over a value that no reader finds any more.
-    mutating func retire(_ cell: consuming ValueCell) {
-        currentSize += cell.sizeInBytes
+    /// Takes over a value that no reader finds any more, and that takes about `sizeInBytes` of memory.
+    @inline(__always)
+    mutating func retire(_ cell: Unmanaged<ValueCell>, sizeInBytes: Int) {
+        currentSize += sizeInBytes
         current.cells.append(cell)
     }
 
@@ -62,6 +65,7 @@ struct Retirement: ~Copyable, @unchecked Sendable {
             swap(&collected, &waiting)
             swap(&waiting, &current)
             currentSize = 0
+            current.cells.reserveCapacity(Self.batchCount)
             visitors = .now()
         } while currentSize > Self.limit
         return collected

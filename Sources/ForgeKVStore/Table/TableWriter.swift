@@ -20,11 +20,13 @@ struct TableWriter: ~Copyable, Sendable {
     }
 
     /// Gives a name a value.
+    @inline(__always)
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
         store(cell, name, in: entry(of: name))
     }
 
     /// The place of a name, until the table is changed.
+    @inline(__always)
     func entry(of name: KeyName) -> KeyEntry? { table.view.array.find(name) }
 
     /// Gives a name a value whose place was looked up since the table was last changed.
@@ -32,6 +34,10 @@ struct TableWriter: ~Copyable, Sendable {
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName, in entry: KeyEntry?) {
         let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
         liveBytes += Int64(size)
+        store(Unmanaged.passRetained(cell), name, in: entry)
+    }
+
+    private mutating func store(_ cell: Unmanaged<ValueCell>, _ name: KeyName, in entry: KeyEntry?) {
         if let entry {
             replace(entry, by: cell)
         } else {
@@ -58,12 +64,13 @@ struct TableWriter: ~Copyable, Sendable {
         liveBytes = 0
     }
 
-    private mutating func replace(_ entry: KeyEntry, by cell: consuming ValueCell?) {
+    private mutating func replace(_ entry: KeyEntry, by cell: Unmanaged<ValueCell>?) {
         if cell != nil { count += 1 }
         guard let old = entry.cell.pointee.exchange(cell) else { return }
         count -= 1
-        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
-        retirement.retire(old)
+        let encodedSize = old._withUnsafeGuaranteedRef(\.encodedSize)
+        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: encodedSize))
+        retirement.retire(old, sizeInBytes: encodedSize + ValueCell.overhead)
     }
 
     /// Makes sure that at least a third of the slots is empty.
@@ -92,7 +99,10 @@ struct TableWriter: ~Copyable, Sendable {
         arrayNumber += 1
         array.forEach { entry in
             if let isKept, isKept(entry) { return }
-            if let cell = entry.cell.pointee.exchange(nil) { retirement.retire(cell) }
+            if let cell = entry.cell.pointee.exchange(nil) {
+                let size = cell._withUnsafeGuaranteedRef(\.encodedSize)
+                retirement.retire(cell, sizeInBytes: size + ValueCell.overhead)
+            }
             retirement.retire(entry.address, sizeInBytes: entry.sizeInBytes)
         }
         retirement.retire(array.address, sizeInBytes: array.sizeInBytes)

@@ -32,8 +32,8 @@ class ValueCell: @unchecked Sendable {
     /// Whether it is told for the first time that the value is not of the type that was asked for.
     final func report() -> Bool { !isReported.exchange(true, ordering: .relaxed) }
 
-    /// About how much memory goes with it.
-    final var sizeInBytes: Int { encodedSize &+ 64 }
+    /// About how much memory a cell takes beside the encoded value.
+    static let overhead = 96
 }
 
 /// A value as its bytes, not yet decoded.

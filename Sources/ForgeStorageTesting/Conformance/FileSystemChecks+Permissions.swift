@@ -65,6 +65,18 @@ extension ConformanceChecks {
                 $0("d/null"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
                 deviceNumber: 0x103)
         },
+        permits("the device node of Linux that hides a name takes none", mode: 0o777) { tree in
+            guard !tree.isDarwin else { return }
+            try tree.fileSystem.createNode(
+                tree("d/hidden"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
+                deviceNumber: 0)
+            try tree.expectErrno(.notPermitted, "a block device of that number") {
+                try tree.fileSystem.createNode(
+                    tree("d/block"), at: .workingDirectory, type: .blockSpecial, permissions: .ownerReadWrite,
+                    deviceNumber: 0)
+            }
+            try tree.ownersFileSystem.unlink(tree("d/hidden"))
+        },
         permits("the group's permissions count for its members", mode: 0o755) { tree in
             let file = FileReference.path(tree("d/x"))
             let owner = tree.ownersFileSystem

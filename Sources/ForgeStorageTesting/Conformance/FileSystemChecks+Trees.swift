@@ -90,6 +90,33 @@ extension ConformanceChecks {
             try tree.fileSystem.removeTree(tree("e"))
             try expect(try !tree.exists("e") && tree.exists("d/s/x"), "what the link led to stays")
         },
+        holds("a copied tree has everything, in new files") { tree in
+            try tree.create("d/s/x", "deep")
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o640), of: .path(tree("d/s/x")))
+            try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o711), of: .path(tree("d/s")))
+            try tree.makeLink("d/l", to: "../f")
+            try tree.fileSystem.copyTree(tree("d"), to: tree("copy"))
+            try expectEqual(try tree.list("copy").sorted(), ["l", "s"], "the names")
+            try expectEqual(try tree.content("copy/s/x"), "deep", "the content")
+            try expectEqual(try tree.fileSystem.readSymbolicLink(tree("copy/l")), "../f", "the link")
+            for name in ["s", "s/x", "l"] {
+                let (old, new) = (try tree.status("d/" + name), try tree.status("copy/" + name))
+                try expect(old.inode != new.inode, "\(name) is a new inode")
+                try expectEqual(new.type, old.type, "the type of \(name)")
+                try expectEqual(new.permissions, old.permissions, "the permissions of \(name)")
+            }
+            try tree.create("copy/s/x", "changed")
+            try expectEqual(try tree.content("d/s/x"), "deep", "the original")
+        },
+        refuses("a tree is not copied onto what is there", .fileExists) {
+            try $0.fileSystem.copyTree($0("d"), to: $0("e"))
+        },
+        refuses("a tree is not copied into itself", .invalidArgument) {
+            try $0.fileSystem.copyTree($0("d"), to: $0("d/s/copy"))
+        },
+        refuses("a file is not copied as a tree", .notDirectory) {
+            try $0.fileSystem.copyTree($0("f"), to: $0("copy"))
+        },
         holds("a listing holds what is in the directory, not what is named like it") { tree in
             try tree.makeDirectory("dd")
             try tree.create("dd/other")

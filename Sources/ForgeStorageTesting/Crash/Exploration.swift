@@ -29,11 +29,17 @@ final class Exploration<Mark: Sendable> {
 
     /// A moment of a recording.
     private struct Point {
-        var effectCount: Int
+        let space: StateSpace
         /// Whether all states are looked at, or only the one in which nothing is lost.
-        var isFull: Bool
+        let isFull: Bool
+        let count: Double
         var budget = 1.0
-        var count = 1.0
+
+        init(_ space: StateSpace, isFull: Bool) {
+            self.space = space
+            self.isFull = isFull
+            count = isFull ? max(1, space.count) : 1
+        }
     }
 
     init(_ profile: CrashProfile, seed: UInt64, _ bounds: Bounds, recover: @escaping Recover) {
@@ -61,26 +67,22 @@ final class Exploration<Mark: Sendable> {
             report.crashPointCount = points.count
             report.possibleStateCount = points.reduce(0) { $0 + $1.count }
         }
-        var model = CrashModel(recording.image, profile)
-        var states = 0
         for point in points {
             if bounds.stopsAtFirstViolation, report.violationCount > 0 { return }
-            while model.effectCount < point.effectCount { model.apply(recording.effects[model.effectCount]) }
-            let space = StateSpace(model, seed: seed)
+            let space = point.space
             var iterator = StateIterator(space, point.isFull, budget: point.budget, count: point.count, seed: seed)
             if isOuter, let sampled = iterator.sampled {
                 report.sampledCrashPointCount += 1
                 if !sampled.hasAllSingles { report.hasAllSingleDeviations = false }
                 if !sampled.hasAllPairs { report.hasAllPairDeviations = false }
             }
-            let marks = eventCount ?? model.markCount
+            let marks = eventCount ?? space.model.markCount
             let crash = Crash(
-                recording.events.prefix(marks), effectCount: point.effectCount, depth: above.count + 1)
+                recording.events.prefix(marks), effectCount: space.model.effectCount, depth: above.count + 1)
             while let state = iterator.next() {
                 visited += 1
                 if isOuter { report.visitedStateCount += 1 }
                 guard seen.insert(StableHash.of(state.hash, UInt64(marks))).inserted else { continue }
-                states += 1
                 let left = max(1, limit - visited)
                 let nestedLimit = isOuter ? min(nestedBudget, max(32, nestedBudget / left)) : 0
                 await visit(state, in: space, crash, recording, above: above, nestedLimit: nestedLimit)
@@ -131,9 +133,8 @@ final class Exploration<Mark: Sendable> {
         var points: [Point] = []
         for count in 0...recording.effects.count {
             if count > 0 { model.apply(recording.effects[count - 1]) }
-            var point = Point(effectCount: count, isFull: isBorder(count, recording))
-            if point.isFull { point.count = max(1, StateSpace(model, seed: seed).count) }
-            points.append(point)
+            let space = StateSpace(model, seed: seed, after: points.last?.space)
+            points.append(Point(space, isFull: isBorder(count, recording)))
         }
         // Small moments are looked at whole, and what they leave of the limit is shared by the others.
         var left = Double(limit)

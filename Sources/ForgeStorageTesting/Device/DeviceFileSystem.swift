@@ -183,13 +183,17 @@ extension DeviceFileSystem {
 
     /// Maps part of a file, whose content can be reached.
     ///
-    /// Using a mapping of a file that the lock has made unreachable ends the process, as on a real device, where the key
-    /// to its pages is gone: it is a trap that says so. A class that lets go on who has the file open has no such moment.
+    /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock would
+    /// take its pages away, and whoever uses them then ends by a signal. That still happens where the class is set after
+    /// the file was mapped: it is a trap that says so.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        // What is wrong with the arguments is told first, as on the disk below.
+        let mapping = try live(.map).map(descriptor, at: offset, count: count)
         let view = try content(of: descriptor, for: .map)
         let inode = try view.status(of: .descriptor(descriptor)).inode
+        guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         return FileMapping(
-            watching: try view.map(descriptor, at: offset, count: count),
+            watching: mapping,
             load: { [self] mapping, range in
                 if !range.isEmpty { requireReachable(inode) }
                 return mapping.bytes(in: range)

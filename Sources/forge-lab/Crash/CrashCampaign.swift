@@ -20,42 +20,73 @@ struct CrashCampaign {
     ///   - states: How many states that crashes of programs leave are enough.
     ///   - seed: What the programs follow from.
     ///   - limit: How many states of one program are checked at most.
-    ///   - tell: Is told of each program that broke a promise.
+    ///   - jobs: How many programs are crashed at the same time; what is found does not depend on it.
+    ///   - tell: Is told of each program that broke a promise, in the order of the programs.
     /// - Returns: What was checked.
     /// - Throws: What a program throws while nothing crashes.
     static func run(
-        on kind: StoreKind, states: Int, seed: UInt64, limit: Int, tell: (String) -> Void
-    ) async throws -> CrashCampaign {
-        switch kind {
-        case .keyValue, .batches: try await run(KeyValueUnderCrash.self, kind, states, seed, limit, tell)
-        case .file: try await run(FilesUnderCrash.self, kind, states, seed, limit, tell)
-        case .secret: try await run(SecretsUnderCrash.self, kind, states, seed, limit, tell)
-        case .codable: try await run(StorageUnderCrash.self, kind, states, seed, limit, tell)
-        }
-    }
-
-    private static func run<Store: StoreUnderCrash>(
-        _: Store.Type, _ kind: StoreKind, _ states: Int, _ seed: UInt64, _ limit: Int, _ tell: (String) -> Void
+        on kind: StoreKind, states: Int, seed: UInt64, limit: Int, jobs: Int, tell: (String) -> Void
     ) async throws -> CrashCampaign {
         var campaign = CrashCampaign(kind: kind)
-        var seeds = SplitMix64(seed: seed)
         let clock = ContinuousClock()
         let start = clock.now
-        while campaign.stateCount < states {
-            let programSeed = seeds.next()
-            let program = Store.vocabulary.program(seed: programSeed)
-            let depth = campaign.programCount.isMultiple(of: 4) ? 2 : 1
-            do {
-                let report = try await forEachCrash(
-                    of: program, in: Store.self, limit: limit, seed: programSeed, depth: depth)
-                campaign.add(report)
-            } catch let failure as CrashFailure {
-                campaign.add(failure.report)
-                tell("\(kind.rawValue), program \(programSeed), \(program): \(failure)")
-            }
+        switch kind {
+        case .keyValue, .batches: try await campaign.run(KeyValueUnderCrash.self, states, seed, limit, jobs, tell)
+        case .file: try await campaign.run(FilesUnderCrash.self, states, seed, limit, jobs, tell)
+        case .secret: try await campaign.run(SecretsUnderCrash.self, states, seed, limit, jobs, tell)
+        case .codable: try await campaign.run(StorageUnderCrash.self, states, seed, limit, jobs, tell)
         }
         campaign.duration = clock.now - start
         return campaign
+    }
+
+    /// What came of one program.
+    private struct Outcome: Sendable {
+        let number: Int
+        let report: CrashReport
+        var failure: String?
+    }
+
+    /// Programs count in the order of their numbers, whichever ends first; those that are still running when there are
+    /// enough states do not count.
+    private mutating func run<Store: StoreUnderCrash & SendableMetatype>(
+        _: Store.Type, _ states: Int, _ seed: UInt64, _ limit: Int, _ jobs: Int, _ tell: (String) -> Void
+    ) async throws {
+        try await withThrowingTaskGroup(of: Outcome.self) { group in
+            var seeds = SplitMix64(seed: seed)
+            for number in 0..<jobs {
+                let seed = seeds.next()
+                group.addTask { try await Self.crash(Store.self, number, seed, limit) }
+            }
+            var nextNumber = jobs
+            var waiting: [Int: Outcome] = [:]
+            while let outcome = try await group.next() {
+                waiting[outcome.number] = outcome
+                while stateCount < states, let next = waiting.removeValue(forKey: programCount) {
+                    add(next.report)
+                    if let failure = next.failure { tell("\(kind.rawValue), \(failure)") }
+                }
+                guard stateCount < states else { break }
+                let (number, seed) = (nextNumber, seeds.next())
+                nextNumber += 1
+                group.addTask { try await Self.crash(Store.self, number, seed, limit) }
+            }
+            group.cancelAll()
+        }
+    }
+
+    private static func crash<Store: StoreUnderCrash>(
+        _: Store.Type, _ number: Int, _ seed: UInt64, _ limit: Int
+    ) async throws -> Outcome {
+        let program = Store.vocabulary.program(seed: seed)
+        let depth = number.isMultiple(of: 4) ? 2 : 1
+        do {
+            let report = try await forEachCrash(of: program, in: Store.self, limit: limit, seed: seed, depth: depth)
+            return Outcome(number: number, report: report)
+        } catch let failure as CrashFailure {
+            return Outcome(
+                number: number, report: failure.report, failure: "program \(seed), \(program): \(failure)")
+        }
     }
 
     private mutating func add(_ report: CrashReport) {

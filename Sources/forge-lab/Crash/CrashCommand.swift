@@ -11,20 +11,27 @@ struct CrashCommand: AsyncParsableCommand {
             to open, hold what was acknowledged and nothing else, and take a write.
             """)
 
-    @Option(help: "A store; one of each kind if none is given. Batches are in the programs of keyValue.") var store: [StoreKind] = []
+    @Option(help: "A store; one of each kind if none is given. Batches are in the programs of keyValue.") var store:
+        [StoreKind] = []
     @Option(help: "How many states of each store are checked at least.") var states = 100_000
     @Option(help: "What all programs follow from.") var seed: UInt64 = 1
     @Option(help: "How many states of one program are checked at most, before a sample is taken.") var limit = 4000
+    @Option(help: "How many programs are crashed at the same time; what is found does not depend on it.")
+    var jobs = ProcessInfo.processInfo.activeProcessorCount
 
     func validate() throws {
-        guard states > 0, limit > 0 else { throw ValidationError("States and limit have to be positive.") }
+        guard states > 0, limit > 0, jobs > 0 else {
+            throw ValidationError("States, limit and jobs have to be positive.")
+        }
     }
 
     func run() async throws {
         var isClean = true
         print(CrashCampaign.heading)
         for kind in store.isEmpty ? StoreKind.allCases.filter({ $0 != .batches }) : store {
-            let campaign = try await CrashCampaign.run(on: kind, states: states, seed: seed, limit: limit) { failure in
+            let campaign = try await CrashCampaign.run(
+                on: kind, states: states, seed: seed, limit: limit, jobs: jobs
+            ) { failure in
                 FileHandle.standardError.write(Data((failure + "\n").utf8))
             }
             print(campaign.row)

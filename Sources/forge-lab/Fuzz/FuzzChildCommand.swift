@@ -13,11 +13,14 @@ struct FuzzChildCommand: ParsableCommand {
     @Option var operations: Int
     @Flag(inversion: .prefixedNo) var minimise = true
     @Flag var confined = false
+    @Flag var outcomes = false
 
     /// How many calls are made on one tree.
     private static let callsPerRound = 400
 
     func run() throws {
+        // A FIFO that nobody reads is an error, not the end.
+        signal(SIGPIPE, SIG_IGN)
         let probe = FuzzProbe()
         let disk = try DiskSide(directory: directory, locksIn: !confined)
         let limits = try probe.limits(of: disk)
@@ -45,8 +48,16 @@ struct FuzzChildCommand: ParsableCommand {
         while made < operations {
             let count = min(Self.callsPerRound, operations - made)
             var generator = FuzzGenerator(seed: seeds.next(), limits: duel.limits)
-            let calls = generator.operations(count)
-            if let difference = try duel.play(calls) {
+            var calls: [FuzzOperation] = []
+            calls.reserveCapacity(count)
+            let difference = try duel.play(count) { _ in
+                let call = generator.next()
+                calls.append(call)
+                return call
+            } learning: {
+                generator.learn($0, $1)
+            }
+            if let difference {
                 try report(difference, in: calls, round: round, duel)
                 return true
             }
@@ -59,6 +70,8 @@ struct FuzzChildCommand: ParsableCommand {
         print(
             "seed \(seed): \(made) calls on \(round) trees, 0 differences, as \(users)"
                 + "\(disk.isLockedIn ? "" : ", confined"), \(Int(seconds * 1000)) ms, \(rate) calls/s")
+        print(duel.tally.summary)
+        if outcomes { duel.tally.lines.forEach { print($0) } }
         return false
     }
 

@@ -14,6 +14,8 @@ struct FuzzCommand: ParsableCommand {
     @Option(help: "Where to make a directory to work in; it is removed afterwards.") var directory: String?
     @Flag(inversion: .prefixedNo, help: "Make a failing sequence short before it is printed.") var minimise = true
 
+    @Flag(help: "Print how often each call ended how.") var outcomes = false
+
     @Flag(help: "Stay in the directory by the form of the paths alone, even with privileges.") var confined = false
 
     func run() throws {
@@ -27,6 +29,7 @@ struct FuzzCommand: ParsableCommand {
             minimise ? "--minimise" : "--no-minimise",
         ]
         if confined { child.arguments?.append("--confined") }
+        if outcomes { child.arguments?.append("--outcomes") }
         try child.run()
         child.waitUntilExit()
         try FileManager.default.removeItem(at: place)

@@ -16,6 +16,8 @@ final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
     private var disk: FuzzPlayer<Disk>
     private var memory: FuzzPlayer<Memory>
     private let buffer: UnsafeMutableRawBufferPointer
+    /// What came of all calls.
+    private(set) var tally = FuzzTally()
 
     /// After how many calls the trees are compared.
     private static var callsPerComparison: Int { 50 }
@@ -34,21 +36,32 @@ final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
 
     /// Starts over, makes the calls, and stops where something differs.
     func play(_ operations: [FuzzOperation]) throws -> FuzzDifference? {
-        guard !limits.isConfined || operations.allSatisfy(\.staysInside) else {
-            throw FuzzFailure("a path could lead out of the directory")
-        }
+        try play(operations.count, { operations[$0] }, learning: { _, _ in })
+    }
+
+    /// Starts over, makes as many calls as asked for, each made up when those before have ended, and stops where
+    /// something differs.
+    func play(
+        _ count: Int, _ operation: (Int) -> FuzzOperation, learning: (FuzzOperation, FuzzOutcome) -> Void
+    ) throws -> FuzzDifference? {
         try disk.reset()
         try memory.reset()
         var outcomes: [FuzzOutcome] = []
-        outcomes.reserveCapacity(operations.count)
-        for (index, operation) in operations.enumerated() {
+        outcomes.reserveCapacity(count)
+        for index in 0..<count {
+            let operation = operation(index)
+            guard !limits.isConfined || operation.staysInside else {
+                throw FuzzFailure("a path could lead out of the directory")
+            }
             let onDisk = try disk.perform(operation)
             let inMemory = try memory.perform(operation)
             outcomes.append(onDisk)
+            tally.count(operation, onDisk)
             if onDisk != inMemory {
                 return FuzzDifference(index: index, disk: "\(onDisk)", memory: "\(inMemory)", outcomes: outcomes)
             }
-            guard index + 1 == operations.count || (index + 1).isMultiple(of: Self.callsPerComparison) else { continue }
+            learning(operation, onDisk)
+            guard index + 1 == count || (index + 1).isMultiple(of: Self.callsPerComparison) else { continue }
             let diskTree = try tree(of: disk.side)
             let memoryTree = try tree(of: memory.side)
             if diskTree != memoryTree {

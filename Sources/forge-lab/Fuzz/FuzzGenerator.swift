@@ -1,11 +1,13 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Makes up calls. What it makes follows from its seed and limits alone, never from how the calls end.
+/// Makes up calls, most of which have something to work on: it is told how the calls before ended. What it makes follows
+/// from its seed and limits and from that alone.
 struct FuzzGenerator {
     let limits: FuzzLimits
     private var random: FuzzRandom
-    private var paths: FuzzPaths
+    private let paths: FuzzPaths
+    private var knowledge = FuzzKnowledge()
 
     init(seed: UInt64, limits: FuzzLimits) {
         self.limits = limits
@@ -13,56 +15,80 @@ struct FuzzGenerator {
         paths = FuzzPaths(isConfined: limits.isConfined)
     }
 
-    mutating func operations(_ count: Int) -> [FuzzOperation] {
-        (0..<count).map { _ in next() }
+    /// Is told how a call ended, before it makes the next.
+    mutating func learn(_ operation: FuzzOperation, _ outcome: FuzzOutcome) {
+        knowledge.learn(operation, outcome)
     }
 
-    private mutating func next() -> FuzzOperation {
-        switch random.below(1000) {
+    /// The next call.
+    mutating func next() -> FuzzOperation {
+        if knowledge.openCount < 3, random.chance(30) { return open() }
+        return switch random.below(1000) {
         case 0..<210: open()
         case 210..<240: .close(slot())
-        case 240..<265: .duplicate(slot(), into: slot())
-        case 265..<285: .map(slot(), at: mapOffset(), count: mapCount(), into: mapping())
+        case 240..<265: .duplicate(slot(), into: random.below(FuzzOperation.slotCount))
+        case 265..<285: map()
         case 285..<305: .load(mapping(), count: count(), at: random.below(100_000))
         case 305..<310: random.chance(30) ? .unmap(mapping()) : .writeBack(mapping())
-        case 310..<350: .read(slot(), count: count(), at: random.chance(50) ? nil : offset())
+        case 310..<350: .read(slot { $0.isReadable }, count: count(), at: random.chance(50) ? nil : offset())
         case 350..<385: .store(mapping(), count: count(), byte: UInt8(1 + random.below(255)), at: storeOffset())
-        case 385..<455: .write(slot(), count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
+        case 385..<455: write()
         case 455..<475: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
         case 475..<500: .truncate(target(30), to: size())
-        case 500..<515: .allocate(slot(), at: writeOffset() ?? -1, length: Int64(count()))
+        case 500..<515: .allocate(slot { $0.isWritable }, at: writeOffset() ?? 0, length: Int64(count()))
         case 515: .synchronize(slot(), random.pick([.full, .data, .barrier]))
         case 516..<590: .status(target(40))
-        case 590..<635: setPermissions()
-        case 635..<665: .setOwner(target(30), owner(), group())
-        case 665..<710: .setTimes(target(30), accessed: time(), modified: time())
-        case 710..<770: .createDirectory(newPlace(), permissions([0o755, 0o777, 0o700, 0o2775, 0o1777, 0o555]))
-        case 770..<785: .createNode(newPlace(), random.pick(Self.nodes), permissions([0o644, 0o600, 0o6755]))
-        case 785..<835: .createSymbolicLink(newPlace(), to: paths.path(&random))
-        case 835..<850: .readSymbolicLink(place())
-        case 850..<885: .link(place(), to: newPlace())
-        case 885..<940: .rename(place(), to: newPlace(), random.pick(Self.renameModes))
-        case 940..<960: .unlink(place())
-        case 960..<975: .removeDirectory(place())
-        case 975..<982: .list(slot())
+        case 590..<625: setPermissions()
+        case 625..<645: .setOwner(target(30), owner(), group())
+        case 645..<675: .setTimes(target(30), accessed: time(), modified: time())
+        case 675..<725: .createDirectory(newPlace(), permissions([0o755, 0o777, 0o700, 0o2775, 0o1777, 0o555]))
+        case 725..<745: .createNode(newPlace(), random.pick(nodes), permissions([0o644, 0o600, 0o666, 0o6755]))
+        case 745..<780: .createSymbolicLink(newPlace(), to: path(any))
+        case 780..<795: .readSymbolicLink(place([.link]))
+        case 795..<835: .link(place([.file, .file, .link, .special]), to: newPlace())
+        case 835..<890: rename()
+        case 890..<935: .unlink(place([.file, .link, .special]))
+        case 935..<960: removeDirectory()
+        case 960..<982: .list(slot { $0.kind == .directory })
         case 982..<992: .lock(slot(), random.pick([.shared, .exclusive, .exclusive, .unlocked]))
-        case 992..<997: .enter(paths.path(&random))
+        case 992..<997: .enter(path([.directory, .link]))
         default: limits.playsUsers ? .become(random.pick(FuzzIdentity.all)) : .status(target(40))
         }
     }
 
-    private static let nodes: [FileType] = [.regular, .socket, .socket, .directory, .symbolicLink]
+    private static let nodes: [FileType] = [
+        .regular, .regular, .fifo, .fifo, .fifo, .fifo, .fifo, .socket, .directory, .symbolicLink,
+    ]
+    private var nodes: [FileType] {
+        limits.opensDevices ? Self.nodes + [.characterSpecial, .blockSpecial] : Self.nodes
+    }
+    private let any: [FuzzKnowledge.Kind] = [.file, .directory, .link, .special]
     private static let renameModes: [RenameMode] = [.replacing, .replacing, .replacing, .exclusive, .exchanging]
     private static let optionBits: [(FileDescriptor.OpenOptions, percent: Int)] = [
-        (.create, 45), (.truncate, 12), (.exclusiveCreate, 10), (.noFollow, 8), (.directory, 10), (.append, 12),
-        (.nonBlocking, 3), (.closeOnExec, 3),
+        (.truncate, 12), (.exclusiveCreate, 10), (.noFollow, 8), (.append, 12),
+        (.closeOnExec, 3),
     ]
 
     private mutating func open() -> FuzzOperation {
-        var options: FileDescriptor.OpenOptions = []
+        // Nobody else is there who could open the other end of a FIFO.
+        var options: FileDescriptor.OpenOptions = [.nonBlocking]
         for (option, percent) in Self.optionBits where random.chance(percent) { options.insert(option) }
-        let place = options.contains(.create) ? newPlace() : self.place()
-        let mode = random.pick([FileDescriptor.AccessMode.readOnly, .readOnly, .writeOnly, .readWrite, .readWrite])
+        let place: FuzzOperation.Place
+        var mode = random.pick([FileDescriptor.AccessMode.readOnly, .readOnly, .writeOnly, .readWrite, .readWrite])
+        switch random.below(20) {
+        case 0..<9:
+            options.insert(.create)
+            if random.chance(5) { options.insert(.directory) }
+            place = newPlace()
+        case 9..<14:
+            options.insert(.directory)
+            if random.chance(85) {
+                mode = .readOnly
+                options.remove(.truncate)
+            }
+            place = self.place([.directory])
+        default: place = self.place([.file, .file, .link, .special])
+        }
         let resolution: PathResolution
         switch random.below(20) {
         case 0: resolution = .beneath
@@ -71,7 +97,8 @@ struct FuzzGenerator {
         default: resolution = []
         }
         return .open(
-            slot: slot(), place, mode, options, permissions([0o644, 0o600, 0o666, 0o6754, 0o444, 0]), resolution)
+            slot: random.below(FuzzOperation.slotCount), place, mode, options,
+            permissions([0o644, 0o600, 0o666, 0o6754, 0o444, 0]), resolution)
     }
 
     private mutating func setPermissions() -> FuzzOperation {
@@ -83,7 +110,15 @@ struct FuzzGenerator {
         return .setPermissions(target, permissions(usual))
     }
 
-    private mutating func slot() -> Int { random.below(FuzzOperation.slotCount) }
+    private mutating func write() -> FuzzOperation {
+        let slot = slot { $0.isWritable && $0.kind != .directory }
+        return .write(slot, count: count(), byte: UInt8(1 + random.below(255)), at: writeOffset())
+    }
+
+    private mutating func map() -> FuzzOperation {
+        let slot = slot { $0.isReadable && $0.isWritable && $0.kind == .file }
+        return .map(slot, at: mapOffset(), count: mapCount(), into: mapping())
+    }
 
     private mutating func mapping() -> Int { random.below(FuzzOperation.mappingCount) }
 
@@ -108,14 +143,45 @@ struct FuzzGenerator {
         random.chance(60) ? random.below(400) : random.below(70_000)
     }
 
-    private mutating func place() -> FuzzOperation.Place {
-        FuzzOperation.Place(path: paths.path(&random), base: random.chance(30) ? slot() : nil)
+    private mutating func removeDirectory() -> FuzzOperation {
+        let empty = knowledge.emptyDirectories
+        guard !empty.isEmpty, random.chance(60) else { return .removeDirectory(place([.directory])) }
+        return .removeDirectory(FuzzOperation.Place(path: random.pick(empty), base: nil))
+    }
+
+    private mutating func rename() -> FuzzOperation {
+        let mode = random.pick(Self.renameModes)
+        return .rename(place(), to: mode == .exchanging || random.chance(25) ? place() : newPlace(), mode)
+    }
+
+    /// Any slot at times, otherwise one that something is open in, and that something fits.
+    private mutating func slot(_ fits: (FuzzKnowledge.Slot) -> Bool = { _ in true }) -> Int {
+        var slots = random.chance(90) ? knowledge.slots(where: fits) : []
+        if slots.isEmpty, random.chance(80) { slots = knowledge.slots { _ in true } }
+        return slots.isEmpty ? random.below(FuzzOperation.slotCount) : random.pick(slots)
+    }
+
+    /// The directory that a path starts from.
+    private mutating func base() -> Int? {
+        guard random.chance(20) else { return nil }
+        let directories = knowledge.slots { $0.kind == .directory }
+        if random.chance(10) { return slot() }
+        return directories.isEmpty ? nil : random.pick(directories)
+    }
+
+    private mutating func path(_ kinds: [FuzzKnowledge.Kind]) -> POSIXPath {
+        paths.path(&random, likely: knowledge.paths(kinds))
+    }
+
+    private mutating func place(_ kinds: [FuzzKnowledge.Kind]? = nil) -> FuzzOperation.Place {
+        FuzzOperation.Place(path: path(kinds ?? any), base: base())
     }
 
     private mutating func newPlace() -> FuzzOperation.Place {
-        let place = place()
-        paths.remember(place.path)
-        return place
+        let directories = knowledge.paths([.directory])
+        var path = paths.newPath(&random, below: directories)
+        if knowledge.has(path), random.chance(75) { path = paths.newPath(&random, below: directories) }
+        return FuzzOperation.Place(path: path, base: base())
     }
 
     private mutating func target(_ percentOfSlots: Int) -> FuzzOperation.Target {

@@ -10,6 +10,8 @@ struct FuzzLimits: Sendable {
     var changesLinkModes = true
     /// Whether no directory may be sticky, because the system guards those that are shared (`protected_symlinks`).
     var avoidsSharedStickyDirectories = false
+    /// Whether a device node can be opened as far as telling that there is no such device.
+    var opensDevices = false
     /// How long a file may grow, nil where that is not as on ext4; nothing beyond a terabyte is tried then.
     var maximumFileSize: Int64? = 17_592_186_040_320
     var owners: [UInt32] = [0, 1234, 1235]

@@ -60,8 +60,9 @@ extension FuzzOperation {
         }
     }
 
+    /// All but `nonBlocking`, without which the call may wait for ever.
     private static let options: [FileDescriptor.OpenOptions] = [
-        .create, .truncate, .exclusiveCreate, .noFollow, .directory, .append, .nonBlocking, .closeOnExec,
+        .create, .truncate, .exclusiveCreate, .noFollow, .directory, .append, .closeOnExec,
     ]
 
     private static func smaller(_ number: Int) -> [Int] {

@@ -15,7 +15,7 @@ enum FuzzOperation: Equatable, Sendable {
         case place(Place, followsLinks: Bool)
     }
 
-    /// Closes what the slot holds and opens something in its place.
+    /// Opens something in the place of what the slot holds, which is closed if that succeeds.
     case open(
         slot: Int, Place, FileDescriptor.AccessMode, FileDescriptor.OpenOptions, FilePermissions, PathResolution)
     case close(Int)
@@ -55,6 +55,42 @@ enum FuzzOperation: Equatable, Sendable {
 
     static let slotCount = 8
     static let mappingCount = 3
+
+    /// The name of the call, without its arguments.
+    var name: String {
+        switch self {
+        case .open: "open"
+        case .close: "close"
+        case .duplicate: "duplicate"
+        case .read: "read"
+        case .write: "write"
+        case .seek: "seek"
+        case .truncate: "truncate"
+        case .allocate: "allocate"
+        case .synchronize: "synchronize"
+        case .map: "map"
+        case .store: "store"
+        case .load: "load"
+        case .writeBack: "writeBack"
+        case .unmap: "unmap"
+        case .status: "status"
+        case .setPermissions: "setPermissions"
+        case .setOwner: "setOwner"
+        case .setTimes: "setTimes"
+        case .createDirectory: "createDirectory"
+        case .createNode: "createNode"
+        case .createSymbolicLink: "createSymbolicLink"
+        case .readSymbolicLink: "readSymbolicLink"
+        case .link: "link"
+        case .rename: "rename"
+        case .unlink: "unlink"
+        case .removeDirectory: "removeDirectory"
+        case .list: "list"
+        case .lock: "lock"
+        case .enter: "enter"
+        case .become: "become"
+        }
+    }
 }
 
 /// As whom a file system is used.

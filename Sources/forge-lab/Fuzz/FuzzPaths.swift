@@ -5,7 +5,7 @@ struct FuzzPaths {
     /// Whether `..` and absolute paths are left out, for a process that cannot be locked into its directory.
     let isConfined: Bool
 
-    private static let names = ["a", "b", "c", "d", "e", "f"].map { Array($0.utf8) }
+    private static let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map { Array($0.utf8) }
     private static let rareNames: [[UInt8]] = [
         Array("A".utf8), [0x66, 0xFF, 0xC3, 0x28], Array("é".utf8), Array("e\u{301}".utf8), Array("...".utf8),
         [UInt8](repeating: 0x6E, count: 255), [UInt8](repeating: 0x6E, count: 256),
@@ -15,36 +15,32 @@ struct FuzzPaths {
     private static let dotDot = Array("..".utf8)
     private static let slash = UInt8(ascii: "/")
 
-    /// Paths that something was lately created at.
-    private var recent: [[UInt8]] = []
-    private var oldest = 0
-
     init(isConfined: Bool) {
         self.isConfined = isConfined
     }
 
-    mutating func remember(_ path: POSIXPath) {
-        // More behind an empty path would be an absolute one.
-        guard !path.isEmpty, path.count < 64 else { return }
-        if recent.count < 24 {
-            recent.append(Array(path.bytes))
-        } else {
-            recent[oldest] = Array(path.bytes)
-            oldest = (oldest + 1) % recent.count
+    /// A path, mostly one of `likely` just as it is, if there are any.
+    func path(_ random: inout FuzzRandom, likely: [POSIXPath]) -> POSIXPath {
+        !likely.isEmpty && random.chance(70) ? random.pick(likely) : path(&random, from: likely)
+    }
+
+    /// A path to something new, mostly right below one of these directories.
+    func newPath(_ random: inout FuzzRandom, below directories: [POSIXPath]) -> POSIXPath {
+        guard random.chance(70) else { return path(&random, from: directories) }
+        let name = POSIXPath(random.pick(Self.names))
+        guard let directory = directories.isEmpty ? nil : random.pick(directories), random.chance(70) else {
+            return name
         }
+        return directory.count < 48 ? directory.appending(name) : name
     }
 
-    mutating func forget() {
-        recent = []
-        oldest = 0
-    }
-
-    func path(_ random: inout FuzzRandom) -> POSIXPath {
+    /// A path of any form, which may begin with one of these.
+    private func path(_ random: inout FuzzRandom, from beginnings: [POSIXPath]) -> POSIXPath {
         let odd = random.below(400)
         if odd < 5 { return oddPath(odd, &random) }
         var bytes: [UInt8]
-        if !recent.isEmpty, random.chance(45) {
-            bytes = random.pick(recent)
+        if !beginnings.isEmpty, random.chance(45) {
+            bytes = Array(random.pick(beginnings).bytes)
         } else {
             bytes = !isConfined && random.chance(6) ? [Self.slash] : []
             bytes += component(&random)

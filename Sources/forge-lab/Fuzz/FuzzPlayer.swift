@@ -63,19 +63,11 @@ struct FuzzPlayer<Side: FuzzSide> {
         switch operation {
         case .open(let slot, let place, let mode, let options, let permissions, let resolution):
             // The old descriptor may be where the path starts.
-            let old = slots[slot]
-            defer { if old != Self.closed, slots[slot] == old { slots[slot] = Self.closed } }
-            let opened: Descriptor
-            do {
-                opened = try fileSystem.open(
-                    place.path, at: base(place), mode, options: options, permissions: permissions,
-                    resolution: resolution)
-            } catch {
-                if old != Self.closed { try fileSystem.close(old) }
-                throw error
-            }
+            let opened = try fileSystem.open(
+                place.path, at: base(place), mode, options: options, permissions: permissions,
+                resolution: resolution)
+            try close(slot)
             slots[slot] = opened
-            if old != Self.closed { try fileSystem.close(old) }
             return .done
         case .close(let slot):
             let descriptor = slots[slot]
@@ -129,7 +121,7 @@ struct FuzzPlayer<Side: FuzzSide> {
                 Int64(try fileSystem.write(slots[slot], from: UnsafeRawBufferPointer(bytes), at: offset)))
         case .seek(let slot, let offset, let origin):
             // The offset of a directory is a cookie.
-            guard try fileSystem.status(of: .descriptor(slots[slot])).type == .regular else { return .skipped }
+            guard try fileSystem.status(of: .descriptor(slots[slot])).type != .directory else { return .skipped }
             return .number(try fileSystem.seek(slots[slot], to: offset, from: origin))
         case .truncate(let target, let size):
             try fileSystem.truncate(reference(target), to: size)

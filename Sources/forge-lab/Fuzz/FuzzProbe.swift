@@ -44,7 +44,26 @@ struct FuzzProbe {
         }
         try fileSystem.close(file)
         try fileSystem.unlink(probe)
+        limits.opensDevices = try opensDevices(fileSystem, probe)
         return limits
+    }
+
+    /// Whether the node of a device that is none is refused as such; a mount may refuse all nodes (`nodev`).
+    private func opensDevices(_ fileSystem: SystemFileSystem, _ probe: POSIXPath) throws -> Bool {
+        do throws(FileSystemError) {
+            try fileSystem.createNode(
+                probe, at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite, deviceNumber: 0)
+        } catch {
+            return false
+        }
+        var answer: Errno?
+        do throws(FileSystemError) {
+            try fileSystem.close(try fileSystem.open(probe, .readOnly, options: [.nonBlocking]))
+        } catch {
+            answer = error.errno
+        }
+        try fileSystem.unlink(probe)
+        return answer == .noSuchAddressOrDevice
     }
 
     private func succeeds(_ body: () throws -> Void) -> Bool {

@@ -55,4 +55,16 @@ struct FUSERequest {
 
     private static let malformed = FileSystemError(.resolve, .ioError)
 }
+
+extension FUSERequest: CustomStringConvertible {
+    /// What is asked for, about which node and by whom; of a call that opens, the flags too.
+    var description: String {
+        let operation = FUSEProtocol.Operation(rawValue: operation)
+        let name = operation.map { "\($0)" } ?? "operation \(self.operation)"
+        var text = "\(name) node \(node) user \(user.rawValue) group \(group.rawValue)"
+        guard operation == .open || operation == .create, body.count >= 4 else { return text }
+        text += " flags 0\(String(body.loadUnaligned(as: UInt32.self), radix: 8))"
+        return text
+    }
+}
 #endif

@@ -15,6 +15,8 @@ final class FUSEServer {
     /// What each open directory lists, as it was when its listing began.
     var listings: [UInt64: [DirectoryEntry]] = [:]
     var waitingLocks: [WaitingLock] = []
+    /// Is told every request and what came of it.
+    var trace: ((String) -> Void)?
     /// Whether a file can be mapped although the kernel's cache is passed by.
     private var openFlags: UInt32 = 0
 
@@ -41,6 +43,8 @@ final class FUSEServer {
         let groups = request.user.rawValue == 0 ? [] : SupplementaryGroups.of(processID: request.processID)
         fileSystem.assumeIdentity(user: request.user, group: request.group, groups: groups)
         var replies: [FUSEReply] = []
+        let told = trace.map { _ in request.description }
+        var outcome = "done"
         do throws(FileSystemError) {
             switch try handle(&request) {
             case .reply(var reply):
@@ -50,8 +54,10 @@ final class FUSEServer {
             case .none, .later: break
             }
         } catch {
+            outcome = error.errno.name
             replies.append(Self.failure(error.errno, of: request.unique))
         }
+        if let trace, let told { trace("\(told): \(outcome)") }
         return replies + retryLocks()
     }
 

@@ -16,12 +16,15 @@ struct MountCommand: ParsableCommand {
     @Flag(
         help: "Let the kernel check permissions first; FIFOs, which it opens itself, are checked by nobody otherwise.")
     var kernelPermissions = false
+    @Option(help: "A new file to write every request of the kernel and its outcome to.") var trace: String?
     @Option(help: "How many bytes there are; no limit if left out.") var size: Int64?
     @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
 
     func run() throws {
         let tree = InMemoryFileSystem(options: .served(size: size, inodes: inodes))
         let server = try FUSEServer(tree.process(umask: []))
+        let traceFile = try trace.map { try TraceFile(path: $0) }
+        if let traceFile { server.trace = { traceFile.append($0) } }
         let device = try FUSEDevice()
         let calls = try socket.map { try CallServer(tree, socket: $0) }
         let mount = try KernelMount(device, at: directory, kernelChecksPermissions: kernelPermissions)

@@ -87,6 +87,7 @@ public var LOCK_NB: Int32 { 4 }
 public var LOCK_UN: Int32 { 8 }
 public var F_DUPFD_CLOEXEC: Int32 { 67 }
 public var F_FULLFSYNC: Int32 { 51 }
+public var F_GETPROTECTIONCLASS: Int32 { 63 }
 public var F_BARRIERFSYNC: Int32 { 85 }
 public var F_PREALLOCATE: Int32 { 42 }
 public var F_ALLOCATEALL: Int32 { 4 }

@@ -73,8 +73,9 @@ struct DeviceLockTests {
         let fileSystem = device.fileSystem
         let path = device.path(of: .documents).appending("file")
         let file = try fileSystem.open(path, .readWrite, options: [.create])
-        try fileSystem.setProtection(protection, of: path)
         try fileSystem.writeBytes([1, 2, 3], to: file, at: 0)
+        let mapping = try fileSystem.map(file, at: 0, count: 3)
+        try fileSystem.setProtection(protection, of: path)
         device.lock()
         if protection == .complete {
             let calls: [() throws -> Void] = [
@@ -85,17 +86,55 @@ struct DeviceLockTests {
                 { try fileSystem.allocate(file, at: 0, length: 10_000) },
                 { _ = try fileSystem.open(path, .readOnly) },
                 { try fileSystem.setProtection(.none, of: path) },
+                { _ = try fileSystem.map(file, at: 0, count: 3) },
+                { try mapping.writeBack() },
             ]
             for call in calls { #expect(performing: call, throws: { ($0 as? FileSystemError)?.isLocked ?? false }) }
         } else {
             try fileSystem.writeBytes([4], to: file, at: 3)
             #expect(try fileSystem.readBytes(of: file, at: 0, count: 8) == [1, 2, 3, 4])
+            [UInt8(1)].withUnsafeBytes { mapping.store($0, at: 0) }
+            #expect(mapping.withUnsafeBytes(0..<3) { Array($0) } == [1, 2, 3])
+            try mapping.writeBack()
         }
         #expect(try fileSystem.seek(file, to: 0, from: .end) == (protection == .complete ? 3 : 4))
         try fileSystem.synchronize(file, .full)
         device.unlock()
         #expect(try fileSystem.readBytes(of: file, at: 0, count: 3) == [1, 2, 3])
         try fileSystem.close(file)
+    }
+
+    @Test("ends the process that uses a mapping of a file that the lock has closed", arguments: [true, false])
+    func mappings(_ stores: Bool) async throws {
+        await #expect(processExitsWith: .failure) { [stores] in
+            let device = try SimulatedDevice()
+            let fileSystem = device.fileSystem
+            let path = device.path(of: .documents).appending("file")
+            let file = try fileSystem.open(path, .readWrite, options: [.create])
+            try fileSystem.writeBytes([1, 2, 3], to: file, at: 0)
+            let mapping = try fileSystem.map(file, at: 0, count: 3)
+            try fileSystem.setProtection(.complete, of: path)
+            device.lock()
+            if stores {
+                [UInt8(1)].withUnsafeBytes { mapping.store($0, at: 0) }
+            } else {
+                _ = mapping.withUnsafeBytes(0..<3) { Array($0) }
+            }
+        }
+    }
+
+    @Test("does not map a file whose pages the lock would take away")
+    func unmappable() throws {
+        let fileSystem = device.fileSystem
+        let path = device.path(of: .documents).appending("file")
+        let file = try fileSystem.open(path, .readWrite, options: [.create])
+        try fileSystem.writeBytes([1], to: file, at: 0)
+        try fileSystem.setProtection(.complete, of: path)
+        #expect {
+            try fileSystem.map(file, at: 0, count: 1)
+        } throws: {
+            ($0 as? FileSystemError)?.errno == .operationNotSupportedByDevice
+        }
     }
 
     @Test("keeps the class of a file with it, and gives the one of a directory to what is created there")

@@ -24,6 +24,8 @@ struct FileHistory: Sendable {
     /// The blocks about which something is undecided.
     private(set) var blocks: [Int64: BlockHistory] = [:]
     private(set) var attributes: [Attributes]
+    /// How many things have happened to the file.
+    private(set) var revision = 0
 
     private var durableSizes: [Int64]
     private var resizes: [Resize] = []
@@ -65,6 +67,7 @@ struct FileHistory: Sendable {
     // MARK: What happens
 
     mutating func write(_ bytes: [UInt8], at offset: Int64, _ time: FileTime) {
+        revision += 1
         touch(time)
         let end = offset + Int64(bytes.count)
         guard end > offset else { return }
@@ -76,6 +79,7 @@ struct FileHistory: Sendable {
 
     /// Bytes came through a mapping, within the size of the file.
     mutating func store(_ bytes: [UInt8], at offset: Int64, _ time: FileTime?) {
+        revision += 1
         if let time { touch(time) }
         put(bytes, at: offset, isStore: true)
         guard !bytes.isEmpty else { return }
@@ -84,11 +88,15 @@ struct FileHistory: Sendable {
 
     /// The last store is done.
     mutating func endStore() {
-        for block in blocks.keys where blocks[block]?.isStoring == true { blocks[block]?.isStoring = false }
+        for block in blocks.keys where blocks[block]?.isStoring == true {
+            blocks[block]?.isStoring = false
+            revision += 1
+        }
     }
 
     /// What was stored in a range was handed to the file system, or nobody will ever know how much of it.
     mutating func writeBack(_ range: Range<Int64>, succeeds: Bool) {
+        revision += 1
         // It is done by pages, whoever stored into them.
         let touched = range.lowerBound / 4096...(range.upperBound - 1) / 4096
         for block in blocks.keys where touched.contains(block) {
@@ -119,6 +127,7 @@ struct FileHistory: Sendable {
     }
 
     mutating func setSize(_ size: Int64, _ time: FileTime) {
+        revision += 1
         touch(time)
         guard size < live.size else {
             live.setSize(size)
@@ -141,12 +150,14 @@ struct FileHistory: Sendable {
 
     mutating func reserve(to end: Int64, _ time: FileTime) {
         guard end > live.size else { return }
+        revision += 1
         touch(time)
         live.setSize(end)
         resizes.append(.extend(to: end))
     }
 
     mutating func setAttributes(_ attributes: Attributes) {
+        revision += 1
         node.attributes = attributes
         self.attributes.append(attributes)
     }
@@ -154,6 +165,7 @@ struct FileHistory: Sendable {
     /// Everything that was done is durable, what was stored through mappings only where `coversStores`, or if it was
     /// written back before.
     mutating func synchronize(_ level: SyncLevel, succeeds: Bool, coversStores: Bool) {
+        revision += 1
         guard succeeds else {
             durableSizes = sizes
             resizes = []

@@ -10,8 +10,12 @@ struct FileChoice: Hashable, Sendable {
 }
 
 /// Everything that one file may be after a crash.
-struct FileChoices: Sendable {
+///
+/// It is an object because all states of a moment share it, and those of the moments after it too until the file changes.
+final class FileChoices: Sendable {
     let number: UInt64
+    /// That of the history from which it was made.
+    let revision: Int
     let sizes: [Int64]
     let lastSize: Int
     let attributes: [DiskImage.Attributes]
@@ -26,6 +30,7 @@ struct FileChoices: Sendable {
 
     init(_ history: FileHistory, _ profile: CrashProfile, seed: UInt64) {
         number = history.node.number
+        revision = history.revision
         let all = history.sizes
         let last = all.firstIndex(of: history.live.size) ?? 0
         switch profile.sizes {

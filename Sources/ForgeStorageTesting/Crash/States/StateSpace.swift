@@ -11,11 +11,20 @@ struct StateSpace: Sendable {
     /// Beyond this many changes of names their combinations are not counted one by one.
     private static let countedNames = 12
 
-    init(_ model: CrashModel, seed: UInt64) {
+    /// The states of a model; `earlier` is the space of the same model before some of its changes, if there is one, from
+    /// which the choices of files are taken over that have not changed since.
+    init(_ model: CrashModel, seed: UInt64, after earlier: StateSpace? = nil) {
         self.model = model
         undecided = model.undecided
-        files = model.files.filter { !$0.value.isSettled }
-            .mapValues { FileChoices($0, model.profile, seed: seed) }
+        var files: [UInt64: FileChoices] = [:]
+        for (number, history) in model.files where !history.isSettled {
+            if let known = earlier?.files[number], known.revision == history.revision {
+                files[number] = known
+            } else {
+                files[number] = FileChoices(history, model.profile, seed: seed)
+            }
+        }
+        self.files = files
     }
 
     // MARK: Names

@@ -1,0 +1,123 @@
+import SystemPackage
+
+extension POSIXFileSystem {
+    /// Copies a directory with everything below it to a name that is free; links are copied as links, never followed.
+    ///
+    /// Every file of the copy is a new one: names of one file become files of their own, holes become zeros. Permissions
+    /// are copied, whatever the umask; owners, times and locks are not. Nothing is synchronised. Not atomic: if it throws,
+    /// part of the copy may be there. No more than seven descriptors are open at once, however deep the tree is.
+    ///
+    /// - Parameters:
+    ///   - path: The directory.
+    ///   - directory: Where a relative `path` starts.
+    ///   - newPath: What the copy is called; its parent must exist.
+    ///   - newDirectory: Where a relative `newPath` starts.
+    /// - Throws: ``FileSystemError``: `ENOTDIR` if `path` is no directory, `EEXIST` if `newPath` is taken, `EINVAL` if it
+    ///   lies below `path`, `ENOTSUP` at a FIFO, socket or device. Nothing was created in the first three cases.
+    /// - Complexity: O(*n*) in the bytes and names copied.
+    public func copyTree(
+        _ path: POSIXPath, at directory: Descriptor = .workingDirectory, to newPath: POSIXPath,
+        at newDirectory: Descriptor = .workingDirectory
+    ) throws(FileSystemError) {
+        let (parent, name) = newPath.splitLast()
+        try withDirectory(path, at: directory) { (source) throws(FileSystemError) in
+            try withDirectory(parent.isEmpty ? "." : parent, at: newDirectory) { (parent) throws(FileSystemError) in
+                try requireOutside(source, parent, path, newPath)
+                try createDirectory(name, at: parent, permissions: .ownerReadWriteExecute)
+                let copy = try openForCopy(name, at: parent)
+                try closing(copy) { () throws(FileSystemError) in try copyContents(of: source, to: copy) }
+            }
+        }
+    }
+
+    /// Whether a directory lies below another one, which it cannot be copied into without end.
+    private func requireOutside(
+        _ source: Descriptor, _ parent: Descriptor, _ path: POSIXPath, _ newPath: POSIXPath
+    ) throws(FileSystemError) {
+        let forbidden = try status(of: .descriptor(source))
+        var current = try openForCopy(".", at: parent)
+        defer { discard(current) }
+        var status = try status(of: .descriptor(current))
+        while true {
+            guard (status.inode, status.device) != (forbidden.inode, forbidden.device) else {
+                var error = FileSystemError(.createDirectory, .invalidArgument, path: path)
+                error.destination = newPath
+                throw error
+            }
+            let above = try open("..", at: current, .readOnly, options: [.directory])
+            discard(current)
+            current = above
+            let next = try self.status(of: .descriptor(above))
+            // The root directory is its own parent.
+            guard (next.inode, next.device) != (status.inode, status.device) else { return }
+            status = next
+        }
+    }
+
+    /// Copies level by level; each directory is found again by its path below the two roots.
+    private func copyContents(of source: Descriptor, to copy: Descriptor) throws(FileSystemError) {
+        var directories: [POSIXPath] = ["."]
+        var position = 0
+        while position < directories.count {
+            let path = directories[position]
+            position += 1
+            try withDirectory(path, at: source, resolution: .insideTree) { (from) throws(FileSystemError) in
+                try withDirectory(path, at: copy, resolution: .insideTree) { (into) throws(FileSystemError) in
+                    for entry in try entries(of: from) {
+                        try copyEntry(entry, from, into)
+                        if entry.type == .directory { directories.append(path.appending(entry.name)) }
+                    }
+                }
+            }
+        }
+        // Not before everything is in: a directory may forbid even its owner to write.
+        for path in directories.reversed() {
+            let permissions = try withDirectory(path, at: source, resolution: .insideTree) {
+                (from) throws(FileSystemError) in try status(of: .descriptor(from)).permissions
+            }
+            try withDirectory(path, at: copy, resolution: .insideTree) { (into) throws(FileSystemError) in
+                try setPermissions(permissions, of: .descriptor(into))
+            }
+        }
+    }
+
+    private func copyEntry(
+        _ entry: DirectoryEntry, _ source: Descriptor, _ copy: Descriptor
+    ) throws(FileSystemError) {
+        switch entry.type {
+        case .directory: try createDirectory(entry.name, at: copy, permissions: .ownerReadWriteExecute)
+        case .symbolicLink:
+            try createSymbolicLink(entry.name, at: copy, to: readSymbolicLink(entry.name, at: source))
+        case .regular: try copyFile(entry.name, source, copy)
+        default: throw FileSystemError(.createNode, .notSupported, path: entry.name)
+        }
+    }
+
+    private func copyFile(
+        _ name: POSIXPath, _ source: Descriptor, _ copy: Descriptor
+    ) throws(FileSystemError) {
+        let from = try open(name, at: source, .readOnly, options: [.noFollow, .nonBlocking])
+        defer { discard(from) }
+        let into = try open(name, at: copy, .writeOnly, options: [.create, .exclusiveCreate, .noFollow])
+        try closing(into) { () throws(FileSystemError) in
+            let permissions = try status(of: .descriptor(from)).permissions
+            var offset: Int64 = 0
+            while true {
+                let bytes = try readBytes(of: from, at: offset, count: 1 << 17)
+                guard !bytes.isEmpty else { break }
+                try writeBytes(bytes, to: into, at: offset)
+                offset += Int64(bytes.count)
+            }
+            try setPermissions(permissions, of: .descriptor(into))
+        }
+    }
+
+    private func openForCopy(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
+        try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
+    }
+}
+
+extension PathResolution {
+    /// What was a directory when it was listed may be a link by now.
+    fileprivate static let insideTree: PathResolution = [.beneath, .noSymbolicLinks]
+}
