@@ -19,8 +19,8 @@
 ///
 /// In the file system in memory both are traps that say so.
 ///
-/// The system notes the time of modification at some moment between a store and the ``writeBack()`` that follows it:
-/// Linux at the first store into a page since that was last written out, and at no other.
+/// The system notes the time of modification at some moment between a store and the end of the synchronisation that
+/// covers it: Linux at the first store into a page since that was last written out, and at no other.
 ///
 /// All threads may use it at once. Who reads bytes while another thread stores them gets any mixture of old and new, so
 /// bytes that threads share need an order of their own.

@@ -91,6 +91,7 @@ final class FailingFileSystem: POSIXFileSystem {
     }
 
     func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        try check(.allocate, path(descriptor))
         try base.allocate(descriptor, at: offset, length: length)
     }
 

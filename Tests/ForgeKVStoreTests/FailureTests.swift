@@ -10,10 +10,10 @@ import Testing
     private let recorder = IssueRecorder()
     private let a = KVKey<Int>("a")
 
-    private func open(compactionFloorInBytes: Int = 1 << 20) throws -> FileKVStore {
-        try FileKVStore(
-            at: "/store", fileSystem: fileSystem,
-            options: recorder.options(compactionFloorInBytes: compactionFloorInBytes))
+    private func open(compactionFloorInBytes: Int = 1 << 20, isMapped: Bool = true) throws -> FileKVStore {
+        var options = recorder.options(compactionFloorInBytes: compactionFloorInBytes)
+        options.isMapped = isMapped
+        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
     private func code(_ body: () throws -> Void) -> KVStoreError.Code? {
@@ -28,7 +28,7 @@ import Testing
     @Test("a write that fails leaves the old value, in memory and on disk, and the next one works")
     func failingWrite() throws {
         do {
-            let store = try open()
+            let store = try open(isMapped: false)
             try store.set(a, value: 1)
             fileSystem.fail(.write, .noSpace)
             #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
@@ -40,6 +40,46 @@ import Testing
             try store.set(KVKey<Int>("b"), value: 3)
         }
         #expect(try open().integers() == ["a": 1, "b": 3])
+        #expect(recorder.issues.isEmpty)
+    }
+
+    @Test(
+        "where no space can be reserved a write fails and leaves the old value, and the next one works",
+        arguments: [FileSystemOperation.allocate, .map])
+    func failingReservation(_ operation: FileSystemOperation) throws {
+        let large = KVKey<Data>("large")
+        do {
+            let store = try open()
+            try store.set(a, value: 1)
+            fileSystem.fail(operation, .noSpace)
+            #expect(code { try store.set(large, value: Data(count: 100_000)) } == .unavailable(.inputOutput))
+            #expect(!store.contains(large))
+            #expect(store.get(a) == 1)
+            // There is room for this one.
+            try store.set(a, value: 2)
+            fileSystem.fail(nil)
+            try store.set(large, value: Data(count: 100_000))
+        }
+        let store = try open()
+        #expect(store.get(a) == 2)
+        #expect(store.get(large) == Data(count: 100_000))
+        #expect(recorder.issues.isEmpty)
+    }
+
+    @Test(
+        "where files cannot be mapped, records are written",
+        arguments: [Errno.operationNotSupportedByDevice, .notSupported])
+    func unmappable(_ errno: Errno) throws {
+        do {
+            let store = try open()
+            fileSystem.fail(.map, errno)
+            try store.set(a, value: 1)
+            fileSystem.fail(.write, .noSpace)
+            #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))
+            fileSystem.fail(nil)
+            try store.set(a, value: 3)
+        }
+        #expect(try open().integers() == ["a": 3])
         #expect(recorder.issues.isEmpty)
     }
 
@@ -68,7 +108,7 @@ import Testing
     @Test("if a record that failed cannot be cut off, nothing more is written")
     func failingCut() throws {
         do {
-            let store = try open()
+            let store = try open(isMapped: false)
             try store.set(a, value: 1)
             fileSystem.fail { operation, _ in operation == .write || operation == .truncate ? .ioError : nil }
             #expect(code { try store.set(a, value: 2) } == .unavailable(.inputOutput))

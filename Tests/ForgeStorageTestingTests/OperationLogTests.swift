@@ -129,7 +129,7 @@ struct OperationLogTests {
             18 0ns open /t i3 readWrite = fd4
             19 0ns map fd4 /t i3 at 0 count 4096 = ok
             20 0ns store /t i3 at 5 count 3 = ok
-            21 0ns rename /t to /u i3 = ok
+            21 0ns rename /t to /u i3 replacing = ok
             22 0ns writeBack /u i3 at 0 count 4096 = ok
             23 0ns close fd4 /u i3 = ok
             """)

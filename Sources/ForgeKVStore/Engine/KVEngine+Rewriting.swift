@@ -31,7 +31,7 @@ extension KVEngine {
     func rewriteWhenDue() -> KVStoreIssue? {
         guard !isRewritingDue.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
         guard options.compactsInBackground else { return rewriteIfStillDue() }
-        Self.queue.async { [weak self] in
+        Self.queue.async(group: background) { [weak self] in
             guard let self, let issue = rewriteIfStillDue() else { return }
             options.report(issue)
         }

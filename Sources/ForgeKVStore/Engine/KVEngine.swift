@@ -20,6 +20,9 @@ final class KVEngine: Sendable {
     let rewriting = Mutex(())
     let isRewritingDue = Atomic(false)
 
+    /// What is done in other threads.
+    let background = DispatchGroup()
+
     /// How many objects of the app lead here.
     private let users = Atomic<Int>(0)
 
@@ -54,7 +57,8 @@ extension KVEngine {
     /// Ends one use; with the last, everything that was written is made durable.
     func release() {
         guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
-        // Whoever is rewriting the log comes to an end first.
+        // Whoever is rewriting the log comes to an end first, and lets this go.
+        background.wait()
         rewriting.withLock { _ in
             do throws(KVStoreError) {
                 let isWritable = writer.withLock { $0.obstacle == nil && !$0.log.isPoisoned }

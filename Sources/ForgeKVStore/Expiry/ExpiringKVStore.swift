@@ -180,6 +180,8 @@ extension ExpiringKVStore {
         }
     }
 
+    /// The names of all values that have not expired, and of those that were not stored by this type.
+    ///
     /// - Complexity: O(*n*), each value being looked at.
     public func keys() throws -> [String] {
         try base.keys().filter { try !isExpired($0) }

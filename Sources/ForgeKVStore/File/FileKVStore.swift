@@ -1,11 +1,11 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// A key-value store on disk: an append-only log in a directory of its own.
+/// A key-value store on disk: an append-only log in a directory of its own, and a table of its values in memory.
 ///
-/// Durability: what `set`, `remove` and `removeAll` have done survives a kill of the process the moment they return, and
-/// a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power cut before
-/// that, the store is as it was after some earlier write.
+/// Durability: what `set`, `remove`, `removeAll` and `commit` have done survives a kill of the process the moment they
+/// return, and a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power cut
+/// before that, the store is as it was after some earlier write.
 ///
 /// A write that throws has changed nothing: the old value stays readable, in memory and on disk. After a failed flush
 /// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
@@ -13,8 +13,12 @@ public import Foundation
 /// Damage costs the damaged records only. What cannot be read is set aside in a file beside the log before anything is
 /// written in its place (``damageReports()``), and told through ``Options/onIssue`` and the log.
 ///
+/// Reads take no lock and do no input or output; a value is decoded when it is first read. Writes come one after another,
+/// and each copies its record into mapped memory. Nobody waits for a flush or for the rewriting of the log but who asks for
+/// it.
+///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
-/// `.unavailable(.inUse(processID:))`. All values are held in memory: reads do no input or output.
+/// `.unavailable(.inUse(processID:))`.
 public final class FileKVStore: KVStoring {
     private let engine: KVEngine
 

@@ -187,9 +187,8 @@ extension DeviceFileSystem {
     /// take its pages away, and whoever uses them then ends by a signal. That still happens where the class is set after
     /// the file was mapped: it is a trap that says so.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
-        // What is wrong with the arguments is told first, as on the disk below.
-        let mapping = try live(.map).map(descriptor, at: offset, count: count)
         let view = try content(of: descriptor, for: .map)
+        let mapping = try view.map(descriptor, at: offset, count: count)
         let inode = try view.status(of: .descriptor(descriptor)).inode
         guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         return FileMapping(

@@ -27,14 +27,14 @@ struct FuzzGenerator {
         case 0..<210: open()
         case 210..<240: .close(slot())
         case 240..<265: .duplicate(slot(), into: random.below(FuzzOperation.slotCount))
-        case 265..<285: map()
-        case 285..<305: .load(mapping(), count: count(), at: random.below(100_000))
-        case 305..<310: random.chance(30) ? .unmap(mapping()) : .writeBack(mapping())
-        case 310..<350: .read(slot { $0.isReadable }, count: count(), at: random.chance(50) ? nil : offset())
-        case 350..<385: .store(mapping(), count: count(), byte: UInt8(1 + random.below(255)), at: storeOffset())
-        case 385..<455: write()
-        case 455..<475: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
-        case 475..<500: .truncate(target(30), to: size())
+        case 265..<280: map()
+        case 280..<300: .load(mapping(), count: loadCount(), at: random.chance(70) ? 0 : storeOffset())
+        case 300..<305: random.chance(30) ? .unmap(mapping()) : .writeBack(mapping())
+        case 305..<345: .read(slot { $0.isReadable }, count: count(), at: random.chance(50) ? nil : offset())
+        case 345..<370: .store(mapping(), count: count(), byte: UInt8(1 + random.below(255)), at: storeOffset())
+        case 370..<440: write()
+        case 440..<465: .seek(slot(), to: offset(), from: random.pick([.start, .current, .end]))
+        case 465..<500: .truncate(target(30), to: size())
         case 500..<515: .allocate(slot { $0.isWritable }, at: writeOffset() ?? 0, length: Int64(count()))
         case 515: .synchronize(slot(), random.pick([.full, .data, .barrier]))
         case 516..<590: .status(target(40))
@@ -138,6 +138,8 @@ struct FuzzGenerator {
         default: random.pick([1, 300, 4096, 65_536, 200_000])
         }
     }
+
+    private mutating func loadCount() -> Int { random.chance(50) ? 300 : 1 + random.below(200_000) }
 
     private mutating func storeOffset() -> Int {
         random.chance(60) ? random.below(400) : random.below(70_000)
