@@ -75,7 +75,7 @@ public struct GoldenValues: Sendable {
 
     /// The line for a value as it is stored now.
     ///
-    /// - Throws: ``KVStoreError`` if the value cannot be encoded.
+    /// - Throws: `KVStoreError` if the value cannot be encoded.
     public static func line<Value>(for key: KVKey<Value>, value: Value) throws -> String {
         let store = InMemoryKVStore()
         try store.set(key, value: value)
