@@ -105,7 +105,7 @@ extension Notebook {
 // snippet.end
 
 // snippet.report
-let report = await suite.run(on: "Notebook", having: [.typedReads, .keyListing]) { Notebook() }
+let report = await suite.run(on: "Notebook", having: [.typedReads, .keyListing, .longestNames]) { Notebook() }
 print(report)
 if !report.holds { exit(1) }
 // snippet.end

@@ -52,13 +52,14 @@ public struct ValueCoder: Sendable {
     /// In the binary format the memory is reused: nothing is allocated for a value that was not for the one before.
     @inline(__always)
     package func withEncoded<T: Encodable, Result, Failure: Error>(
-        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+        _ value: T, schemaVersion: UInt32 = 1,
+        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        guard format == .binary else { return try withCopy(value, body) }
+        guard format == .binary else { return try withCopy(value, schemaVersion, body) }
         let sink = SinkPool.take(maximumDepth: maximumDepth)
         let encoded: Swift.Result<UnsafeRawBufferPointer, any Error>
         do {
-            try encode(value, into: sink)
+            try encode(value, schemaVersion, into: sink)
             encoded = .success(UnsafeRawBufferPointer(start: sink.base, count: sink.count))
         } catch {
             encoded = .failure(error)
@@ -74,8 +75,8 @@ public struct ValueCoder: Sendable {
     }
 
     @inline(__always)
-    private func encode<T: Encodable>(_ value: T, into sink: ByteSink) throws {
-        sink.appendEnvelope(.binary, 1)
+    private func encode<T: Encodable>(_ value: T, _ schemaVersion: UInt32, into sink: ByteSink) throws {
+        sink.appendEnvelope(.binary, schemaVersion)
         let header = sink.count
         try BinaryEncoder().encode(value, into: sink)
         guard sink.count - header <= maximumSize else {
@@ -84,11 +85,12 @@ public struct ValueCoder: Sendable {
     }
 
     private func withCopy<T: Encodable, Result, Failure: Error>(
-        _ value: T, _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
+        _ value: T, _ schemaVersion: UInt32,
+        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         let bytes: [UInt8]
         do {
-            bytes = try encode(value)
+            bytes = try encode(value, schemaVersion: schemaVersion)
         } catch {
             return try body(.failure(error))
         }

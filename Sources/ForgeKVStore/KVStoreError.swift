@@ -38,6 +38,8 @@ extension KVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict
+            case readOnly
+            case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
         }
@@ -68,6 +70,12 @@ extension KVStoreError {
         /// What was written can be read, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
 
+        /// The store may be read only. Nothing was changed.
+        public static let readOnly = Code(kind: .readOnly)
+
+        /// The value was stored by a later version of its type than the key knows. It is kept.
+        public static func newerSchema(version: UInt32) -> Code { Code(kind: .newerSchema(version)) }
+
         /// The store cannot be read or written just now; this says nothing about what it holds.
         public static func unavailable(_ reason: Unavailability) -> Code { Code(kind: .unavailable(reason)) }
 
@@ -90,6 +98,9 @@ extension KVStoreError {
             case .valueTooLarge: "the value is too large"
             case .conflict: "changed by somebody else meanwhile"
             case .durabilityUnknown: "written, but a power cut may undo it"
+            case .readOnly: "the store is read-only"
+            case .newerSchema(let version):
+                "the value is of version \(version) of its type, which the key does not know"
             case .unavailable(let reason): "unavailable: \(reason)"
             case .unknownFormat(let version): "unknown format version \(version)"
             }
@@ -99,6 +110,7 @@ extension KVStoreError {
     /// What was tried.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, setAside, batch, snapshot
+        case `import`, export, migrate
     }
 }
 
@@ -115,6 +127,17 @@ extension KVStoreError: CustomStringConvertible {
 }
 
 extension KVStoreError {
+    /// What it means that a value could not be decoded.
+    init(
+        decoding error: any Error, _ operation: Operation, key: String, store: String? = nil
+    ) {
+        if let newer = error as? NewerSchema {
+            self.init(.newerSchema(version: newer.version), operation, key: key, store: store)
+        } else {
+            self.init(.undecodable, operation, key: key, store: store, underlying: error)
+        }
+    }
+
     /// What the file system's failure means for a store.
     init(_ error: FileSystemError, _ operation: Operation, key: String? = nil, store: String?) {
         let reason: Unavailability = error.isLocked ? .locked : .inputOutput

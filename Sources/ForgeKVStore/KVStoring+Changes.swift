@@ -9,9 +9,9 @@ extension KVStoring {
     public func versioned<T>(_ key: KVKey<T>) throws -> (value: T, revision: UInt64)? {
         guard let entry = try entry(named: key.name) else { return nil }
         do {
-            return (try ValueTable.coder.decode(T.self, from: entry.bytes), entry.revision)
+            return (try ValueTable.decode(entry.bytes, as: key), entry.revision)
         } catch {
-            throw KVStoreError(.undecodable, .read, key: key.name, underlying: error)
+            throw KVStoreError(decoding: error, .read, key: key.name)
         }
     }
 

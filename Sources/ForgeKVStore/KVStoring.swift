@@ -70,7 +70,7 @@ public protocol KVStoring: Sendable {
     /// All names with their values at one moment.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
-    func snapshot() throws -> [String: KVEntry]
+    func snapshot() throws -> KVSnapshot
 
     /// Makes changes together, if what they require holds.
     ///
@@ -105,7 +105,7 @@ extension KVStoring {
         throw KVStoreError(.unsupported, .read, key: name)
     }
 
-    public func snapshot() throws -> [String: KVEntry] { throw KVStoreError(.unsupported, .snapshot) }
+    public func snapshot() throws -> KVSnapshot { throw KVStoreError(.unsupported, .snapshot) }
 
     public func commit(_ batch: KVBatch) throws { throw KVStoreError(.unsupported, .batch) }
 

@@ -22,7 +22,14 @@ import Testing
             on: FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: eagerlyCompacting))
     }
 
-    @Test("the store over user defaults conforms", arguments: ConformanceChecks.keyValueStore)
+    private static let suite = ConformanceSuite<any KVStoring>.keyValueStore
+
+    /// What a store over user defaults has.
+    private static let defaultsCapabilities: Set<ConformanceCapability> = [
+        .typedReads, .keyListing, .rawValues, .longestNames,
+    ]
+
+    @Test("the store over user defaults conforms", arguments: suite.checks(having: defaultsCapabilities))
     func userDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: UserDefaultsKVStore(suiteName: suite.name))
@@ -31,11 +38,49 @@ import Testing
     @Test("a reactive store conforms", arguments: ConformanceChecks.keyValueStore)
     func reactive(_ check: ConformanceCheck<any KVStoring>) async throws {
         let directory = TemporaryDirectory()
-        let suite = TemporarySuite()
         try await check.run(on: ReactiveKVStore(InMemoryKVStore()))
         try await check.run(on: ReactiveKVStore(try FileKVStore(at: directory.url)))
-        try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
         try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
+    }
+
+    @Test("a reactive store over user defaults conforms", arguments: suite.checks(having: defaultsCapabilities))
+    func reactiveDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
+    }
+
+    @Test("a namespace conforms", arguments: suite.checks(having: suite.capabilities.subtracting([.longestNames])))
+    func namespaced(_ check: ConformanceCheck<any KVStoring>) async throws {
+        let base = InMemoryKVStore()
+        try base.set(KVKey<Int>("a"), value: 7)
+        try base.set(KVKey<Int>("n%2Fs"), value: 7)
+        try await check.run(on: NamespacedKVStore(base, namespace: "n/s"))
+        try await check.run(on: NamespacedKVStore(NamespacedKVStore(base, namespace: ""), namespace: "é"))
+        #expect(base.get(KVKey<Int>("a")) == 7)
+        #expect(base.get(KVKey<Int>("n%2Fs")) == 7)
+        let suite = TemporarySuite()
+        let divided = NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a")
+        if check.needs.isSubset(of: Self.defaultsCapabilities) { try await check.run(on: divided) }
+    }
+
+    @Test("a store with nothing behind it conforms", arguments: ConformanceChecks.keyValueStore)
+    func withoutDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
+        try await check.run(on: DefaultsKVStore(InMemoryKVStore(), defaults: InMemoryKVStore()))
+    }
+
+    @Test("a recorded store conforms", arguments: ConformanceChecks.keyValueStore)
+    func recorded(_ check: ConformanceCheck<any KVStoring>) async throws {
+        try await check.run(on: RecordingKVStore(InMemoryKVStore()))
+    }
+
+    @Test("a store that is moved to conforms", arguments: ConformanceChecks.keyValueStore)
+    func migrating(_ check: ConformanceCheck<any KVStoring>) async throws {
+        try await check.run(on: MigratingKVStore(from: InMemoryKVStore(), to: InMemoryKVStore()))
+    }
+
+    @Test("a store with expirations conforms", arguments: ConformanceChecks.keyValueStore)
+    func expiring(_ check: ConformanceCheck<any KVStoring>) async throws {
+        try await check.run(on: ExpiringKVStore(InMemoryKVStore()))
     }
 
     @Test("the store on disk keeps its values", arguments: ConformanceChecks.keyValueStorePersistence)
@@ -55,7 +100,9 @@ import Testing
             })
     }
 
-    @Test("the store over user defaults keeps its values", arguments: ConformanceChecks.keyValueStorePersistence)
+    @Test(
+        "the store over user defaults keeps its values",
+        arguments: ConformanceSuite.keyValueStorePersistence.checks(having: defaultsCapabilities))
     func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStorePlace>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: KeyValueStorePlace { UserDefaultsKVStore(suiteName: suite.name) })

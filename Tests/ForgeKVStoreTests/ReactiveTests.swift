@@ -209,4 +209,136 @@ import Testing
             #expect(own == (0..<250).map { writer * 1000 + $0 })
         }
     }
+
+    // MARK: Revisions and settling
+
+    @Test("changes carry the revision of the value and the number of the write")
+    func changes() async throws {
+        try reactive.set(key, value: 1)
+        var changes = reactive.changes(key).makeAsyncIterator()
+        try reactive.set(KVKey<Int>("b"), value: 1)
+        try reactive.set(key, value: 2)
+        let revision = try reactive.entry(named: "a")?.revision
+        try reactive.remove(key)
+        #expect(await changes.next() == KVChange(value: 1, revision: 1, write: 1))
+        #expect(await changes.next() == KVChange(value: 2, revision: revision, write: 3))
+        #expect(await changes.next() == KVChange(value: nil, revision: nil, write: 4))
+        try reactive.set(key, value: 5)
+        let change = await changes.next()
+        #expect(try reactive.compareAndSet(key, revision: change?.revision, value: 6))
+    }
+
+    @Test("a write that leaves the encoded value as it was is not told")
+    func identicalWrites() async throws {
+        let stream = reactive.stream(key)
+        for value in [1, 1, 1, 2, 2, 1] { try reactive.set(key, value: value) }
+        try reactive.setRawValue(try #require(try reactive.rawValue(named: "a")), named: "a")
+        try reactive.set(key, value: 3)
+        #expect(await first(5, of: stream) == [nil, 1, 2, 1, 3])
+    }
+
+    @Test(
+        "what a slow consumer never saw come between does not make it see a value twice",
+        arguments: [(1, []), (2, [2, 1]), (3, [2, 1])])
+    func identicalAfterConflation(_ limit: Int, _ expected: [Int]) async throws {
+        var reactive: ReactiveKVStore? = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
+        var values = try #require(reactive?.stream(key)).makeAsyncIterator()
+        #expect(await values.next() == .some(nil))
+        try reactive?.set(key, value: 1)
+        #expect(await values.next() == 1)
+        for value in [2, 1] { try reactive?.set(key, value: value) }
+        reactive = nil
+        var seen: [Int?] = []
+        while let value = await values.next() { seen.append(value) }
+        #expect(seen == expected)
+    }
+
+    @Test("identical writes are found in a store without revisions and raw values too")
+    func identicalWithoutRevisions() async throws {
+        struct Plain: KVStoring {
+            let base = InMemoryKVStore()
+            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+            func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
+            func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+            func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+            func removeAll() throws { try base.removeAll() }
+        }
+        let reactive = ReactiveKVStore(Plain())
+        let stream = reactive.stream(key)
+        for value in [1, 1, 2] { try reactive.set(key, value: value) }
+        #expect(await first(3, of: stream) == [nil, 1, 2])
+        let suite = TemporarySuite()
+        let defaults = ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name))
+        var changes = defaults.changes(key).makeAsyncIterator()
+        for value in [1, 1, 2] { try defaults.set(key, value: value) }
+        #expect(await changes.next()?.value == nil)
+        #expect(await changes.next() == KVChange(value: 1, revision: nil, write: 1))
+        #expect(await changes.next() == KVChange(value: 2, revision: nil, write: 3))
+    }
+
+    @Test("when the store has settled, every consumer has done what it does with what was written")
+    func settling() async throws {
+        final class Seen: Sendable {
+            private let values = Mutex<[Int: [Int?]]>([:])
+
+            subscript(consumer: Int) -> [Int?] { values.withLock { $0[consumer] ?? [] } }
+            func append(_ value: Int?, _ consumer: Int) { values.withLock { $0[consumer, default: []].append(value) } }
+        }
+        let seen = Seen()
+        let tasks = (0..<3).map { consumer in
+            let stream = reactive.stream(key)
+            return Task {
+                for await value in stream {
+                    await Task.yield()
+                    seen.append(value, consumer)
+                }
+            }
+        }
+        await reactive.settled()
+        for consumer in 0..<3 { #expect(seen[consumer] == [nil]) }
+        for value in 1...100 {
+            try reactive.set(key, value: value)
+            try reactive.set(key, value: value)
+            guard value.isMultiple(of: 3) else { continue }
+            await reactive.settled()
+            for consumer in 0..<3 { #expect(seen[consumer].last == value) }
+        }
+        await reactive.settled()
+        for consumer in 0..<3 { #expect(seen[consumer] == [nil] + (1...100).map { $0 }) }
+        for task in tasks { task.cancel() }
+        for task in tasks { await task.value }
+        try reactive.set(key, value: 0)
+        await reactive.settled()
+    }
+
+    @Test("delivered does not wait for a consumer that keeps what it was handed")
+    func delivering() async throws {
+        var values = reactive.stream(key).makeAsyncIterator()
+        #expect(await values.next() == .some(nil))
+        await reactive.delivered()
+        try reactive.set(key, value: 1)
+        let (reactive, key) = (reactive, key)
+        let waiting = Task { await reactive.delivered() }
+        #expect(await values.next() == 1)
+        await waiting.value
+        // An identical write has been delivered before.
+        try reactive.set(key, value: 1)
+        await reactive.delivered()
+    }
+
+    @Test("who waits for a store to settle can be cancelled, and does not wait for what is given up")
+    func settlingWithoutConsumer() async throws {
+        await reactive.settled()
+        var stream: KVStream<Int>? = reactive.stream(key)
+        let reactive = reactive
+        let waiting = Task { await reactive.settled() }
+        waiting.cancel()
+        await waiting.value
+        let other = Task { await reactive.settled() }
+        await Task.yield()
+        withExtendedLifetime(stream) {}
+        stream = nil
+        await other.value
+        #expect(reactive.subscriptionCount == 0)
+    }
 }

@@ -16,10 +16,58 @@ extension KVEngine {
     func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
         try ValueTable.withEncoded(value, key, maximumSize: options.valueLimit, store: place.name) {
             (bytes) throws(KVStoreError) in
-            try write(.set, .set, key.identity, bytes) { (revision, table) in
-                table.store(ValueTable.cell(value, bytes, revision: revision), key.identity)
+            var examined = Examined()
+            while true {
+                var entry: KeyEntry?
+                var suspect: ValueCell?
+                do throws(KVStoreError) {
+                    let issue = try write(.set, .set, key.identity, bytes) { (table) throws(KVStoreError) in
+                        entry = table.entry(of: key.identity)
+                        suspect = Overwriting.suspect(in: entry, key)
+                        if let suspect, !examined.contains(suspect) { throw Self.unreadable(key.identity) }
+                        suspect = nil
+                    } effect: { (revision, table) in
+                        table.store(ValueTable.cell(value, bytes, key, revision: revision), key.identity, in: entry)
+                    }
+                    return examined.issue ?? issue
+                } catch {
+                    guard let suspect else { throw error }
+                    let isReadable = Overwriting.isReadable(suspect, as: key)
+                    try examine(suspect, key.identity, isReadable: isReadable, &examined)
+                }
             }
         }
+    }
+
+    /// The values that were looked at for a write that is to replace them.
+    private struct Examined {
+        private var cells: [ValueCell] = []
+        var issue: KVStoreIssue?
+
+        func contains(_ cell: ValueCell) -> Bool { cells.contains { $0 === cell } }
+
+        mutating func insert(_ cell: ValueCell) { cells.append(cell) }
+    }
+
+    /// Ends a write that has to be tried again after a look at what it would replace. Nobody else sees it.
+    private static func unreadable(_ name: KeyName) -> KVStoreError {
+        KVStoreError(.undecodable, .setAside, key: name.string)
+    }
+
+    /// Sets a value aside unless it can be read.
+    @inline(never)
+    private func examine(
+        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ examined: inout Examined
+    ) throws(KVStoreError) {
+        if !isReadable {
+            do throws(FileSystemError) {
+                examined.issue = .damage(
+                    try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+            } catch {
+                throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+            }
+        }
+        examined.insert(cell)
     }
 
     /// Stores a value that is encoded already.
@@ -56,10 +104,23 @@ extension KVEngine {
             return nil
         }
         return try withBytes(of: changes.content) { (content) throws(KVStoreError) in
-            try write(.batch, .batch, nil, content, count: changes.count) { (table) throws(KVStoreError) in
-                try changes.check(table, store: place.name)
-            } effect: { (revision, table) in
-                changes.apply(to: &table, last: revision)
+            var examined = Examined()
+            while true {
+                var suspect: PreparedBatch.Suspect?
+                do throws(KVStoreError) {
+                    let issue = try write(.batch, .batch, nil, content, count: changes.count) {
+                        (table) throws(KVStoreError) in
+                        try changes.check(table, store: place.name)
+                        suspect = changes.suspect(in: table) { !examined.contains($0) }
+                        if let suspect { throw Self.unreadable(suspect.name) }
+                    } effect: { (revision, table) in
+                        changes.apply(to: &table, last: revision)
+                    }
+                    return examined.issue ?? issue
+                } catch {
+                    guard let suspect else { throw error }
+                    try examine(suspect.cell, suspect.name, isReadable: suspect.isReadable, &examined)
+                }
             }
         }
     }
@@ -68,7 +129,7 @@ extension KVEngine {
     var names: [String] { writer.withLock { $0.table.names } }
 
     /// All names and values at one moment.
-    var snapshot: [String: KVEntry] { KVEntry.all(writer.withLock { $0.table.contents }) }
+    var snapshot: KVSnapshot { KVEntry.all(writer.withLock { $0.table.contents }) }
 
     /// Appends a record and does to the table what it says.
     @inline(__always)

@@ -112,7 +112,7 @@ extension FileKVStore {
     private func undecodable(
         _ name: String, _ operation: KVStoreError.Operation, _ error: UndecodableValue
     ) -> KVStoreError {
-        KVStoreError(.undecodable, operation, key: name, store: engine.place.name, underlying: error.cause)
+        KVStoreError(decoding: error.cause, operation, key: name, store: engine.place.name)
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
@@ -163,7 +163,7 @@ extension FileKVStore {
         return table.cell(of: name).map { KVEntry($0) }
     }
 
-    public func snapshot() throws -> [String: KVEntry] { engine.snapshot }
+    public func snapshot() throws -> KVSnapshot { engine.snapshot }
 
     public func commit(_ batch: KVBatch) throws {
         report(try engine.commit(batch))

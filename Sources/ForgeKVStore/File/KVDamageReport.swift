@@ -16,6 +16,10 @@ public struct KVDamageReport: Hashable, Sendable {
 
         /// A log of which nothing could be read.
         case log
+
+        /// A value that could not be read as the type that was then set in its place. The file begins with a prefix of
+        /// eight bytes and the name.
+        case value
     }
 
     /// What the bytes were.
@@ -29,8 +33,14 @@ public struct KVDamageReport: Hashable, Sendable {
 
     /// How many they are.
     public var sizeInBytes: Int64
+
+    /// The name of the key, of a ``Kind/value``.
+    public var key: String?
 }
 
 extension KVDamageReport: CustomStringConvertible {
-    public var description: String { "\(kind.rawValue) at byte \(offset), \(sizeInBytes) bytes, set aside in \(file)" }
+    public var description: String {
+        let place = key.map { "of \(KeyName($0))" } ?? "at byte \(offset)"
+        return "\(kind.rawValue) \(place), \(sizeInBytes) bytes, set aside in \(file)"
+    }
 }

@@ -1,6 +1,7 @@
 /// Something about a store that its owner should hear of although no call failed because of it.
 public enum KVStoreIssue: Sendable {
-    /// Bytes could not be read when the store was opened; they were set aside, and everything else is served.
+    /// Bytes could not be read, when the store was opened or when a value was set in their place; they were set aside, and
+    /// everything else is served.
     case damage(KVDamageReport)
 
     /// Records are missing at this byte of the log, though no byte there is damaged.

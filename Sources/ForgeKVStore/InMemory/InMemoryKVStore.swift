@@ -12,6 +12,7 @@ public final class InMemoryKVStore: KVStoring {
     private struct Writer: ~Copyable, Sendable {
         var table: TableWriter
         var revision: UInt64 = 0
+        var setAside: [(name: String, entry: KVEntry)] = []
     }
 
     /// An empty store.
@@ -37,18 +38,43 @@ public final class InMemoryKVStore: KVStoring {
         do {
             return try table.view.value(of: key)
         } catch {
-            throw KVStoreError(.undecodable, .read, key: key.name, underlying: error.cause)
+            throw KVStoreError(decoding: error.cause, .read, key: key.name)
         }
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         try ValueTable.withEncoded(value, key, maximumSize: maximumValueSize, store: nil) {
             (bytes) throws(KVStoreError) in
-            change { revision, table in
-                table.store(ValueTable.cell(value, bytes, revision: revision), key.identity)
+            var unreadable: ValueCell?
+            var readable: ValueCell?
+            while let suspect = store(value, bytes, key, unreadable: unreadable, readable: readable) {
+                if Overwriting.isReadable(suspect, as: key) { readable = suspect } else { unreadable = suspect }
             }
         }
     }
+
+    /// Stores a value, unless the one that it would replace has to be looked at first.
+    private func store<T>(
+        _ value: T, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<T>, unreadable: ValueCell?, readable: ValueCell?
+    ) -> ValueCell? {
+        var suspect: ValueCell?
+        change { writer in
+            let entry = writer.table.entry(of: key.identity)
+            if let found = Overwriting.suspect(in: entry, key), found !== readable {
+                guard found === unreadable else {
+                    suspect = found
+                    return
+                }
+                writer.setAside.append((key.name, KVEntry(found)))
+            }
+            writer.revision += 1
+            writer.table.store(ValueTable.cell(value, bytes, key, revision: writer.revision), key.identity, in: entry)
+        }
+        return suspect
+    }
+
+    /// The values that could not be read as the type that was then set in their place, in the order in which it was.
+    public var setAside: [(name: String, entry: KVEntry)] { writer.withLock { $0.setAside } }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: nil)
@@ -92,18 +118,35 @@ public final class InMemoryKVStore: KVStoring {
         return table.view.cell(of: name).map { KVEntry($0) }
     }
 
-    public func snapshot() throws -> [String: KVEntry] {
+    public func snapshot() throws -> KVSnapshot {
         KVEntry.all(writer.withLock { $0.table.contents })
     }
 
     public func commit(_ batch: KVBatch) throws {
         let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
+        var examined: [(suspect: PreparedBatch.Suspect, isReadable: Bool)] = []
+        while let suspect = try commit(changes, examined) { examined.append((suspect, suspect.isReadable)) }
+    }
+
+    /// Makes changes, unless a value that they would replace has to be looked at first.
+    private func commit(
+        _ changes: PreparedBatch, _ examined: [(suspect: PreparedBatch.Suspect, isReadable: Bool)]
+    ) throws(KVStoreError) -> PreparedBatch.Suspect? {
+        var suspect: PreparedBatch.Suspect?
         _ = try writer.withLock { (writer) throws(KVStoreError) -> Retirement.Garbage? in
             try changes.check(writer.table, store: nil)
+            suspect = changes.suspect(in: writer.table) { cell in !examined.contains { $0.suspect.cell === cell } }
+            guard suspect == nil else { return nil }
+            for (suspect, isReadable) in examined where !isReadable {
+                // Somebody may have replaced it meanwhile, who has then seen to it.
+                guard writer.table.revision(of: suspect.name) == suspect.cell.revision else { continue }
+                writer.setAside.append((suspect.name.string, KVEntry(suspect.cell)))
+            }
             writer.revision += changes.count
             changes.apply(to: &writer.table, last: writer.revision)
             return writer.table.collect()
         }
+        return suspect
     }
 
     /// Nothing to do: there is no device.
@@ -111,10 +154,16 @@ public final class InMemoryKVStore: KVStoring {
 
     /// Changes the table as the next write.
     private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
-        // What nobody can see any more goes outside the lock.
-        _ = writer.withLock { writer -> Retirement.Garbage? in
+        change { writer in
             writer.revision += 1
             body(writer.revision, &writer.table)
+        }
+    }
+
+    private func change(_ body: (inout Writer) -> Void) {
+        // What nobody can see any more goes outside the lock.
+        _ = writer.withLock { writer -> Retirement.Garbage? in
+            body(&writer)
             return writer.table.collect()
         }
     }

@@ -11,7 +11,7 @@ struct Quarantine {
     let directory: Descriptor
     let path: POSIXPath
 
-    private static let prefix = "quarantine-"
+    static let prefix = "quarantine-"
 
     /// Copies a stretch of an open log, durably.
     func setAside(
@@ -57,13 +57,13 @@ struct Quarantine {
             guard let text = String(validating: entry.name), text.hasPrefix(Self.prefix) else { continue }
             let parts = text.dropFirst(Self.prefix.count).split(separator: "-", omittingEmptySubsequences: false)
             guard let kind = parts.first.flatMap({ KVDamageReport.Kind(rawValue: String($0)) }) else { continue }
-            let offset = parts.count >= 3 ? Int64(parts[2]) ?? 0 : 0
+            let offset = kind != .value && parts.count >= 3 ? Int64(parts[2]) ?? 0 : 0
             let status = try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
             guard status.type == .regular else { continue }
             reports.append(
                 KVDamageReport(
                     kind: kind, file: String(path.appending(entry.name)), offset: offset,
-                    sizeInBytes: status.sizeInBytes))
+                    sizeInBytes: status.sizeInBytes, key: kind == .value ? try key(in: entry.name) : nil))
         }
         return reports.sorted { ($0.offset, $0.file) < ($1.offset, $1.file) }
     }

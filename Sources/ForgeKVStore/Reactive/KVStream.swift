@@ -1,54 +1,31 @@
-/// The values of a key as they change: the one at the subscription first, then one after every write.
+/// The values of a key as they change: the one at the subscription first, then one after every write that changed it.
 ///
-/// An element is nil where the key is absent, or its value not of the key's type. The stream ends when the task that
-/// reads it is cancelled and when the ``ReactiveKVStore`` that made it is gone; it is given up when it is dropped.
-/// It is for one consumer: of two, each element reaches one.
+/// An element is nil where the key is absent, or its value not of the key's type. A write that leaves the encoded value as
+/// it was, byte for byte, is not told. The stream ends when the task that reads it is cancelled and when the
+/// ``ReactiveKVStore`` that made it is gone; it is given up when it is dropped. It is for one consumer: of two, each element
+/// reaches one.
 public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public typealias Element = Value?
     public typealias Failure = Never
 
-    private let subscription: KVSubscription<Value>
+    private let changes: KVChanges<Value>
 
-    init(_ subscription: KVSubscription<Value>) {
-        self.subscription = subscription
+    init(_ changes: KVChanges<Value>) {
+        self.changes = changes
     }
 
-    public func makeAsyncIterator() -> Iterator { Iterator(subscription: subscription) }
+    public func makeAsyncIterator() -> Iterator { Iterator(changes: changes.makeAsyncIterator()) }
 
     /// Gives out the elements of a stream.
     public struct Iterator: AsyncIteratorProtocol {
-        fileprivate let subscription: KVSubscription<Value>
+        fileprivate var changes: KVChanges<Value>.Iterator
 
         public mutating func next() async -> Value?? {
-            await subscription.next()
+            await changes.next().map(\.value)
         }
 
         public mutating func next(isolation actor: isolated (any Actor)?) async -> Value?? {
-            await subscription.next(isolation: actor)
-        }
-    }
-}
-
-/// A subscription as long as somebody can read it: when the last stream and iterator are gone, it leaves the hub.
-final class KVSubscription<Value: Codable & Sendable>: Sendable {
-    private let buffer: KVStreamBuffer<Value>
-    private let cancel: @Sendable () -> Void
-
-    init(_ buffer: KVStreamBuffer<Value>, cancel: @escaping @Sendable () -> Void) {
-        self.buffer = buffer
-        self.cancel = cancel
-    }
-
-    deinit {
-        cancel()
-    }
-
-    func next(isolation actor: isolated (any Actor)? = #isolation) async -> Value?? {
-        await withTaskCancellationHandler {
-            await buffer.next()
-        } onCancel: {
-            buffer.finish()
-            cancel()
+            await changes.next(isolation: actor).map(\.value)
         }
     }
 }

@@ -1,24 +1,79 @@
 import Synchronization
 
 /// The elements that a consumer has not taken yet: at most a given number, after which the newest replaces the last.
-final class KVStreamBuffer<Value: Sendable>: Sendable {
+///
+/// Of elements in a row that hold the same the first is delivered and stands for those after it.
+final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
+    private typealias Consumer = CheckedContinuation<KVChange<Value>?, Never>
+
+    private struct Element {
+        var change: KVChange<Value>
+        var content: KVContent
+
+        /// The number of the push that brought it, or of the last one that it stands for.
+        var number: UInt64
+    }
+
     private struct State {
-        var elements: [Value?] = []
+        var elements: [Element?] = []
         /// The elements before this one are taken.
         var first = 0
-        var waiting: [CheckedContinuation<Value??, Never>] = []
+        var waiting: [Consumer] = []
         var isFinished = false
 
-        mutating func pop() -> Value?? {
-            guard first < elements.count else { return nil }
-            let element = elements[first]
+        /// What the consumer was handed last.
+        var lastContent: KVContent?
+
+        var pushedNumber: UInt64 = 0
+        var handedNumber: UInt64 = 0
+        var finishedNumber: UInt64 = 0
+        var observers = KVStreamObservers()
+
+        mutating func pop() -> KVChange<Value>? {
+            guard first < elements.count, let element = elements[first] else { return nil }
             elements[first] = nil
             first += 1
             if first == elements.count {
                 elements.removeAll(keepingCapacity: true)
                 first = 0
             }
-            return .some(element)
+            lastContent = element.content
+            handedNumber = element.number
+            return element.change
+        }
+
+        /// Adds an element, unless the one before it stands for it.
+        mutating func append(_ change: KVChange<Value>, _ content: KVContent, limit: Int) {
+            pushedNumber += 1
+            if elements.count - first >= limit, (elements.last ?? nil)?.content != content {
+                // The newest replaces the last; what it then follows may be the same.
+                elements.removeLast()
+            }
+            if first == elements.count {
+                if lastContent == content {
+                    handedNumber = pushedNumber
+                    if !waiting.isEmpty { finishedNumber = pushedNumber }
+                    return
+                }
+            } else if elements[elements.count - 1]?.content == content {
+                elements[elements.count - 1]?.number = pushedNumber
+                return
+            }
+            if first > limit {
+                elements.removeFirst(first)
+                first = 0
+            }
+            elements.append(Element(change: change, content: content, number: pushedNumber))
+        }
+
+        /// Hands the next element to a consumer that waits.
+        mutating func takeConsumer() -> (Consumer, KVChange<Value>)? {
+            guard !waiting.isEmpty, let change = pop() else { return nil }
+            return (waiting.removeFirst(), change)
+        }
+
+        mutating func takeObservers() -> [CheckedContinuation<Void, Never>] {
+            observers.take(handed: isFinished ? .max : handedNumber, finished: isFinished ? .max : finishedNumber)
         }
     }
 
@@ -30,22 +85,16 @@ final class KVStreamBuffer<Value: Sendable>: Sendable {
     }
 
     /// Adds an element, or hands it to the consumer that waits.
-    func push(_ element: Value?) {
-        let waiting = state.withLock { state -> CheckedContinuation<Value??, Never>? in
-            guard !state.isFinished else { return nil }
-            if !state.waiting.isEmpty { return state.waiting.removeFirst() }
-            if state.elements.count - state.first >= limit {
-                state.elements[state.elements.count - 1] = element
-                return nil
+    func push(_ change: KVChange<Value>, _ content: KVContent) {
+        let (consumer, observers) = state.withLock { state in
+            guard !state.isFinished else {
+                return (nil as (Consumer, KVChange<Value>)?, [] as [CheckedContinuation<Void, Never>])
             }
-            if state.first > limit {
-                state.elements.removeFirst(state.first)
-                state.first = 0
-            }
-            state.elements.append(element)
-            return nil
+            state.append(change, content, limit: limit)
+            return (state.takeConsumer(), state.takeObservers())
         }
-        waiting?.resume(returning: .some(element))
+        if let (continuation, change) = consumer { continuation.resume(returning: change) }
+        for observer in observers { observer.resume() }
     }
 
     /// Lets every consumer end, at once.
@@ -59,28 +108,56 @@ final class KVStreamBuffer<Value: Sendable>: Sendable {
     }
 
     private func end(keepingElements: Bool) {
-        let waiting = state.withLock { state in
+        let (waiting, observers) = state.withLock { state in
             state.isFinished = true
             if !keepingElements {
                 state.elements = []
                 state.first = 0
             }
             defer { state.waiting = [] }
-            return state.waiting
+            return (state.waiting, state.takeObservers())
         }
         for continuation in waiting { continuation.resume(returning: nil) }
+        for observer in observers { observer.resume() }
     }
 
     /// The next element, waited for; nil at the end.
-    func next(isolation actor: isolated (any Actor)? = #isolation) async -> Value?? {
-        await withCheckedContinuation { continuation in
-            let answer = state.withLock { state -> Value??? in
-                if let element = state.pop() { return .some(.some(element)) }
-                if state.isFinished { return .some(nil) }
-                state.waiting.append(continuation)
-                return nil
+    func next(isolation actor: isolated (any Actor)? = #isolation) async -> KVChange<Value>? {
+        await withCheckedContinuation { (continuation: Consumer) in
+            let (answer, observers) = state.withLock { state in
+                // Who comes for more is done with what it had.
+                state.finishedNumber = state.handedNumber
+                let answer: KVChange<Value>??
+                if let change = state.pop() {
+                    answer = .some(change)
+                } else if state.isFinished {
+                    answer = .some(nil)
+                } else {
+                    state.waiting.append(continuation)
+                    answer = nil
+                }
+                return (answer, state.takeObservers())
             }
             if let answer { continuation.resume(returning: answer) }
+            for observer in observers { observer.resume() }
         }
+    }
+
+    /// Returns when the consumer has come as far as what was pushed before this call, or has ended.
+    func reach(_ progress: KVStreamProgress) async {
+        let id = KVStreamObservers.ID()
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let observers = state.withLock { state in
+                    state.observers.add(id, progress, state.pushedNumber, continuation)
+                    return state.takeObservers()
+                }
+                for observer in observers { observer.resume() }
+            }
+        } onCancel: {
+            let observer = state.withLock { $0.observers.cancel(id) }
+            observer?.resume()
+        }
+        state.withLock { $0.observers.forget(id) }
     }
 }

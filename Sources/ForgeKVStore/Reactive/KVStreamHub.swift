@@ -9,8 +9,11 @@ final class KVStreamHub: Sendable {
         /// Whether the watched key is there now.
         var isPresent: @Sendable () -> Bool
 
-        /// Tells of a write to the key: whether it is there now.
-        var tell: @Sendable (_ isPresent: Bool) -> Void
+        /// Tells of a write to the key: whether it is there now, and the number of the write.
+        var tell: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Void
+
+        /// Returns when the consumer has come as far as what it was told before the call.
+        var reach: @Sendable (KVStreamProgress) async -> Void
     }
 
     private struct State {
@@ -20,14 +23,10 @@ final class KVStreamHub: Sendable {
 
     private let state = Mutex(State())
 
-    func add(
-        _ name: KeyName, finish: @escaping @Sendable () -> Void, isPresent: @escaping @Sendable () -> Bool,
-        tell: @escaping @Sendable (_ isPresent: Bool) -> Void
-    ) -> UInt64 {
+    func add(_ watcher: Watcher, of name: KeyName) -> UInt64 {
         state.withLock { state in
             state.lastID += 1
-            state.watchers[name, default: [:]][state.lastID] = Watcher(
-                finish: finish, isPresent: isPresent, tell: tell)
+            state.watchers[name, default: [:]][state.lastID] = watcher
             return state.lastID
         }
     }

@@ -12,8 +12,8 @@ public final class ReactiveKVStore: KVStoring {
     private let hub = KVStreamHub()
     private let limit: Int
 
-    /// Held from before a write to after its telling, so that streams tell of writes in their order.
-    private let writing = Mutex(())
+    /// Held from before a write to after its telling, so that streams tell of writes in their order. It counts the writes.
+    private let writing = Mutex<UInt64>(0)
 
     /// A store over `base`.
     ///
@@ -32,17 +32,81 @@ public final class ReactiveKVStore: KVStoring {
 
     /// The values of a key: the present one first, then one after every change, nil while the key is absent.
     ///
-    /// The subscription begins with this call, not with the first element: no change after it is missed.
-    public func stream<T>(_ key: KVKey<T>) -> KVStream<T> {
+    /// The subscription begins with this call, not with the first element: no change after it is missed. A write that
+    /// leaves the encoded value as it was, byte for byte, is no change and not told; so is one that a slow consumer never
+    /// saw anything come between.
+    public func stream<T>(_ key: KVKey<T>) -> KVStream<T> { KVStream(changes(key)) }
+
+    /// The values of a key as ``stream(_:)`` gives them, with their revisions and the numbers of the writes.
+    public func changes<T>(_ key: KVKey<T>) -> KVChanges<T> {
         let buffer = KVStreamBuffer<T>(limit: limit)
         let base = base
-        let id = writing.withLock { _ in
-            buffer.push(base.get(key))
-            return hub.add(
-                key.identity, finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
-                tell: { isPresent in buffer.push(isPresent ? base.get(key) : nil) })
+        let id = writing.withLock { write in
+            Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
+            let watcher = KVStreamHub.Watcher(
+                finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
+                tell: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
+                reach: { await buffer.reach($0) })
+            return hub.add(watcher, of: key.identity)
         }
-        return KVStream(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
+        return KVChanges(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
+    }
+
+    /// Tells a consumer of what is there now.
+    private static func push<T>(
+        _ key: KVKey<T>, of base: any KVStoring, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>
+    ) {
+        guard isPresent else { return buffer.push(KVChange(value: nil, revision: nil, write: write), .absent) }
+        let value = base.get(key)
+        var revision: UInt64?
+        var content = KVContent.unknown
+        do {
+            if let entry = try base.entry(named: key.name) {
+                revision = entry.revision
+                content = .bytes(entry.bytes)
+            }
+        } catch {
+            content = encoded(key, value, of: base)
+        }
+        buffer.push(KVChange(value: value, revision: revision, write: write), content)
+    }
+
+    /// What a value is compared by if its store keeps no revisions.
+    private static func encoded<T>(_ key: KVKey<T>, _ value: T?, of base: any KVStoring) -> KVContent {
+        do {
+            if let bytes = try base.rawValue(named: key.name) { return .bytes(bytes) }
+        } catch {
+            // A store without raw values: the value is encoded once more.
+        }
+        guard let value else { return .unknown }
+        do {
+            return .bytes(try ValueTable.encode(value, for: key))
+        } catch {
+            return .unknown
+        }
+    }
+
+    /// Returns when every consumer of a stream has been handed everything that was written before this call, and has come
+    /// back for more: when it has done what it does with an element. A test needs no sleep.
+    ///
+    /// ```swift
+    /// try store.set(count, value: 3)
+    /// await store.settled()
+    /// #expect(label.text == "3")
+    /// ```
+    ///
+    /// A consumer that has ended, or was given up, is not waited for; one that takes elements by hand and does not ask for
+    /// another is, without an end: ``delivered()`` is for that. Returns at once if the task is cancelled.
+    public func settled() async { await reach(.finished) }
+
+    /// Returns when every consumer of a stream has been handed everything that was written before this call, whatever it
+    /// does with it.
+    ///
+    /// Returns at once if the task is cancelled.
+    public func delivered() async { await reach(.handed) }
+
+    private func reach(_ progress: KVStreamProgress) async {
+        for watcher in hub.all { await watcher.reach(progress) }
     }
 
     /// How many streams are being read, or could be.
@@ -64,7 +128,7 @@ extension ReactiveKVStore {
 
     public func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
 
-    public func snapshot() throws -> [String: KVEntry] { try base.snapshot() }
+    public func snapshot() throws -> KVSnapshot { try base.snapshot() }
 }
 
 // MARK: Writing
@@ -87,14 +151,14 @@ extension ReactiveKVStore {
     }
 
     public func removeAll() throws {
-        try writing.withLock { _ in
+        try writing.withLock { write in
             let watchers = hub.all.filter { $0.isPresent() }
-            try telling([(watchers, false)]) { try base.removeAll() }
+            try telling([(watchers, false)], &write) { try base.removeAll() }
         }
     }
 
     public func commit(_ batch: KVBatch) throws {
-        try writing.withLock { _ in
+        try writing.withLock { write in
             // Who watches a key that is changed twice hears of the last change.
             var last: [KeyName: Bool] = [:]
             for change in batch.changes {
@@ -103,27 +167,29 @@ extension ReactiveKVStore {
             let told = last.map { name, isPresent in
                 (watchers: hub.watchers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
             }
-            try telling(told) { try base.commit(batch) }
+            try telling(told, &write) { try base.commit(batch) }
         }
     }
 
     public func synchronize() throws { try base.synchronize() }
 
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
-        try writing.withLock { _ in
+        try writing.withLock { write in
             var watchers = hub.watchers(of: name)
             // Removing what is not there changes nothing.
             if !isPresent { watchers = watchers.filter { $0.isPresent() } }
-            try telling([(watchers, isPresent)], body)
+            try telling([(watchers, isPresent)], &write, body)
         }
     }
 
     /// Does what changes the store, and tells those who watch whether their key is there then.
     private func telling(
-        _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ body: () throws -> Void
+        _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ write: inout UInt64,
+        _ body: () throws -> Void
     ) throws {
         func tell() {
-            for change in changes { for watcher in change.watchers { watcher.tell(change.isPresent) } }
+            write += 1
+            for change in changes { for watcher in change.watchers { watcher.tell(change.isPresent, write) } }
         }
         do {
             try body()

@@ -1,7 +1,7 @@
 /// A batch whose names and values were checked, ready to be written and done.
 struct PreparedBatch: Sendable {
     private enum Step: Sendable {
-        case set(KeyName, [UInt8])
+        case set(KeyName, [UInt8], WrittenType?)
         case remove(KeyName)
     }
 
@@ -17,7 +17,7 @@ struct PreparedBatch: Sendable {
             try name.check(.batch, in: store)
             requirements.append((name, requirement.revision))
         }
-        for change in batch.changes {
+        for (change, type) in zip(batch.changes, batch.types) {
             let name = KeyName(change.name)
             try name.check(.batch, in: store)
             switch change {
@@ -26,7 +26,7 @@ struct PreparedBatch: Sendable {
                 guard bytes.count <= valueLimit - content.count else {
                     throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
                 }
-                steps.append(.set(name, bytes))
+                steps.append(.set(name, bytes, type))
                 LogRecord.appendToBatch(.set, name, bytes, &content)
             case .remove:
                 steps.append(.remove(name))
@@ -46,13 +46,34 @@ struct PreparedBatch: Sendable {
         }
     }
 
+    /// A value that has to be looked at before it is overwritten.
+    struct Suspect {
+        var name: KeyName
+        var cell: ValueCell
+        fileprivate var type: WrittenType
+
+        /// Whether it can be read as what is written in its place. Runs the code of that type: no lock may be held.
+        var isReadable: Bool { type.canRead(cell, name) }
+    }
+
+    /// The first value that has to be looked at before the batch may overwrite it.
+    func suspect(in table: borrowing TableWriter, where isNew: (ValueCell) -> Bool) -> Suspect? {
+        for case .set(let name, _, let type?) in steps {
+            if let cell = type.suspect(in: table.entry(of: name), name), isNew(cell) {
+                return Suspect(name: name, cell: cell, type: type)
+            }
+        }
+        return nil
+    }
+
     /// Makes the changes, the last of them under the number `last`.
     func apply(to table: inout TableWriter, last: UInt64) {
         var revision = last - count
         for step in steps {
             revision += 1
             switch step {
-            case .set(let name, let bytes): table.store(EncodedCell(bytes, revision: revision), name)
+            case .set(let name, let bytes, let type):
+                table.store(EncodedCell(bytes, revision: revision, writtenAs: type?.mark), name)
             case .remove(let name): table.remove(name)
             }
         }
@@ -64,7 +85,7 @@ extension KVEntry {
         self.init(bytes: cell.bytes, revision: cell.revision)
     }
 
-    static func all(_ contents: [(name: KeyName, cell: ValueCell)]) -> [String: KVEntry] {
-        Dictionary(uniqueKeysWithValues: contents.map { ($0.name.string, KVEntry($0.cell)) })
+    static func all(_ contents: [(name: KeyName, cell: ValueCell)]) -> KVSnapshot {
+        KVSnapshot(contents.map { ($0.name.string, KVEntry($0.cell)) })
     }
 }

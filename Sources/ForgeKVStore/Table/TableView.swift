@@ -52,7 +52,7 @@ struct TableView {
             gate.leave(pass)
             return nil
         }
-        if let value = cell._withUnsafeGuaranteedRef({ TypedCell<Value>.value(in: $0) }) {
+        if let value = cell._withUnsafeGuaranteedRef({ TypedCell<Value>.value(in: $0, key) }) {
             gate.leave(pass)
             return value
         }
@@ -65,13 +65,13 @@ struct TableView {
     private func decode<Value>(_ cell: ValueCell, of key: KVKey<Value>) throws(UndecodableValue) -> Value {
         let value: Value
         do {
-            value = try ValueTable.coder.decode(Value.self, from: cell.bytes)
+            value = try ValueTable.decode(cell.bytes, as: key)
         } catch {
             throw UndecodableValue(cause: error, isNews: (cell.encoded ?? cell).report())
         }
         // Of an object every reader gets a copy of its own; and a value that is read as two types is decoded each time.
         if let source = cell as? EncodedCell, !(Value.self is AnyObject.Type) {
-            replace(source, by: TypedCell(value, from: source), key.identity)
+            replace(source, by: TypedCell.cell(value, from: source, key), key.identity)
         }
         return value
     }

@@ -22,13 +22,23 @@ struct TableWriter: ~Copyable, Sendable {
     /// Gives a name a value.
     @inline(__always)
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
-        let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
-        liveBytes += Int64(size)
-        store(Unmanaged.passRetained(cell), name)
+        store(cell, name, in: entry(of: name))
     }
 
-    private mutating func store(_ cell: Unmanaged<ValueCell>, _ name: KeyName) {
-        if let entry = table.view.array.find(name) {
+    /// The place of a name, until the table is changed.
+    @inline(__always)
+    func entry(of name: KeyName) -> KeyEntry? { table.view.array.find(name) }
+
+    /// Gives a name a value whose place was looked up since the table was last changed.
+    @inline(__always)
+    mutating func store(_ cell: consuming ValueCell, _ name: KeyName, in entry: KeyEntry?) {
+        let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
+        liveBytes += Int64(size)
+        store(Unmanaged.passRetained(cell), name, in: entry)
+    }
+
+    private mutating func store(_ cell: Unmanaged<ValueCell>, _ name: KeyName, in entry: KeyEntry?) {
+        if let entry {
             replace(entry, by: cell)
         } else {
             makeRoom()

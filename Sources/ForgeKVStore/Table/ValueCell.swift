@@ -11,7 +11,8 @@ class ValueCell: @unchecked Sendable {
     /// How many bytes the encoded value has.
     let encodedSize: Int
 
-    /// The type of the decoded value; nil where there is none. Looked at before a cell is taken for a `TypedCell`.
+    /// The type of the decoded value, looked at before a cell is taken for a `TypedCell`; of a cell without one the
+    /// ``EncodedCell/Mark`` of the type whose encoding it is, if that is known.
     fileprivate let type: ObjectIdentifier?
 
     private let isReported = Atomic(false)
@@ -39,9 +40,21 @@ class ValueCell: @unchecked Sendable {
 final class EncodedCell: ValueCell, @unchecked Sendable {
     private let content: [UInt8]
 
-    init(_ bytes: [UInt8], revision: UInt64) {
+    /// Stands for the type that a value had when it was encoded, where `Value` stands for one that is decoded.
+    enum Mark<Value> {}
+
+    init(_ bytes: [UInt8], revision: UInt64, writtenAs mark: ObjectIdentifier? = nil) {
         content = bytes
-        super.init(revision: revision, encodedSize: bytes.count, type: nil)
+        super.init(revision: revision, encodedSize: bytes.count, type: mark)
+    }
+
+    /// What a cell is marked with that holds the encoding of a value of a type.
+    @inline(__always)
+    static func mark<Value>(of _: Value.Type) -> ObjectIdentifier { ObjectIdentifier(Mark<Value>.self) }
+
+    /// The same for a version of a type: which it is stands in the envelope.
+    static func versionedMark<Value: Codable & Sendable>(of _: Value.Type) -> ObjectIdentifier {
+        ObjectIdentifier(Mark<KVSchema<Value>>.self)
     }
 
     override var bytes: [UInt8] { content }
@@ -50,21 +63,27 @@ final class EncodedCell: ValueCell, @unchecked Sendable {
 }
 
 /// A decoded value of one type.
-final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable {
-    private let value: Value
+class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable {
+    fileprivate final let value: Value
 
     /// What it was decoded from; nil where encoding it gives the same bytes again.
-    private let source: EncodedCell?
+    private final let source: EncodedCell?
 
-    private init(_ value: Value, source: EncodedCell?, revision: UInt64, encodedSize: Int) {
+    fileprivate init(
+        _ value: Value, source: EncodedCell?, revision: UInt64, encodedSize: Int,
+        type: ObjectIdentifier = ObjectIdentifier(Value.self)
+    ) {
         self.value = value
         self.source = source
-        super.init(revision: revision, encodedSize: encodedSize, type: ObjectIdentifier(Value.self))
+        super.init(revision: revision, encodedSize: encodedSize, type: type)
     }
 
-    /// A value that was decoded.
-    convenience init(_ value: Value, from source: EncodedCell) {
-        self.init(value, source: source, revision: source.revision, encodedSize: source.encodedSize)
+    /// The cell for a value that was decoded.
+    static func cell(_ value: Value, from source: EncodedCell, _ key: KVKey<Value>) -> TypedCell {
+        guard let schema = key.schema else {
+            return TypedCell(value, source: source, revision: source.revision, encodedSize: source.encodedSize)
+        }
+        return VersionedCell(value, from: source, version: schema.version)
     }
 
     /// A value of a type that comes back from decoding as it was.
@@ -72,7 +91,7 @@ final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable
         self.init(value, source: nil, revision: revision, encodedSize: encodedSize)
     }
 
-    override var bytes: [UInt8] {
+    override final var bytes: [UInt8] {
         if let source { return source.bytes }
         do {
             return try ValueTable.coder.encode(value)
@@ -82,13 +101,52 @@ final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable
         }
     }
 
-    override var encoded: EncodedCell? { source }
+    override final var encoded: EncodedCell? { source }
 
     /// The value in `cell`, if it is one of exactly this type.
     @inline(__always)
-    static func value(in cell: ValueCell) -> Value? {
+    static func value(in cell: ValueCell, _ key: KVKey<Value>) -> Value? {
+        if let schema = key.schema { return VersionedCell.value(in: cell, version: schema.version) }
         guard cell.type == ObjectIdentifier(Value.self) else { return nil }
         return unsafeDowncast(cell, to: TypedCell<Value>.self).value
+    }
+
+    /// Whether `cell` holds a value of the key's type beyond doubt: one that was decoded, or encoded, as that.
+    @inline(__always)
+    static func isSurely(_ cell: ValueCell, _ key: KVKey<Value>) -> Bool {
+        if let schema = key.schema { return VersionedCell<Value>.isSurely(cell, version: schema.version) }
+        return cell.type == ObjectIdentifier(Value.self) || cell.type == EncodedCell.mark(of: Value.self)
+    }
+}
+
+/// A decoded value of one version of a type: what another version of the same type means may be something else.
+private final class VersionedCell<Value: Codable & Sendable>: TypedCell<Value>, @unchecked Sendable {
+    private let version: UInt32
+
+    init(_ value: Value, from source: EncodedCell, version: UInt32) {
+        self.version = version
+        super.init(
+            value, source: source, revision: source.revision, encodedSize: source.encodedSize,
+            type: ObjectIdentifier(VersionedCell<Value>.self))
+    }
+
+    @inline(never)
+    static func value(in cell: ValueCell, version: UInt32) -> Value? {
+        guard cell.type == ObjectIdentifier(VersionedCell<Value>.self) else { return nil }
+        let cell = unsafeDowncast(cell, to: VersionedCell<Value>.self)
+        return cell.version == version ? cell.value : nil
+    }
+
+    @inline(never)
+    static func isSurely(_ cell: ValueCell, version: UInt32) -> Bool {
+        guard cell.type == EncodedCell.versionedMark(of: Value.self) else {
+            return value(in: cell, version: version) != nil
+        }
+        do {
+            return try ValueEnvelope(decoding: cell.bytes).schemaVersion == version
+        } catch {
+            return false
+        }
     }
 }
 

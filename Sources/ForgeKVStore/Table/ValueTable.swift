@@ -28,7 +28,7 @@ extension ValueTable {
         _ body: (UnsafeRawBufferPointer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         try key.identity.check(.set, in: store)
-        return try coder.withEncoded(value) { (encoded) throws(KVStoreError) in
+        return try coder.withEncoded(value, schemaVersion: key.schemaVersion) { (encoded) throws(KVStoreError) in
             switch encoded {
             case .success(let bytes):
                 guard bytes.count <= maximumSize else {
@@ -41,13 +41,33 @@ extension ValueTable {
         }
     }
 
+    /// The value that bytes hold, migrated if they are of an earlier version than the key's.
+    ///
+    /// - Throws: `NewerSchema` for a later version, and what decoding and migrating throw.
+    static func decode<Value: Codable & Sendable>(_ bytes: [UInt8], as key: KVKey<Value>) throws -> Value {
+        let envelope = try ValueEnvelope(decoding: bytes)
+        let version = key.schemaVersion
+        if envelope.schemaVersion == version { return try coder.decode(Value.self, from: envelope) }
+        guard envelope.schemaVersion <= version else { throw NewerSchema(version: envelope.schemaVersion) }
+        guard let schema = key.schema else { return try coder.decode(Value.self, from: envelope) }
+        return try schema.migrate(envelope)
+    }
+
+    /// A value's bytes, as ``withEncoded(_:_:maximumSize:store:_:)`` has them.
+    static func encode<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws -> [UInt8] {
+        try coder.encode(value, schemaVersion: key.schemaVersion)
+    }
+
     /// The cell for a value that was just encoded.
     @inline(__always)
     static func cell<Value: Codable & Sendable>(
-        _ value: Value, _ bytes: UnsafeRawBufferPointer, revision: UInt64
+        _ value: Value, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<Value>, revision: UInt64
     ) -> ValueCell {
-        ExactTypes.contain(Value.self)
+        ExactTypes.contain(Value.self) && key.schema == nil
             ? TypedCell(exact: value, revision: revision, encodedSize: bytes.count)
-            : EncodedCell(Array(bytes), revision: revision)
+            : EncodedCell(
+                Array(bytes), revision: revision,
+                writtenAs: key.schema == nil
+                    ? EncodedCell.mark(of: Value.self) : EncodedCell.versionedMark(of: Value.self))
     }
 }

@@ -56,9 +56,9 @@ public final class UserDefaultsKVStore: KVStoring {
     private func value<T>(of key: KVKey<T>, _ operation: KVStoreError.Operation) throws(KVStoreError) -> T? {
         guard let bytes = try bytes(of: key.identity, operation) else { return nil }
         do {
-            return try ValueTable.coder.decode(T.self, from: bytes)
+            return try ValueTable.decode(bytes, as: key)
         } catch {
-            throw KVStoreError(.undecodable, operation, key: key.name, store: store, underlying: error)
+            throw KVStoreError(decoding: error, operation, key: key.name, store: store)
         }
     }
 

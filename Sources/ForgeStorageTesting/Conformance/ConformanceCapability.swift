@@ -23,6 +23,21 @@ extension ConformanceCapability {
 
     /// The calls for encoded values are the store's own.
     public static let rawValues = ConformanceCapability("raw values")
+
+    /// `entry(named:)` is the store's own, and `commit(_:)` keeps to its requirements: what compare-and-set needs.
+    public static let revisions = ConformanceCapability("revisions")
+
+    /// `commit(_:)` makes several changes at once.
+    public static let batches = ConformanceCapability("batches")
+
+    /// `snapshot()` is the store's own.
+    public static let snapshots = ConformanceCapability("snapshots")
+
+    /// `synchronize()` is the store's own.
+    public static let synchronization = ConformanceCapability("a way to make writes durable")
+
+    /// Names may have 1,024 bytes, none of which the store needs for itself.
+    public static let longestNames = ConformanceCapability("names of 1,024 bytes")
 }
 
 // MARK: File stores

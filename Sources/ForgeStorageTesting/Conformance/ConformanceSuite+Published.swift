@@ -5,7 +5,9 @@ public import ForgeStorage
 
 extension ConformanceSuite where Subject == any KVStoring {
     /// What every key-value store promises; some need ``ConformanceCapability/typedReads``,
-    /// ``ConformanceCapability/keyListing`` or ``ConformanceCapability/rawValues``.
+    /// ``ConformanceCapability/keyListing``, ``ConformanceCapability/rawValues``, ``ConformanceCapability/revisions``,
+    /// ``ConformanceCapability/batches``, ``ConformanceCapability/snapshots``,
+    /// ``ConformanceCapability/synchronization`` or ``ConformanceCapability/longestNames``.
     public static var keyValueStore: Self { Self("key-value store", ConformanceChecks.keyValueStore) }
 }
 

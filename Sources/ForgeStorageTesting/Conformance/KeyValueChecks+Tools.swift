@@ -52,6 +52,18 @@ extension ConformanceChecks {
             let expected = (hostileNames + ["nil"]).map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
             try expect(names == expected, "keys lists \(names.count) names in place of \(expected.count)")
         },
+        ConformanceCheck("keys(prefix:) compares bytes", needs: [.keyListing]) { store in
+            let names = ["", "a", "A", "a.b", "a.b.c", "b", "e\u{301}", "\u{E9}", "e"]
+            for name in names { try store.set(KVKey<Int>(name), value: 1) }
+            for prefix in ["", "a", "a.b", "a.b.c.d", "e", "\u{E9}", "e\u{301}"] {
+                let expected = names.filter { Array($0.utf8).starts(with: Array(prefix.utf8)) }
+                let found = try store.keys(prefix: prefix)
+                try expectEqual(
+                    found.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) },
+                    expected.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) },
+                    "keys(prefix: \(KVKey<Int>(prefix)))")
+            }
+        },
         ConformanceCheck("keys leaves out what was removed", needs: [.keyListing]) { store in
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
             try store.remove(KVKey<Int>("b"))

@@ -3,7 +3,7 @@ public import ForgeKVStore
 extension ConformanceChecks {
     /// What every key-value store promises; each check needs a fresh, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
-        keyValueStoreBasics + keyValueErrors + keyValueTools
+        keyValueStoreBasics + keyValueErrors + keyValueTools + keyValueRevisions + keyValueBatches + keyValueSnapshots
 
     /// The part that needs no more than the five calls without a default.
     public static let keyValueStoreBasics: [ConformanceCheck<any KVStoring>] =

@@ -88,6 +88,41 @@ extension ConformanceChecks {
             let store = try place.open()
             for index in 0..<10 { try expectEqual(store.get(KVKey<Int>("\(index)")), index, "\(index)") }
         },
+        ConformanceCheck("revisions go on after reopening where they were", needs: [.revisions]) { place in
+            let key = KVKey<Int>("a")
+            let removed = KVKey<Int>("b")
+            let before = try {
+                let store = try place.open()
+                try store.set(key, value: 1)
+                let first = try revision(of: "a", in: store)
+                // The last write leaves no value behind it.
+                for _ in 0..<5 { try store.set(removed, value: 1) }
+                let last = try revision(of: "b", in: store)
+                try store.remove(removed)
+                return (first, last)
+            }()
+            let store = try place.open()
+            try expectEqual(try revision(of: "a", in: store), before.0, "the revision of a value that stayed")
+            try expect(try store.compareAndSet(key, revision: before.0, value: 2), "the old revision is refused")
+            let after = try revision(of: "a", in: store)
+            try expect(after > before.1, "revision \(after) after \(before.1)")
+        },
+        ConformanceCheck("a batch is there after reopening, in its order", needs: [.batches, .keyListing]) { place in
+            try {
+                let store = try place.open()
+                try store.set(KVKey<Int>("a"), value: 1)
+                try store.batch { batch in
+                    batch.remove(KVKey<Int>("a"))
+                    try batch.set(KVKey<Int>("b"), value: 1)
+                    try batch.set(KVKey<Int>("b"), value: 2)
+                    try batch.set(KVKey<String>("c"), value: "three")
+                }
+            }()
+            let store = try place.open()
+            try expectEqual(try store.keys().sorted(), ["b", "c"], "keys")
+            try expectEqual(store.get(KVKey<Int>("b")), 2, "b")
+            try expectEqual(store.get(KVKey<String>("c")), "three", "c")
+        },
         ConformanceCheck(
             "a value of another type is still undecodable after reopening, and still there", needs: [.typedReads]
         ) { place in

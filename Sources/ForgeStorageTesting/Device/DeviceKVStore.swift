@@ -114,4 +114,16 @@ extension DeviceKVStore {
     public func removeValue(named name: String) throws {
         try store(.remove, name).removeValue(named: name)
     }
+
+    public func entry(named name: String) throws -> KVEntry? {
+        try store(.read, name).entry(named: name)
+    }
+
+    public func snapshot() throws -> KVSnapshot {
+        try store(.snapshot).snapshot()
+    }
+
+    public func commit(_ batch: KVBatch) throws {
+        try store(.batch).commit(batch)
+    }
 }

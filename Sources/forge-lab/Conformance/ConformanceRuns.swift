@@ -27,7 +27,9 @@ struct ConformanceRuns {
             {
                 let suites = DefaultsSuites()
                 defer { suites.remove() }
-                return await suite.run(on: "UserDefaultsKVStore") { UserDefaultsKVStore(suiteName: suites.next()) }
+                return await suite.run(
+                    on: "UserDefaultsKVStore", having: [.typedReads, .keyListing, .rawValues, .longestNames]
+                ) { UserDefaultsKVStore(suiteName: suites.next()) }
             },
             {
                 await suite.run(on: "ReactiveKVStore over FileKVStore, disk") {
@@ -52,7 +54,7 @@ struct ConformanceRuns {
             {
                 let suites = DefaultsSuites()
                 defer { suites.remove() }
-                return await persistence.run(on: "UserDefaultsKVStore") {
+                return await persistence.run(on: "UserDefaultsKVStore", having: [.typedReads, .keyListing]) {
                     let name = suites.next()
                     return KeyValueStorePlace { UserDefaultsKVStore(suiteName: name) }
                 }

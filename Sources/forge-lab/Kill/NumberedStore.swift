@@ -66,3 +66,26 @@ struct NumberedStorage: NumberedStore {
         }
     }
 }
+
+/// Every value twice, written in one batch: if the two differ after a kill, half of a batch was made.
+struct NumberedBatches: NumberedStore {
+    let store: FileKVStore
+
+    init(directory: URL) throws {
+        store = try FileKVStore(at: directory)
+    }
+
+    func save(_ value: Data, _ key: String) throws {
+        try store.batch { batch in
+            try batch.set(KVKey(key), value: value)
+            try batch.set(KVKey("twin/" + key), value: value)
+        }
+    }
+
+    /// The value, or one that nobody can have written.
+    func load(_ key: String) throws -> Data? {
+        let value: Data? = try store.read(KVKey(key))
+        let twin: Data? = try store.read(KVKey("twin/" + key))
+        return value == twin ? value : Data()
+    }
+}

@@ -26,7 +26,8 @@ final class BrokenKVStore: KVStoring {
         case sharesObjects = "an object that is read is not the one that was set"
         case cutsLargeValues = "a value of 4 MiB comes back"
         case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
-        case trimsNames = "any text of up to 1,024 bytes is a name of its own"
+        case trimsNames = "any text is a name of its own"
+        case losesLongNames = "a name may have 1,024 bytes"
         case normalisesNames = "canonically equivalent names are different keys"
         case ignoresCase = "names that differ in case are different keys"
         case removesBelow = "a name that begins another is a key of its own"
@@ -41,6 +42,7 @@ final class BrokenKVStore: KVStoring {
         case readTakesAnyName = "read refuses a name that is too long"
         case leaks = "the error for a value that cannot be encoded does not show it"
         case listsTwice = "keys lists every name once"
+        case listsNormalised = "keys(prefix:) compares bytes"
         case listsRemoved = "keys leaves out what was removed"
         case reversesRawValues = "a raw value decodes to the value that was set"
         case refusesCopies = "a raw value can be put back under another name"
@@ -48,20 +50,44 @@ final class BrokenKVStore: KVStoring {
         case cachesForEver = "a raw value that is set replaces what was read before"
         case keepsNamed = "removeValue removes a key by its name"
         case rawTakesAnyName = "raw values refuse a name that is too long"
+        case reversesEntries = "an entry is the raw value with a revision"
+        case countsToThree = "revisions grow with every write, of whatever key"
+        case countsReads = "reading leaves revisions as they are"
+        case entryTakesAnyName = "entry refuses a name that is too long"
+        case ignoresRevisions = "compareAndSet stores where the revision is the expected one, and nowhere else"
+        case createsAlways = "createIfAbsent creates once, a stored nil counts"
+        case entryThrowsForAbsent = "versioned gives the value and its revision"
+        case updatesOnly = "an update starts from the default and returns what it stored"
+        case losesAnUpdate = "of 1,000 updates by 4 threads none is lost"
+        case letsEverybodyCreate = "of 4 threads that create one key exactly one succeeds"
+        case reversesBatches = "a batch makes its changes in their order"
+        case sortsBatches = "revisions in a batch grow in its order"
+        case emptiesForNothing = "a batch without changes does nothing"
+        case changesBeforeItLooks = "a batch whose requirement does not hold says so and changes nothing"
+        case looksForChangesOnly = "requirements are checked without changes too"
+        case changesOneByOne = "a batch with a name that is too long changes nothing"
+        case forgetsWhatIsDurable = "making writes durable leaves them as they are"
+        case normalisesSnapshots = "a snapshot has every name with its entry"
+        case lags = "a snapshot stays as it is when the store changes"
+        case mixesMoments = "a snapshot sees the whole of a batch or nothing of it"
     }
 
-    private struct Memory {
+    struct Memory {
         var names: Set<String> = []
         var buried: Set<String> = []
         var types: [String: ObjectIdentifier] = [:]
         var objects: [String: any Sendable] = [:]
         var isClosed = false
+        var reads: UInt64 = 0
+        var commits = 0
+        var snapshot = KVSnapshot([])
+        var firstOfA: KVEntry?
     }
 
-    private let defect: Defect?
+    let defect: Defect?
     private let lostPrefix: String?
-    private let base = InMemoryKVStore()
-    private let memory = Mutex(Memory())
+    let base = InMemoryKVStore()
+    let memory = Mutex(Memory())
 
     /// A store with a defect, or, to compare with, without any.
     init(_ defect: Defect?) {
@@ -77,7 +103,7 @@ final class BrokenKVStore: KVStoring {
 
     private func mapped<T>(_ key: KVKey<T>) -> KVKey<T> { KVKey(mapped(key.name)) }
 
-    private func mapped(_ name: String) -> String {
+    func mapped(_ name: String) -> String {
         switch defect {
         case .trimsNames: name.trimmingCharacters(in: .whitespaces)
         case .normalisesNames: name.precomposedStringWithCanonicalMapping
@@ -98,6 +124,7 @@ final class BrokenKVStore: KVStoring {
             return object
         }
         let value = base.get(mapped(key))
+        if defect == .countsReads { memory.withLock { $0.reads += 1 } }
         if value == nil {
             if defect == .truncatesNumbers, T.self == UInt8.self, let number = base.get(KVKey<Int>(key.name)) {
                 return UInt8(truncatingIfNeeded: number) as? T
@@ -149,6 +176,7 @@ final class BrokenKVStore: KVStoring {
             return true
         case .holdsHundred: return memory.withLock { $0.names.count >= 100 && !$0.names.contains(key.name) }
         case .losesAWrite: return key.name == "3.7"
+        case .losesLongNames: return key.name.utf8.count > 1000
         default: return false
         }
     }
@@ -209,6 +237,7 @@ final class BrokenKVStore: KVStoring {
         switch defect {
         case .listsTwice: try base.keys() + base.keys().prefix(1)
         case .listsRemoved: memory.withLock { Array($0.names) }
+        case .listsNormalised: try base.keys().map(\.precomposedStringWithCanonicalMapping)
         default: try base.keys()
         }
     }

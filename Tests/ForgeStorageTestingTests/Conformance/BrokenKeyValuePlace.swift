@@ -13,6 +13,8 @@ final class BrokenKeyValuePlace: Sendable {
         case bringsBack = "a removed key stays absent after reopening"
         case emptiesLate = "removeAll stays done after reopening, and what was set after it is there"
         case wearsOut = "a store that is opened many times keeps what each opening wrote"
+        case countsAnew = "revisions go on after reopening where they were"
+        case repeatsBatches = "a batch is there after reopening, in its order"
         case dropsTexts = "a value of another type is still undecodable after reopening, and still there"
     }
 
@@ -40,6 +42,11 @@ final class BrokenKeyValuePlace: Sendable {
         case .bringsBack where number > 1: try base.set(KVKey<Int>("a"), value: 1)
         case .emptiesLate where number > 1: try base.removeAll()
         case .wearsOut where number > 5: try base.remove(KVKey<Int>("0"))
+        case .countsAnew where number > 1:
+            let copy = InMemoryKVStore()
+            for name in try base.keys() { try copy.setRawValue(try base.rawValue(named: name) ?? [], named: name) }
+            return copy
+        case .repeatsBatches where number > 1: try base.set(KVKey<Int>("b"), value: 1)
         case .dropsTexts where number > 1: try base.remove(KVKey<String>("a"))
         default: break
         }

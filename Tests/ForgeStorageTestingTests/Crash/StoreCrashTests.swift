@@ -17,6 +17,15 @@ struct StoreCrashTests {
             .set("b", "4"),
         ],
         [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
+        [
+            .set("a", "1"), .synchronize,
+            .batch([StoreChange("a", StoreValue("2", count: 700)), StoreChange("b", StoreValue("3", count: 700))]),
+            .batch([StoreChange("b", nil), StoreChange("c", StoreValue("4", count: 40))]), .synchronize,
+        ],
+        [
+            .batch([StoreChange("a", StoreValue("1", count: 1300)), StoreChange("b", StoreValue("2", count: 40))]),
+            .compact, .batch([StoreChange("a", nil), StoreChange("a", StoreValue("3", count: 40))]), .reopen,
+        ],
     ]
 
     @Test("a store of values by name loses nothing that was flushed, and never mixes", arguments: programs)
@@ -90,6 +99,17 @@ struct BrokenStoreCrashTests {
         #expect(failure?.report.shrunkOperations?.last == "synchronize")
     }
 
+    @Test("a store that makes a batch in parts is found to")
+    func halfBatches() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .synchronize,
+            .batch([StoreChange("a", StoreValue("2", count: 40)), StoreChange("b", StoreValue("3", count: 40))]),
+        ]
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: DividedBatches.self, limit: 1000, depth: 1)
+        }
+    }
+
     @Test("a store that brings back what was removed is found to")
     func phantoms() async throws {
         await #expect(throws: CrashFailure.self) {
@@ -137,6 +157,22 @@ private struct UnsynchronizedValues: StoreUnderCrash {
 
     static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
     func perform(_ call: StoreCall) throws { if call != .synchronize { try values.perform(call) } }
+    func contents() throws -> [String: StoreValue] { try values.contents() }
+}
+
+/// Values whose batches are single calls.
+private struct DividedBatches: StoreUnderCrash {
+    static let vocabulary = KeyValueUnderCrash.vocabulary
+    static let removesAllAtOnce = true
+    private let values: KeyValueUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) throws { values = try KeyValueUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+    func perform(_ call: StoreCall) throws {
+        guard case .batch(let changes) = call else { return try values.perform(call) }
+        for change in changes { try values.perform(change.call) }
+    }
     func contents() throws -> [String: StoreValue] { try values.contents() }
 }
 

@@ -29,6 +29,7 @@ package struct FilesUnderCrash: StoreUnderCrash {
             case .remove(let name): try await store.delete(name)
             case .removeTree(let name): try await store.deleteDirectory(name)
             case .removeAll: try await store.deleteAll()
+            case .batch(let changes): for change in changes { try await perform(change.call) }
             case .synchronize, .compact, .reopen: break
             }
         } catch let error as FileStoreError {

@@ -5,7 +5,8 @@ import Logging
 /// A ``FileKVStore`` that compacts its log often.
 package struct KeyValueUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
-        names: ["a", "b", "c"], others: [.synchronize, .synchronize, .synchronize, .compact, .reopen, .removeAll])
+        names: ["a", "b", "c"], batches: true,
+        others: [.synchronize, .synchronize, .synchronize, .compact, .reopen, .removeAll])
     package static let removesAllAtOnce = true
 
     private let store: FileKVStore
@@ -32,6 +33,16 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
         case .removeTree(let name):
             for key in try store.keys() where key.hasPrefix(name + "/") { try store.remove(KVKey<String>(key)) }
         case .removeAll: try store.removeAll()
+        case .batch(let changes):
+            try store.batch { batch in
+                for change in changes {
+                    if let value = change.value {
+                        try batch.set(KVKey(change.name), value: value.text)
+                    } else {
+                        batch.remove(KVKey<String>(change.name))
+                    }
+                }
+            }
         case .synchronize: try store.synchronize()
         case .compact: try store.compact()
         case .reopen: break

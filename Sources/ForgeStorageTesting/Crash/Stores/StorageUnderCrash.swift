@@ -25,6 +25,7 @@ package struct StorageUnderCrash: StoreUnderCrash {
         case .removeTree(let prefix):
             for name in Self.vocabulary.names where name.hasPrefix(prefix + "/") { try storage.removeValue(for: name) }
         case .removeAll: for name in Self.vocabulary.names { try storage.removeValue(for: name) }
+        case .batch(let changes): for change in changes { try perform(change.call) }
         case .synchronize, .compact, .reopen: break
         }
     }

@@ -7,6 +7,8 @@ package enum StoreCall: Hashable, Sendable {
     /// Removes every value whose name starts with this and a slash.
     case removeTree(String)
     case removeAll
+    /// Sets and removals, the latter without a value, that are made together.
+    case batch([StoreChange])
     /// Of a store whose writes are not durable one by one.
     case synchronize
     case compact
@@ -25,6 +27,7 @@ package enum StoreCall: Hashable, Sendable {
         case .remove(let name): contents[name] = nil
         case .removeTree(let name): contents = contents.filter { !$0.key.hasPrefix(name + "/") }
         case .removeAll: contents = [:]
+        case .batch(let changes): for change in changes { contents[change.name] = change.value }
         case .synchronize, .compact, .reopen: break
         }
     }
@@ -38,11 +41,30 @@ extension StoreCall: CustomStringConvertible {
         case .remove(let name): "remove \(name)"
         case .removeTree(let name): "remove the tree \(name)"
         case .removeAll: "remove all"
+        case .batch(let changes): "batch of " + changes.map(\.description).joined(separator: ", ")
         case .synchronize: "synchronize"
         case .compact: "compact"
         case .reopen: "reopen"
         }
     }
+}
+
+/// A change in a batch.
+package struct StoreChange: Hashable, Sendable, CustomStringConvertible {
+    package let name: String
+
+    /// The new value; nil for a removal.
+    package let value: StoreValue?
+
+    package init(_ name: String, _ value: StoreValue?) {
+        self.name = name
+        self.value = value
+    }
+
+    /// The call that makes this change alone.
+    package var call: StoreCall { value.map { .set(name, $0) } ?? .remove(name) }
+
+    package var description: String { call.description }
 }
 
 /// One ASCII letter, many times: a value that is torn, cut, or mixed with another one is none.

@@ -9,6 +9,9 @@ package struct StoreVocabulary: Sendable {
     /// Whether a value can be created where there must be none.
     package var creates = false
 
+    /// Whether several values can be changed together.
+    package var batches = false
+
     /// Everything else.
     package var others: [StoreCall]
 
@@ -29,10 +32,21 @@ package struct StoreVocabulary: Sendable {
         let value = StoreValue(letter: letter, count: any(of: Self.sizes, or: 0))
         switch Int.random(in: 0..<100, using: &generator) {
         case 0..<10 where creates: return .create(name, value)
+        case 10..<25 where batches: return .batch(changes(letter: letter, using: &generator))
         case 0..<55: return .set(name, value)
         case 55..<70: return .remove(name)
         case 70..<80 where !trees.isEmpty: return .removeTree(any(of: trees, or: name))
         default: return any(of: others, or: .reopen)
+        }
+    }
+
+    private func changes(letter: UInt8, using generator: inout SplitMix64) -> [StoreChange] {
+        (0..<Int.random(in: 1...4, using: &generator)).map { index in
+            let name = names.randomElement(using: &generator) ?? "a"
+            guard Int.random(in: 0..<4, using: &generator) > 0 else { return StoreChange(name, nil) }
+            // A letter for each value, so that no two batches can be mistaken for one another.
+            let count = Self.sizes.randomElement(using: &generator) ?? 0
+            return StoreChange(name, StoreValue(letter: letter - UInt8(0x10 * index), count: count))
         }
     }
 }

@@ -1,0 +1,291 @@
+import ForgeCoding
+public import Foundation
+import Synchronization
+
+/// A key-value store whose values may have an end: any store with expirations added.
+///
+/// A value is there before the instant at which it expires and gone from that instant on, for every call, as if it had been
+/// removed. It still takes up space until it is overwritten, removed or swept by ``removeExpired()``.
+///
+/// ```swift
+/// let tokens = ExpiringKVStore(store)
+/// try tokens.set(token, value: "…", expiresAfter: .seconds(3600))
+/// ```
+///
+/// The time is what `now` gives, but never earlier than what it gave to this object before: a clock that is set back brings
+/// nothing back that was gone. What was removed or swept does not come back in any case. A clock that jumps ahead makes
+/// everything expire that would have until then, for as long as this object is used.
+///
+/// Every value is kept in the store underneath as a map of two: `v`, the encoded value as bytes, and `e`, the instant, absent
+/// or nil for a value without an end. A store that is used through this type has to be used through it always, and what
+/// was stored in it otherwise is undecodable here, and kept. `set` and batches give a value no end, whatever the one before
+/// had; ``KVStoring/update(_:default:_:)`` and ``KVStoring/compareAndSet(_:revision:value:)`` leave the end as it is.
+///
+/// Writes through this object are done one after another. Each read decodes the value.
+public final class ExpiringKVStore: KVStoring {
+    private let base: any KVStoring
+    private let clock: @Sendable () -> Date
+    private let latest = Mutex(Date.distantPast)
+
+    /// Held during every write, so that nothing is swept that was just set.
+    private let writing = Mutex(())
+
+    /// A store over `base`, which is told the time by `now`.
+    public init(_ base: any KVStoring, now: @escaping @Sendable () -> Date = { Date() }) {
+        self.base = base
+        clock = now
+    }
+
+    /// A value as it is kept.
+    private struct Kept: Codable, Sendable {
+        var expiration: Date?
+        var value: [UInt8]
+
+        enum CodingKeys: String, CodingKey {
+            case expiration = "e"
+            case value = "v"
+        }
+    }
+
+    /// What is found under a name.
+    private enum Found {
+        case nothing, expired
+        case value(Kept)
+    }
+
+    private func now() -> Date {
+        let time = clock()
+        return latest.withLock { latest in
+            latest = max(latest, time)
+            return latest
+        }
+    }
+
+    private func found(_ kept: Kept?, at time: Date) -> Found {
+        guard let kept else { return .nothing }
+        if let expiration = kept.expiration, expiration <= time { return .expired }
+        return .value(kept)
+    }
+
+    private func find(_ name: String) throws -> Found {
+        // The value first: the time must not be older than what is found.
+        let kept = try base.read(KVKey<Kept>(name))
+        return found(kept, at: now())
+    }
+
+    private func kept(_ entry: KVEntry, _ name: String) throws -> Kept {
+        do {
+            return try ValueTable.decode(entry.bytes, as: KVKey<Kept>(name))
+        } catch {
+            throw KVStoreError(decoding: error, .read, key: name)
+        }
+    }
+}
+
+// MARK: Expiring
+
+extension ExpiringKVStore {
+    /// Stores a value that is there until an instant; see ``set(_:value:)``. If the instant has passed, it is gone at once.
+    public func set<T>(_ key: KVKey<T>, value: T, expiresAt expiration: Date) throws {
+        try store(value, key, expiration)
+    }
+
+    /// Stores a value that is there for a time from now; see ``set(_:value:)``.
+    public func set<T>(_ key: KVKey<T>, value: T, expiresAfter duration: Duration) throws {
+        let (seconds, attoseconds) = duration.components
+        let interval = Double(seconds) + Double(attoseconds) * 1e-18
+        try store(value, key, now().addingTimeInterval(interval))
+    }
+
+    /// When the value of a key expires; nil if it does not, or there is none.
+    ///
+    /// - Throws: ``KVStoreError``, as ``read(_:)``.
+    public func expiration<T>(of key: KVKey<T>) throws -> Date? {
+        guard case .value(let kept) = try find(key.name) else { return nil }
+        return kept.expiration
+    }
+
+    /// Removes every value that has expired from the store underneath.
+    ///
+    /// A value that somebody else has written meanwhile stays, if that store keeps revisions.
+    ///
+    /// - Returns: How many were removed.
+    /// - Throws: ``KVStoreError``, `.unsupported` if that store does not list its keys. Some may be removed, others not yet.
+    @discardableResult
+    public func removeExpired() throws -> Int {
+        try writing.withLock { _ in
+            var count = 0
+            for name in try base.keys() where try isExpired(name) {
+                if try sweep(name) { count += 1 }
+            }
+            return count
+        }
+    }
+
+    private func isExpired(_ name: String) throws -> Bool {
+        do {
+            guard case .expired = try find(name) else { return false }
+            return true
+        } catch let error as KVStoreError where error.code == .undecodable {
+            return false  // Not written by this type.
+        }
+    }
+
+    private func sweep(_ name: String) throws -> Bool {
+        do {
+            guard let entry = try base.entry(named: name), case .expired = found(try kept(entry, name), at: now())
+            else {
+                return false
+            }
+            var batch = KVBatch()
+            batch.require(name, revision: entry.revision)
+            batch.append(.remove(name: name))
+            try base.commit(batch)
+        } catch let error as KVStoreError where error.code == .unsupported {
+            try base.remove(KVKey<Kept>(name))
+        } catch let error as KVStoreError where error.code == .conflict {
+            return false
+        }
+        return true
+    }
+}
+
+// MARK: Reading
+
+extension ExpiringKVStore {
+    public func get<T>(_ key: KVKey<T>) -> T? {
+        do {
+            return try read(key)
+        } catch {
+            _ = base.get(KVKey<Kept>(key.name))  // Which says so to whoever listens to that store.
+            return nil
+        }
+    }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? {
+        guard case .value(let kept) = try find(key.name) else { return nil }
+        do {
+            return try ValueTable.decode(kept.value, as: key)
+        } catch {
+            throw KVStoreError(decoding: error, .read, key: key.name)
+        }
+    }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool {
+        do {
+            guard case .value = try find(key.name) else { return false }
+            return true
+        } catch {
+            return base.contains(key)  // There is something, but nobody can say what.
+        }
+    }
+
+    /// The names of all values that have not expired, and of those that were not stored by this type.
+    ///
+    /// - Complexity: O(*n*), each value being looked at.
+    public func keys() throws -> [String] {
+        try base.keys().filter { try !isExpired($0) }
+    }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        guard case .value(let kept) = try find(name) else { return nil }
+        return kept.value
+    }
+
+    public func entry(named name: String) throws -> KVEntry? {
+        guard let entry = try base.entry(named: name),
+            case .value(let kept) = found(try kept(entry, name), at: now())
+        else { return nil }
+        return KVEntry(bytes: kept.value, revision: entry.revision)
+    }
+
+    /// All values at one moment that have not expired; what was not written by this type is left out.
+    public func snapshot() throws -> KVSnapshot {
+        let snapshot = try base.snapshot()
+        let time = now()
+        var entries: [(name: String, entry: KVEntry)] = []
+        for (name, entry) in snapshot {
+            do {
+                guard case .value(let kept) = found(try kept(entry, name), at: time) else { continue }
+                entries.append((name, KVEntry(bytes: kept.value, revision: entry.revision)))
+            } catch let error as KVStoreError where error.code == .undecodable {
+                continue
+            }
+        }
+        return KVSnapshot(entries)
+    }
+}
+
+// MARK: Writing
+
+extension ExpiringKVStore {
+    public func set<T>(_ key: KVKey<T>, value: T) throws { try store(value, key, nil) }
+
+    private func store<T>(_ value: T, _ key: KVKey<T>, _ expiration: Date?) throws {
+        let bytes: [UInt8]
+        do {
+            bytes = try ValueTable.encode(value, for: key)
+        } catch {
+            throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
+        }
+        try writing.withLock { _ in
+            try base.set(KVKey(key.name), value: Kept(expiration: expiration, value: bytes))
+        }
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws { try writing.withLock { _ in try base.remove(key) } }
+
+    public func removeAll() throws { try writing.withLock { _ in try base.removeAll() } }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try writing.withLock { _ in try base.set(KVKey(name), value: Kept(value: bytes)) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try writing.withLock { _ in try base.removeValue(named: name) }
+    }
+
+    public func commit(_ batch: KVBatch) throws {
+        try writing.withLock { _ in
+            while true {
+                do {
+                    return try base.commit(try inner(batch))
+                } catch let error as KVStoreError where error.code == .conflict {
+                    // Unless what the batch requires is so no more, an expired value was swept by somebody else.
+                    for requirement in batch.requirements {
+                        guard try entry(named: requirement.name)?.revision == requirement.revision else { throw error }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A batch as it is made underneath.
+    private func inner(_ batch: KVBatch) throws -> KVBatch {
+        var ends: [KeyName: Date] = [:]
+        var inner = KVBatch()
+        for requirement in batch.requirements {
+            var revision = requirement.revision
+            if let entry = try base.entry(named: requirement.name) {
+                switch found(try kept(entry, requirement.name), at: now()) {
+                case .value(let kept) where revision == entry.revision:
+                    ends[KeyName(requirement.name)] = kept.expiration
+                case .expired where revision == nil: revision = entry.revision
+                case .expired: throw KVStoreError(.conflict, .batch, key: requirement.name)
+                case .value, .nothing: break
+                }
+            }
+            inner.require(requirement.name, revision: revision)
+        }
+        for change in batch.changes {
+            switch change {
+            case .set(let name, let bytes):
+                try inner.set(KVKey(name), value: Kept(expiration: ends[KeyName(name)], value: bytes))
+            case .remove: inner.append(change)
+            }
+        }
+        return inner
+    }
+
+    public func synchronize() throws { try base.synchronize() }
+}

@@ -1,0 +1,42 @@
+/// All names and values of a store at one moment.
+///
+/// Names are compared byte by byte, as keys are.
+public struct KVSnapshot: Sendable {
+    private let entries: [KeyName: KVEntry]
+
+    /// A snapshot of these entries; of two with one name the later counts.
+    public init(_ entries: some Sequence<(name: String, entry: KVEntry)>) {
+        self.entries = Dictionary(entries.map { (KeyName($0.name), $0.entry) }) { _, later in later }
+    }
+
+    /// How many names there are.
+    public var count: Int { entries.count }
+
+    /// Whether there is no name.
+    public var isEmpty: Bool { entries.isEmpty }
+
+    /// The names, in no particular order.
+    public var names: [String] { entries.keys.map(\.string) }
+
+    /// The entry of a name; nil if there was none.
+    public subscript(name: String) -> KVEntry? { entries[KeyName(name)] }
+
+    /// The value that a key had; nil if it had none.
+    ///
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the key's type.
+    public func read<T>(_ key: KVKey<T>) throws -> T? {
+        guard let entry = entries[key.identity] else { return nil }
+        do {
+            return try ValueTable.decode(entry.bytes, as: key)
+        } catch {
+            throw KVStoreError(decoding: error, .read, key: key.name)
+        }
+    }
+}
+
+extension KVSnapshot: Sequence {
+    /// The names with their entries, in no particular order.
+    public func makeIterator() -> some IteratorProtocol<(name: String, entry: KVEntry)> {
+        entries.lazy.map { (name: $0.key.string, entry: $0.value) }.makeIterator()
+    }
+}

@@ -1,0 +1,206 @@
+import ForgeCoding
+import Synchronization
+
+/// A key-value store that moves, value by value, from an old store into a new one while it is in use.
+///
+/// Reads find the value of the new store and, where it has none, that of the old one. Writes go to the new store. A value
+/// is moved when it is first read (unless that is switched off) and by ``migrateAll()``; what cannot be moved stays
+/// readable where it is.
+///
+/// A value is copied, read back and compared before anything else is done. ``migrateAll()`` leaves the old store as it is,
+/// so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
+/// interrupted at any moment, by a crash as well, and goes on with the next call or the next read.
+///
+/// A removal, and a batch with a removal or a requirement in it, first moves the values that it is about, then removes them
+/// from the old store, and is then made in the new one: no value comes back from the old store, and none is gone if the
+/// change fails. ``removeAll()`` empties the old store first; if it fails after that, what only the old store had is gone.
+///
+/// Both stores need raw values and a list of keys. Nobody else may write to either meanwhile. Writes and moves through this
+/// object are done one after another.
+public final class MigratingKVStore: KVStoring {
+    private let old: any KVStoring
+    private let new: any KVStoring
+    private let copiesOnRead: Bool
+
+    /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
+    private let writing = Mutex(())
+
+    /// A store that is `new` with what it does not have yet taken from `old`.
+    ///
+    /// - Parameters:
+    ///   - old: The store that is given up.
+    ///   - new: The store that takes its place.
+    ///   - copiesOnRead: Whether a value that is found in the old store is moved then.
+    public init(from old: any KVStoring, to new: any KVStoring, copiesOnRead: Bool = true) {
+        self.old = old
+        self.new = new
+        self.copiesOnRead = copiesOnRead
+    }
+
+    /// Copies every value that only the old store has; the old store is not changed.
+    ///
+    /// - Returns: How many values were copied, how many there were already, and which could not be copied, and why.
+    /// - Throws: ``KVStoreError`` if the keys of a store cannot be listed.
+    @discardableResult
+    public func migrateAll() throws -> KVTransferReport {
+        try writing.withLock { _ in try copyAll() }
+    }
+
+    /// Copies every value that only the old store has, and removes from the old store what the new one has.
+    ///
+    /// What could not be copied stays in the old store. If the new store can be made durable, it is before anything is
+    /// removed.
+    ///
+    /// - Throws: ``KVStoreError``: no value is lost, and the call can be made again.
+    @discardableResult
+    public func removeMigrated() throws -> KVTransferReport {
+        try writing.withLock { _ in
+            let report = try copyAll()
+            try secure()
+            let failed = Set(report.failures.map { KeyName($0.name) })
+            for name in try old.keys() where !failed.contains(KeyName(name)) { try old.removeValue(named: name) }
+            return report
+        }
+    }
+
+    private func copyAll() throws -> KVTransferReport {
+        try KVTransfer(from: .store(old), to: new, existing: .keep).run()
+    }
+
+    /// Makes durable what was copied, before the original is removed.
+    private func secure() throws {
+        do {
+            try new.synchronize()
+        } catch let error as KVStoreError where error.code == .unsupported {
+            // A store that knows nothing better than its writes.
+        }
+    }
+
+    /// Copies the value of a name if only the old store has one; the lock is held.
+    private func copy(_ name: String) throws {
+        guard try new.rawValue(named: name) == nil, let bytes = try old.rawValue(named: name) else { return }
+        try KVTransfer.copy(bytes, named: name, to: new)
+    }
+
+    /// Moves the values of names into the new store, so that the old one does not matter to them any more.
+    private func move(_ names: some Sequence<String>) throws {
+        var isSecured = false
+        let found = try names.filter { try old.rawValue(named: $0) != nil }
+        for name in found { try copy(name) }
+        for name in found {
+            if !isSecured { try secure() }
+            isSecured = true
+            try old.removeValue(named: name)
+        }
+    }
+
+    /// Moves a value that was found in the old store; if that fails it is found there again the next time.
+    private func didRead(_ name: String) {
+        guard copiesOnRead else { return }
+        do {
+            try writing.withLock { _ in try copy(name) }
+        } catch {
+            // The read has succeeded. `migrateAll` tells why a value cannot be copied.
+        }
+    }
+}
+
+// MARK: Reading
+
+extension MigratingKVStore {
+    public func get<T>(_ key: KVKey<T>) -> T? {
+        do {
+            return try read(key)
+        } catch {
+            return new.contains(key) ? new.get(key) : old.get(key)  // Which says so to whoever listens to that store.
+        }
+    }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? {
+        if let value = try new.read(key) { return value }
+        if let value = try old.read(key) {
+            didRead(key.name)
+            return value
+        }
+        // It may have been moved between the two looks.
+        return try new.read(key)
+    }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool { new.contains(key) || old.contains(key) || new.contains(key) }
+
+    public func keys() throws -> [String] {
+        // The old store first: what is moved meanwhile is found twice rather than never.
+        Array(Set(try (old.keys() + new.keys()).map(KeyName.init))).map(\.string)
+    }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        if let bytes = try new.rawValue(named: name) { return bytes }
+        if let bytes = try old.rawValue(named: name) {
+            didRead(name)
+            return bytes
+        }
+        return try new.rawValue(named: name)
+    }
+
+    /// The entry of the new store, into which the value is moved first.
+    public func entry(named name: String) throws -> KVEntry? {
+        if let entry = try new.entry(named: name) { return entry }
+        try writing.withLock { _ in try copy(name) }
+        return try new.entry(named: name)
+    }
+
+    /// The new store at one moment, everything having been moved into it first.
+    ///
+    /// - Throws: ``KVStoreError``, also if a value cannot be moved.
+    public func snapshot() throws -> KVSnapshot {
+        try writing.withLock { _ in
+            if let failure = try copyAll().failures.first { throw failure.error }
+            return try new.snapshot()
+        }
+    }
+}
+
+// MARK: Writing
+
+extension MigratingKVStore {
+    public func set<T>(_ key: KVKey<T>, value: T) throws {
+        try writing.withLock { _ in try new.set(key, value: value) }
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws {
+        try writing.withLock { _ in
+            try move([key.name])
+            try new.remove(key)
+        }
+    }
+
+    public func removeAll() throws {
+        try writing.withLock { _ in
+            try old.removeAll()
+            try new.removeAll()
+        }
+    }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try writing.withLock { _ in try new.setRawValue(bytes, named: name) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try writing.withLock { _ in
+            try move([name])
+            try new.removeValue(named: name)
+        }
+    }
+
+    public func commit(_ batch: KVBatch) throws {
+        try writing.withLock { _ in
+            for requirement in batch.requirements { try copy(requirement.name) }
+            var removed: [String] = []
+            for case .remove(let name) in batch.changes { removed.append(name) }
+            try move(removed)
+            try new.commit(batch)
+        }
+    }
+
+    public func synchronize() throws { try new.synchronize() }
+}

@@ -1,0 +1,112 @@
+/// A part of a key-value store that looks like a store of its own: all its names begin with a namespace.
+///
+/// A key `theme` in the namespace `settings` is `settings/theme` in the store underneath. In the namespace, `%` and `/` are
+/// written `%25` and `%2F`, so that it ends at the first slash: `b/c` in the namespace `a` (`a/b/c`) and `c` in the namespace
+/// `a/b` (`a%2Fb/c`) are two keys, whatever the texts. Namespaces can be nested. Names that are given to the store
+/// underneath directly are not kept apart from those of a namespace.
+///
+/// The limit of ``KVKey/maximumNameLength`` bytes is on the whole name, namespace and slash included.
+///
+/// Calls are as atomic and as durable as in the store underneath. ``removeAll()`` removes the names of the namespace only:
+/// in one batch, if that store makes batches, and otherwise one after the other. Names that another thread adds meanwhile
+/// stay.
+public struct NamespacedKVStore: KVStoring {
+    private let base: any KVStoring
+
+    /// What stands before every name.
+    private let prefix: String
+
+    /// The namespace, as it was given.
+    public let namespace: String
+
+    /// The part of `base` with this namespace, which may be any text.
+    public init(_ base: any KVStoring, namespace: String) {
+        self.base = base
+        self.namespace = namespace
+        var bytes: [UInt8] = []
+        for byte in namespace.utf8 {
+            switch byte {
+            case UInt8(ascii: "%"): bytes += "%25".utf8
+            case UInt8(ascii: "/"): bytes += "%2F".utf8
+            default: bytes.append(byte)
+            }
+        }
+        prefix = String(decoding: bytes + [UInt8(ascii: "/")], as: UTF8.self)
+    }
+
+    private func inner<T>(_ key: KVKey<T>) -> KVKey<T> { key.named(prefix + key.name) }
+
+    /// The name in the namespace; nil for a name that is not in it.
+    private func outer(_ name: String) -> String? {
+        guard name.utf8.starts(with: prefix.utf8) else { return nil }
+        return String(decoding: name.utf8.dropFirst(prefix.utf8.count), as: UTF8.self)
+    }
+
+    /// Calls the store underneath; errors name the key as the caller does.
+    private func translating<Result>(_ body: () throws -> Result) throws -> Result {
+        do {
+            return try body()
+        } catch var error as KVStoreError {
+            error.key = error.key.map { outer($0) ?? $0 }
+            throw error
+        }
+    }
+}
+
+// MARK: Reading
+
+extension NamespacedKVStore {
+    public func get<T>(_ key: KVKey<T>) -> T? { base.get(inner(key)) }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try translating { try base.read(inner(key)) } }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(inner(key)) }
+
+    public func keys() throws -> [String] { try base.keys().compactMap(outer) }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        try translating { try base.rawValue(named: prefix + name) }
+    }
+
+    public func entry(named name: String) throws -> KVEntry? {
+        try translating { try base.entry(named: prefix + name) }
+    }
+
+    public func snapshot() throws -> KVSnapshot {
+        KVSnapshot(try base.snapshot().compactMap { name, entry in outer(name).map { ($0, entry) } })
+    }
+}
+
+// MARK: Writing
+
+extension NamespacedKVStore {
+    public func set<T>(_ key: KVKey<T>, value: T) throws { try translating { try base.set(inner(key), value: value) } }
+
+    public func remove<T>(_ key: KVKey<T>) throws { try translating { try base.remove(inner(key)) } }
+
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try translating { try base.setRawValue(bytes, named: prefix + name) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try translating { try base.removeValue(named: prefix + name) }
+    }
+
+    public func commit(_ batch: KVBatch) throws {
+        try translating { try base.commit(batch.mapped { prefix + $0 }) }
+    }
+
+    public func synchronize() throws { try base.synchronize() }
+
+    public func removeAll() throws {
+        let names = try base.keys().filter { outer($0) != nil }
+        guard !names.isEmpty else { return }
+        var batch = KVBatch()
+        for name in names { batch.append(.remove(name: name)) }
+        do {
+            try base.commit(batch)
+        } catch let error as KVStoreError where error.code == .unsupported {
+            try translating { for name in names { try base.removeValue(named: name) } }
+        }
+    }
+}

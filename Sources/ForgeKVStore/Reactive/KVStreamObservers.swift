@@ -1,0 +1,44 @@
+/// Those who wait until the consumer of a stream has come so far.
+struct KVStreamObservers {
+    typealias Continuation = CheckedContinuation<Void, Never>
+
+    /// Tells one who waits from the others.
+    final class ID: Sendable {}
+
+    private struct Observer {
+        var progress: KVStreamProgress
+        var number: UInt64
+        var continuation: Continuation
+    }
+
+    private var observers: [ObjectIdentifier: Observer] = [:]
+
+    /// Those who were cancelled before they came to wait.
+    private var cancelled: Set<ObjectIdentifier> = []
+
+    mutating func add(_ id: ID, _ progress: KVStreamProgress, _ number: UInt64, _ continuation: Continuation) {
+        let isCancelled = cancelled.remove(ObjectIdentifier(id)) != nil
+        // Number 0 has been reached by everybody.
+        observers[ObjectIdentifier(id)] = Observer(
+            progress: progress, number: isCancelled ? 0 : number, continuation: continuation)
+    }
+
+    mutating func cancel(_ id: ID) -> Continuation? {
+        guard let observer = observers.removeValue(forKey: ObjectIdentifier(id)) else {
+            cancelled.insert(ObjectIdentifier(id))
+            return nil
+        }
+        return observer.continuation
+    }
+
+    /// Ends what is known of one who waits no longer.
+    mutating func forget(_ id: ID) { cancelled.remove(ObjectIdentifier(id)) }
+
+    /// Those who need not wait any longer.
+    mutating func take(handed: UInt64, finished: UInt64) -> [Continuation] {
+        guard !observers.isEmpty else { return [] }
+        let reached = observers.filter { ($0.value.progress == .handed ? handed : finished) >= $0.value.number }
+        for id in reached.keys { observers[id] = nil }
+        return reached.values.map(\.continuation)
+    }
+}

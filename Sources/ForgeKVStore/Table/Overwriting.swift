@@ -1,0 +1,70 @@
+import ForgeCoding
+
+/// Which values may be overwritten just so: those that can be read as the type that is written in their place. All others
+/// are set aside first, for a value that nobody could read is not to be lost because of it.
+enum Overwriting {
+    /// The value in a key's place if it has to be looked at before it is overwritten.
+    ///
+    /// Costs nothing to speak of if the value was written or read as the key's type before.
+    @inline(__always)
+    static func suspect<Value>(in entry: KeyEntry?, _ key: KVKey<Value>) -> ValueCell? {
+        guard let cell = entry?.cell.pointee.load() else { return nil }
+        return cell._withUnsafeGuaranteedRef({ TypedCell<Value>.isSurely($0, key) }) ? nil : cell.takeUnretainedValue()
+    }
+
+    /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
+    @inline(never)
+    static func isReadable<Value>(_ cell: ValueCell, as key: KVKey<Value>) -> Bool {
+        do {
+            _ = try ValueTable.decode(cell.bytes, as: key)
+            return true
+        } catch {
+            return false  // Why is told to whoever reads the value.
+        }
+    }
+}
+
+/// The type of a value in a batch, without the value.
+struct WrittenType: Sendable {
+    private let type: any Written.Type
+    private let schema: (any AnyObject & Sendable)?
+
+    init<Value>(_ key: KVKey<Value>) {
+        type = WrittenAs<Value>.self
+        schema = key.schema
+    }
+
+    /// What the cell of such a value is marked with.
+    var mark: ObjectIdentifier { type.mark(schema) }
+
+    /// The value in a name's place if it has to be looked at before it is overwritten.
+    func suspect(in entry: KeyEntry?, _ name: KeyName) -> ValueCell? { type.suspect(in: entry, name, schema) }
+
+    /// Whether a value can be read as this type. Runs the code of the type: no lock may be held.
+    func canRead(_ cell: ValueCell, _ name: KeyName) -> Bool { type.canRead(cell, name, schema) }
+}
+
+/// A type of values, so that it can be kept without a box.
+private protocol Written: Sendable {
+    static func mark(_ schema: AnyObject?) -> ObjectIdentifier
+    static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell?
+    static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool
+}
+
+private enum WrittenAs<Value: Codable & Sendable>: Written {
+    private static func key(_ name: KeyName, _ schema: AnyObject?) -> KVKey<Value> {
+        KVKey(name, schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) })
+    }
+
+    static func mark(_ schema: AnyObject?) -> ObjectIdentifier {
+        schema == nil ? EncodedCell.mark(of: Value.self) : EncodedCell.versionedMark(of: Value.self)
+    }
+
+    static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell? {
+        Overwriting.suspect(in: entry, key(name, schema))
+    }
+
+    static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool {
+        Overwriting.isReadable(cell, as: key(name, schema))
+    }
+}

@@ -1,0 +1,70 @@
+import ForgeCoding
+
+/// The carrying of values into a store, one after the other: stored, read back, compared.
+struct KVTransfer {
+    private let source: KVImportSource
+    private let destination: any KVStoring
+    private let existing: KVExistingValue
+
+    init(from source: KVImportSource, to destination: any KVStoring, existing: KVExistingValue) {
+        self.source = source
+        self.destination = destination
+        self.existing = existing
+    }
+
+    /// - Throws: what listing the names of the source throws. What concerns one value is in the report.
+    func run() throws -> KVTransferReport {
+        var report = KVTransferReport()
+        let names = try source.names().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        for name in names {
+            do {
+                try carry(name, &report)
+            } catch let error as KVStoreError {
+                report.failures.append(.init(name: name, error: error))
+            } catch {
+                report.failures.append(
+                    .init(name: name, error: KVStoreError(.damaged, .import, key: name, underlying: error)))
+            }
+        }
+        return report
+    }
+
+    private func carry(_ name: String, _ report: inout KVTransferReport) throws {
+        guard let bytes = try source.bytes(name) else { return }
+        if let present = try destination.rawValue(named: name) {
+            if Self.areEqual(present, bytes) {
+                report.equalCount += 1
+                return
+            }
+            if existing == .keep {
+                report.keptNames.append(name)
+                return
+            }
+        }
+        try Self.copy(bytes, named: name, to: destination)
+        report.copiedCount += 1
+    }
+
+    /// Stores a value and makes sure that it is there.
+    static func copy(_ bytes: [UInt8], named name: String, to destination: any KVStoring) throws {
+        try destination.setRawValue(bytes, named: name)
+        guard let stored = try destination.rawValue(named: name), areEqual(stored, bytes) else {
+            throw KVStoreError(
+                .damaged, .import, key: name,
+                underlying: CodingFailure(.decode, .corrupted("what was read back is not what was stored")))
+        }
+    }
+
+    /// Whether two values are equal, byte for byte or in what they hold.
+    private static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
+        guard one != other else { return true }
+        do {
+            let (one, other) = (try ValueEnvelope(decoding: one), try ValueEnvelope(decoding: other))
+            guard one.schemaVersion == other.schemaVersion else { return false }
+            // A store over user defaults writes what it is given in a form of its own.
+            return try CodedValue(decoding: one).encoded() == CodedValue(decoding: other).encoded()
+        } catch {
+            return false  // What cannot be decoded is equal to its own bytes only.
+        }
+    }
+}

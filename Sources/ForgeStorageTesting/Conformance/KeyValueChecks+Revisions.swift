@@ -1,0 +1,132 @@
+import ForgeKVStore
+
+extension ConformanceChecks {
+    /// The revision of a name that has to have one.
+    static func revision(of name: String, in store: any KVStoring) throws -> UInt64 {
+        guard let entry = try store.entry(named: name) else { throw ConformanceViolation("\(name) has no entry") }
+        return entry.revision
+    }
+
+    static let keyValueRevisions: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("an entry is the raw value with a revision", needs: [.revisions, .rawValues]) { store in
+            try expect(try store.entry(named: "a") == nil, "an absent key has an entry")
+            try store.set(KVKey<String>("a"), value: "one")
+            try expectEqual(try store.entry(named: "a")?.bytes, try store.rawValue(named: "a"), "bytes")
+            try expect(try revision(of: "a", in: store) > 0, "revision 0")
+            try store.remove(KVKey<String>("a"))
+            try expect(try store.entry(named: "a") == nil, "a removed key has an entry")
+        },
+        ConformanceCheck("revisions grow with every write, of whatever key", needs: [.revisions, .rawValues, .batches])
+        {
+            store in
+            var last: UInt64 = 0
+            let writes: [(String, () throws -> Void)] = [
+                ("a", { try store.set(KVKey<Int>("a"), value: 1) }),
+                ("b", { try store.set(KVKey<Int>("b"), value: 1) }),
+                ("a", { try store.set(KVKey<Int>("a"), value: 1) }),
+                ("c", { try store.setRawValue(try store.rawValue(named: "a") ?? [], named: "c") }),
+                (
+                    "a",
+                    {
+                        try store.removeValue(named: "a"); try store.set(KVKey<Int>("a"), value: 1)
+                    }
+                ),
+                ("d", { try store.batch { try $0.set(KVKey<Int>("d"), value: 1) } }),
+                (
+                    "b",
+                    {
+                        try store.removeAll(); try store.set(KVKey<Int>("b"), value: 2)
+                    }
+                ),
+            ]
+            for (index, (name, write)) in writes.enumerated() {
+                try write()
+                let revision = try revision(of: name, in: store)
+                try expect(revision > last, "write \(index) has revision \(revision), the one before \(last)")
+                last = revision
+            }
+        },
+        ConformanceCheck("reading leaves revisions as they are", needs: [.revisions]) { store in
+            try store.set(KVKey<CheckProfile>("a"), value: CheckProfile())
+            let entry = try store.entry(named: "a")
+            _ = store.get(KVKey<CheckProfile>("a"))
+            _ = store.get(KVKey<Int>("a"))
+            try expect(try store.entry(named: "a") == entry, "another entry after reading")
+        },
+        ConformanceCheck("entry refuses a name that is too long", needs: [.revisions]) { store in
+            let error = try await expectError(KVStoreError.self, "entry") {
+                try store.entry(named: String(repeating: "x", count: 1025))
+            }
+            try expectEqual(error.code, .invalidKey, "code")
+        },
+        ConformanceCheck(
+            "compareAndSet stores where the revision is the expected one, and nowhere else", needs: [.revisions]
+        ) {
+            store in
+            let key = KVKey<Int>("a")
+            try store.set(key, value: 1)
+            let old = try revision(of: "a", in: store)
+            try store.set(key, value: 2)
+            try expect(try !store.compareAndSet(key, revision: old, value: 3), "an old revision is accepted")
+            try expect(try !store.compareAndSet(key, revision: nil, value: 3), "a present key is taken for absent")
+            try expectEqual(store.get(key), 2, "get")
+            try expect(
+                try store.compareAndSet(key, revision: try revision(of: "a", in: store), value: 3),
+                "the revision is refused")
+            try expectEqual(store.get(key), 3, "get")
+            let last = try revision(of: "a", in: store)
+            try store.remove(key)
+            try expect(
+                try !store.compareAndSet(key, revision: last, value: 4), "a removed value is still compared with")
+            try expect(!store.contains(key), "contains is true")
+        },
+        ConformanceCheck("createIfAbsent creates once, a stored nil counts", needs: [.revisions]) { store in
+            try expect(try store.createIfAbsent(KVKey<Int>("a"), value: 1), "an absent key is not created")
+            try expect(try !store.createIfAbsent(KVKey<Int>("a"), value: 2), "a present key is created")
+            try expectEqual(store.get(KVKey<Int>("a")), 1, "get")
+            try store.set(KVKey<Int?>("b"), value: nil)
+            try expect(try !store.createIfAbsent(KVKey<Int?>("b"), value: 2), "a stored nil is taken for absent")
+        },
+        ConformanceCheck("versioned gives the value and its revision", needs: [.revisions]) { store in
+            let key = KVKey<[String]>("a")
+            try expect(try store.versioned(key) == nil, "an absent key has a value")
+            try store.set(key, value: ["one"])
+            let found = try store.versioned(key)
+            try expectEqual(found?.value, ["one"], "value")
+            try expectEqual(found?.revision, try revision(of: "a", in: store), "revision")
+            let error = try await expectError(KVStoreError.self, "versioned") { try store.versioned(KVKey<Int>("a")) }
+            try expectEqual(error.code, .undecodable, "code")
+        },
+        ConformanceCheck("an update starts from the default and returns what it stored", needs: [.revisions]) { store in
+            let key = KVKey<[Int]>("a")
+            try expectEqual(try store.update(key, default: [0]) { $0.append(1) }, [0, 1], "the first update")
+            try expectEqual(try store.update(key, default: []) { $0.append(2) }, [0, 1, 2], "the second update")
+            try expectEqual(store.get(key), [0, 1, 2], "get")
+        },
+        ConformanceCheck("of 1,000 updates by 4 threads none is lost", needs: [.revisions]) { store in
+            let key = KVKey<Int>("a")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask { for _ in 0..<250 { try store.update(key, default: 0) { $0 += 1 } } }
+                }
+                try await group.waitForAll()
+            }
+            try expectEqual(store.get(key), 1000, "the sum")
+        },
+        ConformanceCheck("of 4 threads that create one key exactly one succeeds", needs: [.revisions]) { store in
+            for round in 0..<20 {
+                let key = KVKey<Int>("\(round)")
+                let winners = try await withThrowingTaskGroup(of: Int?.self) { group in
+                    for writer in 0..<4 {
+                        group.addTask { try store.createIfAbsent(key, value: writer) ? writer : nil }
+                    }
+                    var winners: [Int] = []
+                    for try await winner in group { if let winner { winners.append(winner) } }
+                    return winners
+                }
+                try expectEqual(winners.count, 1, "how many have created \(round)")
+                try expectEqual(store.get(key), winners.first, "the value of \(round)")
+            }
+        },
+    ]
+}

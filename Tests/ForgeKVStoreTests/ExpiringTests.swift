@@ -1,0 +1,173 @@
+import ForgeKVStore
+import Foundation
+import Synchronization
+import Testing
+
+@Suite("Values that expire")
+struct ExpiringTests {
+    /// A clock that shows what it is told to.
+    private final class Clock: Sendable {
+        private let time = Mutex(Date(timeIntervalSince1970: 1000))
+
+        var now: Date {
+            get { time.withLock { $0 } }
+            set { time.withLock { $0 = newValue } }
+        }
+
+        func advance(_ seconds: Double) { time.withLock { $0 += seconds } }
+    }
+
+    private let clock = Clock()
+    private let base = InMemoryKVStore()
+    private let store: ExpiringKVStore
+    private let key = KVKey<Int>("a")
+
+    init() {
+        let clock = clock
+        store = ExpiringKVStore(base) { clock.now }
+    }
+
+    private func isThere() throws -> Bool {
+        let answers = [
+            store.get(key) != nil, try store.read(key) != nil, store.contains(key), try store.keys() == ["a"],
+            try store.rawValue(named: "a") != nil, try store.entry(named: "a") != nil, try store.snapshot()["a"] != nil,
+        ]
+        #expect(Set(answers).count == 1, "\(answers)")
+        return answers[0]
+    }
+
+    @Test("a value is there before its instant and gone exactly at it, for every call")
+    func boundary() throws {
+        try store.set(key, value: 1, expiresAt: Date(timeIntervalSince1970: 1010))
+        #expect(try isThere())
+        clock.advance(9.999)
+        #expect(try isThere())
+        #expect(try store.expiration(of: key) == Date(timeIntervalSince1970: 1010))
+        clock.now = Date(timeIntervalSince1970: 1010)
+        #expect(try !isThere())
+        #expect(try store.expiration(of: key) == nil)
+    }
+
+    @Test("a duration counts from now, one that is over makes a value that is gone at once")
+    func duration() throws {
+        try store.set(key, value: 1, expiresAfter: .milliseconds(1500))
+        #expect(try store.expiration(of: key) == Date(timeIntervalSince1970: 1001.5))
+        try store.set(key, value: 1, expiresAfter: .zero)
+        #expect(try !isThere())
+        try store.set(key, value: 1, expiresAfter: .seconds(-5))
+        #expect(try !isThere())
+    }
+
+    @Test("a set without an end takes the end away, an update leaves it")
+    func endsOfWrites() throws {
+        let end = Date(timeIntervalSince1970: 1010)
+        try store.set(key, value: 1, expiresAt: end)
+        #expect(try store.update(key, default: 100) { $0 += 1 } == 2)
+        #expect(try store.expiration(of: key) == end)
+        try store.set(key, value: 3)
+        #expect(try store.expiration(of: key) == nil)
+        clock.advance(1000)
+        #expect(try isThere())
+    }
+
+    @Test("an expired value is absent to whatever requires something of it")
+    func requirements() throws {
+        try store.set(key, value: 1, expiresAfter: .seconds(10))
+        let revision = try #require(try store.entry(named: "a")?.revision)
+        #expect(try !store.createIfAbsent(key, value: 2))
+        clock.advance(10)
+        #expect(try !store.compareAndSet(key, revision: revision, value: 2))
+        #expect(try store.createIfAbsent(key, value: 2))
+        #expect(store.get(key) == 2)
+        clock.advance(1000)
+        #expect(try store.update(key, default: 50) { $0 += 1 } == 3)
+    }
+
+    @Test("a clock that is set back brings nothing back")
+    func backwards() throws {
+        try store.set(key, value: 1, expiresAfter: .seconds(10))
+        clock.advance(10)
+        #expect(try !isThere())
+        clock.advance(-10)
+        #expect(try !isThere())
+        #expect(try store.removeExpired() == 1)
+        // Another object has not seen the time before, but what was swept is gone.
+        let clock = clock
+        #expect(ExpiringKVStore(base) { clock.now }.get(key) == nil)
+        #expect(try base.keys() == [])
+    }
+
+    @Test("a sweep removes what has expired and nothing else")
+    func sweep() throws {
+        for index in 0..<10 {
+            try store.set(KVKey<Int>("\(index)"), value: index, expiresAfter: .seconds(index))
+        }
+        try store.set(KVKey<Int>("forever"), value: 1)
+        try base.set(KVKey<String>("foreign"), value: "not from here")
+        clock.advance(4)
+        #expect(try base.keys().count == 12)
+        #expect(try store.removeExpired() == 5)
+        #expect(try base.keys().count == 7)
+        #expect(try store.removeExpired() == 0)
+        #expect(try store.keys().sorted() == ["5", "6", "7", "8", "9", "foreign", "forever"])
+    }
+
+    @Test("what was not stored through this type is undecodable, and kept")
+    func foreign() throws {
+        try base.set(KVKey<String>("a"), value: "x")
+        #expect(store.contains(key))
+        #expect(store.get(key) == nil)
+        #expect(throws: KVStoreError.self) { try store.read(key) }
+        #expect(throws: KVStoreError.self) { try store.entry(named: "a") }
+        #expect(try store.snapshot().isEmpty)
+        #expect(base.get(KVKey<String>("a")) == "x")
+    }
+
+    @Test("expirations outlive the process")
+    func reopening() throws {
+        let fixture = LogFixture()
+        let clock = clock
+        do {
+            try ExpiringKVStore(try fixture.open()) { clock.now }.set(key, value: 1, expiresAfter: .seconds(10))
+        }
+        #expect(ExpiringKVStore(try fixture.open()) { clock.now }.get(key) == 1)
+        clock.advance(10)
+        let store = ExpiringKVStore(try fixture.open()) { clock.now }
+        #expect(store.get(key) == nil)
+        #expect(try store.removeExpired() == 1)
+    }
+
+    @Test("a store without revisions can be swept too")
+    func withoutRevisions() throws {
+        let suite = TemporarySuite()
+        let defaults = UserDefaultsKVStore(suiteName: suite.name)
+        let clock = clock
+        let store = ExpiringKVStore(defaults) { clock.now }
+        try store.set(key, value: 1, expiresAfter: .seconds(10))
+        try store.set(KVKey<Int>("b"), value: 1)
+        clock.advance(10)
+        #expect(try store.removeExpired() == 1)
+        #expect(try defaults.keys() == ["b"])
+    }
+
+    @Test("of threads that create an expired key while it is swept exactly one succeeds")
+    func concurrency() async throws {
+        for round in 0..<20 {
+            let key = KVKey<Int>("\(round)")
+            try store.set(key, value: -1, expiresAfter: .zero)
+            let store = store
+            let count = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for writer in 0..<3 { group.addTask { try store.createIfAbsent(key, value: writer) } }
+                group.addTask {
+                    try store.removeExpired()
+                    return false
+                }
+                var count = 0
+                for try await success in group where success { count += 1 }
+                return count
+            }
+            #expect(count == 1)
+            #expect(store.get(key) != nil)
+        }
+    }
+}

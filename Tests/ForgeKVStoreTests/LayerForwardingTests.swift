@@ -1,0 +1,163 @@
+import ForgeKVStore
+import Foundation
+import Synchronization
+import Testing
+
+/// A store that does nothing but count what it is asked for, every requirement of the protocol on its own.
+private final class Probe: KVStoring {
+    typealias Operation = RecordingKVStore.Operation
+
+    private let counted = Mutex<Set<Operation>>([])
+
+    /// What the store was asked for since the last call.
+    func take() -> Set<Operation> {
+        counted.withLock { counted in
+            defer { counted = [] }
+            return counted
+        }
+    }
+
+    private func count(_ operation: Operation) { counted.withLock { _ = $0.insert(operation) } }
+
+    func get<T>(_ key: KVKey<T>) -> T? {
+        count(.get)
+        return nil
+    }
+
+    func set<T>(_ key: KVKey<T>, value: T) throws { count(.set) }
+    func remove<T>(_ key: KVKey<T>) throws { count(.remove) }
+
+    func contains<T>(_ key: KVKey<T>) -> Bool {
+        count(.contains)
+        return false
+    }
+
+    func removeAll() throws { count(.removeAll) }
+
+    func read<T>(_ key: KVKey<T>) throws -> T? {
+        count(.read)
+        return nil
+    }
+
+    func keys() throws -> [String] {
+        count(.keys)
+        return ["n/a", "a"]
+    }
+
+    func rawValue(named name: String) throws -> [UInt8]? {
+        count(.rawValue)
+        return nil
+    }
+
+    func setRawValue(_ bytes: [UInt8], named name: String) throws { count(.setRawValue) }
+    func removeValue(named name: String) throws { count(.removeValue) }
+
+    func entry(named name: String) throws -> KVEntry? {
+        count(.entry)
+        return nil
+    }
+
+    func snapshot() throws -> KVSnapshot {
+        count(.snapshot)
+        return KVSnapshot([])
+    }
+
+    func commit(_ batch: KVBatch) throws { count(.commit) }
+    func synchronize() throws { count(.synchronize) }
+}
+
+@Suite("Every layer forwards every requirement of a key-value store")
+struct LayerForwardingTests {
+    private typealias Operation = RecordingKVStore.Operation
+
+    /// A layer over the probe, and what it calls where that is not what it was called.
+    private struct Layer: Sendable {
+        var make: @Sendable (any KVStoring) -> any KVStoring
+        var instead: [Operation: Operation] = [:]
+        var refuses: Set<Operation> = []
+    }
+
+    private static let writes: Set<Operation> = [.set, .remove, .removeAll, .setRawValue, .removeValue, .commit]
+
+    private static let layers: [String: Layer] = [
+        "namespaced": Layer(make: { NamespacedKVStore($0, namespace: "n") }, instead: [.removeAll: .commit]),
+        "read-only": Layer(make: { ReadOnlyKVStore($0) }, refuses: writes),
+        "defaults-over, front": Layer(
+            make: { DefaultsKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
+        "recording": Layer(make: { RecordingKVStore($0) }),
+        "reactive": Layer(make: { ReactiveKVStore($0) }),
+        "migrating, new": Layer(
+            make: { MigratingKVStore(from: InMemoryKVStore(), to: $0) }, instead: [.get: .read]),
+        "expiring": Layer(
+            make: { ExpiringKVStore($0) },
+            instead: [.get: .read, .contains: .read, .rawValue: .read, .setRawValue: .set]),
+    ]
+
+    @Test(arguments: layers.keys.sorted(), RecordingKVStore.Operation.allCases)
+    func forwards(_ name: String, _ operation: RecordingKVStore.Operation) throws {
+        let layer = try #require(Self.layers[name])
+        let probe = Probe()
+        let store = layer.make(probe)
+        do {
+            try Self.call(operation, of: store)
+            #expect(!layer.refuses.contains(operation))
+        } catch let error as KVStoreError {
+            #expect(layer.refuses.contains(operation))
+            #expect(error.code == .readOnly)
+        }
+        let expected = layer.instead[operation] ?? operation
+        #expect(probe.take().contains(expected) != layer.refuses.contains(operation))
+    }
+
+    private static func call(_ operation: RecordingKVStore.Operation, of store: any KVStoring) throws {
+        let key = KVKey<Int>("a")
+        switch operation {
+        case .get: _ = store.get(key)
+        case .set: try store.set(key, value: 1)
+        case .remove: try store.remove(key)
+        case .contains: _ = store.contains(key)
+        case .removeAll: try store.removeAll()
+        case .read: _ = try store.read(key)
+        case .keys: _ = try store.keys()
+        case .rawValue: _ = try store.rawValue(named: "a")
+        case .setRawValue: try store.setRawValue([], named: "a")
+        case .removeValue: try store.removeValue(named: "a")
+        case .entry: _ = try store.entry(named: "a")
+        case .snapshot: _ = try store.snapshot()
+        case .commit: try store.batch { $0.remove(key) }
+        case .synchronize: try store.synchronize()
+        }
+    }
+
+    /// The names of the functions in a declaration of the package, as its source has them.
+    private static func functions(after start: String, in file: String) throws -> [String] {
+        let source = URL(filePath: #filePath).deletingLastPathComponent()
+            .appending(path: "../../Sources/ForgeKVStore/\(file)")
+        let text = try String(contentsOf: source, encoding: .utf8)
+        let body = try #require(
+            text.components(separatedBy: start).dropFirst().first?.components(separatedBy: "\n}").first)
+        return body.components(separatedBy: "\n").compactMap { line in
+            let words = line.trimmingCharacters(in: .whitespaces).components(separatedBy: " ")
+            guard let place = words.firstIndex(of: "func"), place + 1 < words.count else { return nil }
+            return String(words[place + 1].prefix { $0.isLetter })
+        }
+    }
+
+    @Test("the list of operations is the list of the protocol's requirements")
+    func requirements() throws {
+        let required = try Self.functions(after: "public protocol KVStoring: Sendable {", in: "KVStoring.swift")
+        #expect(required.sorted() == RecordingKVStore.Operation.allCases.map(\.rawValue).sorted())
+    }
+
+    @Test("a reader of defaults and of what is moved looks into the second store too")
+    func secondStores() throws {
+        for operation: Operation in [.get, .read, .contains, .keys, .rawValue] {
+            let probe = Probe()
+            try Self.call(operation, of: DefaultsKVStore(InMemoryKVStore(), defaults: probe))
+            let instead = operation
+            #expect(probe.take().contains(instead), "\(operation)")
+            try Self.call(operation, of: MigratingKVStore(from: probe, to: InMemoryKVStore()))
+            #expect(probe.take().contains(operation == .get ? .read : operation), "\(operation)")
+        }
+    }
+}

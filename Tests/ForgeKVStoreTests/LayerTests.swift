@@ -1,0 +1,173 @@
+import ForgeCoding
+import ForgeKVStore
+import Foundation
+import Testing
+
+@Suite("Layers over a key-value store")
+struct LayerTests {
+    private let base = InMemoryKVStore()
+    private let key = KVKey<Int>("a")
+
+    // MARK: Namespaces
+
+    @Test("no two names in two namespaces are one, wherever the slashes stand")
+    func namespaces() throws {
+        let texts = ["", "a", "a/b", "a%2Fb", "a%", "a%252Fb", "/", "//", "%", "b/c", "c", "2Fb", "é", "e\u{301}"]
+        var names: [String: (String, String)] = [:]
+        for namespace in texts {
+            let store = NamespacedKVStore(base, namespace: namespace)
+            for name in texts {
+                try store.set(KVKey<String>(name), value: "\(namespace)|\(name)")
+                names["\(namespace)|\(name)"] = (namespace, name)
+            }
+        }
+        #expect(try base.keys().count == texts.count * texts.count)
+        for namespace in texts {
+            let store = NamespacedKVStore(base, namespace: namespace)
+            #expect(try store.keys().count == texts.count)
+            for name in texts { #expect(store.get(KVKey<String>(name)) == "\(namespace)|\(name)") }
+        }
+        #expect(try base.rawValue(named: "a%2Fb/c") != nil)
+        try NamespacedKVStore(base, namespace: "a").removeAll()
+        #expect(try base.keys().count == texts.count * (texts.count - 1))
+    }
+
+    @Test("an error in a namespace names the key as the caller does")
+    func namespaceErrors() throws {
+        let store = NamespacedKVStore(base, namespace: "n")
+        try store.set(KVKey<String>("a"), value: "x")
+        let error = #expect(throws: KVStoreError.self) { try store.read(key) }
+        #expect(error?.key == "a")
+        let conflict = #expect(throws: KVStoreError.self) { try store.batch { $0.require("a", revision: nil) } }
+        #expect(conflict?.key == "a")
+        #expect(conflict?.code == .conflict)
+    }
+
+    @Test("a namespace of a store that makes no batches can be emptied")
+    func namespaceWithoutBatches() throws {
+        let suite = TemporarySuite()
+        let defaults = UserDefaultsKVStore(suiteName: suite.name)
+        try defaults.set(key, value: 1)
+        let store = NamespacedKVStore(defaults, namespace: "n")
+        for index in 0..<5 { try store.set(KVKey<Int>("\(index)"), value: index) }
+        try store.removeAll()
+        try store.removeAll()
+        #expect(try defaults.keys() == ["a"])
+    }
+
+    // MARK: Read-only
+
+    @Test("a read-only store refuses every change and says so")
+    func readOnly() throws {
+        try base.set(key, value: 1)
+        let store = ReadOnlyKVStore(base)
+        for attempt: () throws -> Void in [
+            { try store.set(key, value: 2) }, { try store.remove(key) }, { try store.removeAll() },
+            { try store.setRawValue([], named: "a") }, { try store.removeValue(named: "a") },
+            { try store.batch { _ in } },
+            { try store.update(key, default: 0) { $0 += 1 } },
+        ] {
+            let error = #expect(throws: KVStoreError.self) { try attempt() }
+            #expect(error?.code == .readOnly)
+        }
+        #expect(store.get(key) == 1)
+        try base.set(key, value: 3)
+        #expect(store.get(key) == 3)
+        try store.synchronize()
+    }
+
+    // MARK: Defaults
+
+    @Test("a default is there until a value is set, and again after that is removed")
+    func defaults() throws {
+        let behind = InMemoryKVStore()
+        try behind.set(key, value: 7)
+        let store = DefaultsKVStore(base, defaults: behind)
+        #expect(store.get(key) == 7)
+        #expect(try store.read(key) == 7)
+        #expect(store.contains(key))
+        #expect(try store.keys() == ["a"])
+        #expect(try store.snapshot()["a"]?.revision == 0)
+        try store.set(key, value: 8)
+        try store.set(KVKey<Int>("b"), value: 9)
+        #expect(store.get(key) == 8)
+        #expect(try store.keys().sorted() == ["a", "b"])
+        #expect(try store.snapshot().read(key) == 8)
+        try store.remove(key)
+        #expect(store.get(key) == 7)
+        try store.removeAll()
+        #expect(try store.keys() == ["a"])
+        #expect(behind.get(key) == 7)
+        #expect(try base.keys() == [])
+    }
+
+    @Test("compare-and-set counts a default as a value of revision 0")
+    func defaultRevisions() throws {
+        let behind = InMemoryKVStore()
+        try behind.set(key, value: 7)
+        let store = DefaultsKVStore(base, defaults: behind)
+        #expect(try store.entry(named: "a")?.revision == 0)
+        #expect(try !store.createIfAbsent(key, value: 1))
+        #expect(try store.update(key, default: 100) { $0 += 1 } == 8)
+        #expect(try store.update(key, default: 100) { $0 += 1 } == 9)
+        #expect(try !store.compareAndSet(key, revision: 0, value: 1))
+        #expect(try !store.compareAndSet(KVKey<Int>("b"), revision: 0, value: 1))
+        #expect(try store.createIfAbsent(KVKey<Int>("b"), value: 1))
+    }
+
+    @Test("a value that cannot be read is not replaced by the default")
+    func undecodableInFront() throws {
+        let behind = InMemoryKVStore()
+        try behind.set(key, value: 7)
+        try base.set(KVKey<String>("a"), value: "x")
+        let store = DefaultsKVStore(base, defaults: behind)
+        #expect(store.get(key) == nil)
+        #expect(throws: KVStoreError.self) { try store.read(key) }
+    }
+
+    // MARK: Recording
+
+    @Test("a record has the operations and the names in their order, and no value")
+    func recording() throws {
+        let store = RecordingKVStore(base)
+        try store.set(KVKey<String>("name\n"), value: "secret")
+        _ = store.get(key)
+        _ = try store.keys(prefix: "a")
+        try store.batch { batch in
+            try batch.set(key, value: 1)
+            batch.require("b", revision: nil)
+        }
+        #expect(throws: KVStoreError.self) { try store.set(KVKey<Int>(String(repeating: "x", count: 2000)), value: 1) }
+        let calls = store.calls
+        #expect(calls.map(\.operation) == [.set, .get, .keys, .commit, .set])
+        #expect(calls.map(\.names).prefix(4) == [["name\n"], ["a"], [], ["a", "b"]])
+        #expect(calls[0].description == "set \"name\\u{a}\"")
+        var dumped = ""
+        dump(calls, to: &dumped)
+        #expect(!dumped.contains("secret"))
+        store.clear()
+        #expect(store.calls == [])
+    }
+
+    // MARK: What holds for all stores
+
+    @Test("an update or a batch whose closure throws changes nothing")
+    func throwing() throws {
+        struct Stop: Error {}
+        try base.set(key, value: 1)
+        let entry = try base.entry(named: "a")
+        #expect(throws: Stop.self) {
+            try base.update(key, default: 0) { value in
+                value = 2
+                throw Stop()
+            }
+        }
+        #expect(throws: Stop.self) {
+            try base.batch { batch in
+                try batch.set(key, value: 2)
+                throw Stop()
+            }
+        }
+        #expect(try base.entry(named: "a") == entry)
+    }
+}

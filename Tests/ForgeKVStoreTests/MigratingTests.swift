@@ -1,0 +1,196 @@
+import ForgeCoding
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import Synchronization
+import Testing
+
+/// A store that fails at a chosen write.
+private final class StumblingKVStore: KVStoring {
+    private let base: InMemoryKVStore
+    private let left = Mutex(Int.max)
+
+    init(_ base: InMemoryKVStore) { self.base = base }
+
+    /// Lets the writes after the next `count` fail.
+    func fail(after count: Int) { left.withLock { $0 = count } }
+
+    private func step() throws {
+        try left.withLock { left in
+            guard left > 0 else { throw KVStoreError(.unavailable(.inputOutput), .set) }
+            left -= 1
+        }
+    }
+
+    func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+    func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
+    func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+    func keys() throws -> [String] { try base.keys() }
+    func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
+    func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
+    func snapshot() throws -> KVSnapshot { try base.snapshot() }
+    func set<T>(_ key: KVKey<T>, value: T) throws { try step(); try base.set(key, value: value) }
+    func remove<T>(_ key: KVKey<T>) throws { try step(); try base.remove(key) }
+    func removeAll() throws { try step(); try base.removeAll() }
+    func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try step(); try base.setRawValue(bytes, named: name)
+    }
+    func removeValue(named name: String) throws { try step(); try base.removeValue(named: name) }
+    func commit(_ batch: KVBatch) throws { try step(); try base.commit(batch) }
+    func synchronize() throws { try step() }
+}
+
+@Suite("Moving from one store into another")
+struct MigratingTests {
+    private let old = InMemoryKVStore()
+    private let new = InMemoryKVStore()
+    private let key = KVKey<Int>("a")
+
+    private func fill(_ count: Int = 5) throws {
+        for index in 0..<count { try old.set(KVKey<Int>("\(index)"), value: index) }
+    }
+
+    @Test("a value is found in the old store and copied when it is read", arguments: [true, false])
+    func reading(_ copies: Bool) throws {
+        try old.set(key, value: 1)
+        let store = MigratingKVStore(from: old, to: new, copiesOnRead: copies)
+        #expect(store.contains(key))
+        #expect(try store.keys() == ["a"])
+        #expect(store.get(key) == 1)
+        #expect(new.contains(key) == copies)
+        #expect(try store.rawValue(named: "a") == old.rawValue(named: "a"))
+        try store.set(key, value: 2)
+        #expect(try store.read(key) == 2)
+        #expect(old.get(key) == 1)
+    }
+
+    @Test("what was removed does not come back from the old store")
+    func removing() throws {
+        try fill(4)
+        let store = MigratingKVStore(from: old, to: new)
+        try store.remove(KVKey<Int>("0"))
+        try store.removeValue(named: "1")
+        try store.batch { $0.remove(KVKey<Int>("2")) }
+        #expect(try store.keys() == ["3"])
+        let again = MigratingKVStore(from: old, to: new)
+        #expect(again.get(KVKey<Int>("0")) == nil)
+        #expect(try again.keys() == ["3"])
+        try again.removeAll()
+        #expect(try again.keys() == [])
+        #expect(try old.keys() == [])
+    }
+
+    @Test("everything is copied, the old store stays until it is emptied on purpose")
+    func all() throws {
+        try fill()
+        try new.set(KVKey<Int>("0"), value: 100)
+        let store = MigratingKVStore(from: old, to: new)
+        let report = try store.migrateAll()
+        #expect(report.copiedCount == 4)
+        #expect(report.keptNames == ["0"])
+        #expect(report.isComplete)
+        #expect(try old.keys().count == 5)
+        #expect(try store.migrateAll().copiedCount == 0)
+        try store.removeMigrated()
+        #expect(try old.keys() == [])
+        #expect(try store.integers() == ["0": 100, "1": 1, "2": 2, "3": 3, "4": 4])
+    }
+
+    @Test("wherever it is interrupted, nothing is lost, and it goes on", arguments: 0..<14)
+    func interruption(_ count: Int) throws {
+        try fill()
+        let (shakyOld, shakyNew) = (StumblingKVStore(old), StumblingKVStore(new))
+        shakyOld.fail(after: count - 6)
+        shakyNew.fail(after: count)
+        do {
+            try MigratingKVStore(from: shakyOld, to: shakyNew).removeMigrated()
+        } catch is KVStoreError {}
+        let later = MigratingKVStore(from: old, to: new)
+        let expected = ["0": 0, "1": 1, "2": 2, "3": 3, "4": 4]
+        #expect(try later.integers() == expected)
+        #expect(try later.removeMigrated().isComplete)
+        #expect(try new.integers() == expected)
+        #expect(try old.keys() == [])
+    }
+
+    @Test("a removal that fails leaves the value", arguments: 0..<4)
+    func failingRemoval(_ count: Int) throws {
+        try old.set(key, value: 1)
+        let (shakyOld, shakyNew) = (StumblingKVStore(old), StumblingKVStore(new))
+        shakyNew.fail(after: count)
+        let store = MigratingKVStore(from: shakyOld, to: shakyNew)
+        do {
+            try store.remove(key)
+            #expect(try store.read(key) == nil)
+            #expect(count >= 3)
+        } catch is KVStoreError {
+            #expect(try store.read(key) == 1)
+            #expect(try MigratingKVStore(from: old, to: new).read(key) == 1)
+        }
+    }
+
+    @Test("a value that cannot be copied is read where it is, and reported")
+    func uncopied() throws {
+        try old.set(KVKey<String>("long"), value: String(repeating: "x", count: 100))
+        try old.set(key, value: 1)
+        let small = InMemoryKVStore(maximumValueSizeInBytes: 50)
+        let store = MigratingKVStore(from: old, to: small)
+        #expect(store.get(KVKey<String>("long"))?.count == 100)
+        let report = try store.removeMigrated()
+        #expect(report.failures.map(\.name) == ["long"])
+        #expect(report.failures.first?.error.code == .valueTooLarge)
+        #expect(try old.keys() == ["long"])
+        #expect(throws: KVStoreError.self) { try store.snapshot() }
+    }
+
+    @Test("compare-and-set works on a value that is in the old store still")
+    func updates() throws {
+        try old.set(key, value: 1)
+        let store = MigratingKVStore(from: old, to: new, copiesOnRead: false)
+        #expect(try !store.createIfAbsent(key, value: 5))
+        #expect(try store.update(key, default: 100) { $0 += 1 } == 2)
+        #expect(try store.snapshot().read(key) == 2)
+    }
+
+    @Test("a value of another type is no absent value")
+    func undecodable() throws {
+        try old.set(KVKey<String>("a"), value: "x")
+        let store = MigratingKVStore(from: old, to: new)
+        #expect(store.get(key) == nil)
+        #expect(throws: KVStoreError.self) { try store.read(key) }
+        #expect(store.get(KVKey<String>("a")) == "x")
+    }
+
+    @Test("the old store may be the user defaults")
+    func userDefaults() throws {
+        let suite = TemporarySuite()
+        let defaults = UserDefaultsKVStore(suiteName: suite.name)
+        try defaults.set(KVKey<[String]>("list"), value: ["a", "b"])
+        try defaults.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 0.5))
+        let store = MigratingKVStore(from: defaults, to: new)
+        #expect(try store.migrateAll().copiedCount == 2)
+        #expect(new.get(KVKey<[String]>("list")) == ["a", "b"])
+        #expect(new.get(KVKey<Date>("date")) == Date(timeIntervalSince1970: 0.5))
+    }
+
+    @Test("readers see every value at every moment while it is moved and the old store emptied")
+    func concurrency() async throws {
+        try fill(200)
+        let store = MigratingKVStore(from: old, to: new, copiesOnRead: false)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try store.removeMigrated() }
+            for _ in 0..<2 {
+                group.addTask {
+                    for index in 0..<200 {
+                        let key = KVKey<Int>("\(index)")
+                        guard try store.read(key) == index, store.contains(key) else {
+                            throw KVStoreError(.damaged, .read, key: key.name)
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try old.keys() == [])
+    }
+}

@@ -1,0 +1,145 @@
+import ForgeCoding
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A value that cannot be read is set aside before it is overwritten")
+struct SetAsideTests {
+    private let text = KVKey<String>("a")
+    private let number = KVKey<Int>("a")
+
+    private let changes: [@Sendable (any KVStoring) throws -> Void] = [
+        { try $0.set(KVKey<Int>("a"), value: 1) },
+        { try $0.batch { try $0.set(KVKey<Int>("a"), value: 1) } },
+        { store in
+            let revision = try store.entry(named: "a")?.revision
+            try store.compareAndSet(KVKey<Int>("a"), revision: revision, value: 1)
+        },
+    ]
+
+    @Test("on disk, in a file that is listed and tells the key", arguments: 0..<3, [true, false])
+    func onDisk(_ change: Int, _ reopens: Bool) throws {
+        let fixture = LogFixture()
+        let recorder = IssueRecorder()
+        var store: FileKVStore? = try fixture.open(recorder)
+        try store?.set(text, value: "precious")
+        let bytes = try #require(try store?.rawValue(named: "a"))
+        if reopens {
+            store = nil
+            store = try fixture.open(recorder)
+        }
+        try changes[change](try #require(store))
+        #expect(store?.get(number) == 1)
+        let report = try #require(try store?.damageReports().first)
+        #expect(try store?.damageReports().count == 1)
+        #expect(report.kind == .value)
+        #expect(report.key == "a")
+        #expect(recorder.damage == [report])
+        #expect("\(report)".contains("value of \"a\""))
+        let kept = try fixture.fileSystem.readFile(POSIXPath(report.file))
+        #expect(kept.count == Int(report.sizeInBytes))
+        #expect(Array(kept.suffix(bytes.count)) == bytes)
+    }
+
+    @Test("in memory, in a list", arguments: 0..<3)
+    func inMemory(_ change: Int) throws {
+        let store = InMemoryKVStore()
+        try store.set(text, value: "precious")
+        let entry = try #require(try store.entry(named: "a"))
+        try changes[change](store)
+        #expect(store.get(number) == 1)
+        #expect(store.setAside.map(\.name) == ["a"])
+        #expect(store.setAside.map(\.entry) == [entry])
+    }
+
+    @Test("and not if it is read as the type, was removed, or is replaced by the same type")
+    func readable() throws {
+        let fixture = LogFixture()
+        do {
+            let store = try fixture.open()
+            try store.set(number, value: 1)
+            try store.set(KVKey<[Int]>("list"), value: [1])
+            try store.batch { try $0.set(KVKey<[Int]>("batch"), value: [1]) }
+            try store.set(text, value: "one")
+            try store.remove(text)
+            try store.set(number, value: 1)
+        }
+        #expect(try fixture.open().damageReports().count == 1)
+        let store = try fixture.open()
+        for round in 0..<3 {
+            try store.set(number, value: round)
+            try store.set(KVKey<[Int]>("list"), value: [round])
+            try store.batch { batch in
+                try batch.set(KVKey<[Int]>("batch"), value: [round])
+                try batch.set(KVKey<[Int]>("list"), value: [round])
+            }
+        }
+        // A number that can be read as another type of number.
+        try store.set(KVKey<Double>("a"), value: 1)
+        #expect(try store.damageReports().count == 1)
+    }
+
+    @Test("if that fails the set fails, and the value stays")
+    func failure() throws {
+        let memory = InMemoryFileSystem()
+        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan())
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: memory, options: IssueRecorder().options())
+            try store.set(text, value: "precious")
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        try memory.withDirectory("/store") { (_) throws(FileSystemError) in }
+        fileSystem.plan.add(.fail(.rename, matching: "**", with: .noSpace))
+        fileSystem.plan.add(.fail(.link, matching: "**", with: .noSpace))
+        for change in changes {
+            let error = #expect(throws: KVStoreError.self) { try change(store) }
+            #expect(error?.operation == .setAside)
+            #expect(error?.key == "a")
+            #expect(error?.code == .unavailable(.inputOutput))
+            #expect(store.get(text) == "precious")
+        }
+        try store.set(KVKey<Int>("b"), value: 1)
+        try store.set(text, value: "other")
+        #expect(store.get(text) == "other")
+    }
+
+    @Test("a value of a later version is set aside when an earlier release sets its own")
+    func newerVersion() throws {
+        let store = InMemoryKVStore()
+        let later = KVKey<Int>("a", migrations: [.from(1) { (old: Int) in old }])
+        try store.set(later, value: 5)
+        try store.set(later, value: 6)
+        #expect(store.setAside.isEmpty)
+        try store.set(number, value: 7)
+        #expect(store.setAside.count == 1)
+        try store.set(later, value: 8)
+        try store.batch { try $0.set(later, value: 9) }
+        try store.set(later, value: 10)
+        #expect(store.setAside.count == 1)
+    }
+
+    @Test("threads that overwrite one value set it aside once")
+    func concurrency() async throws {
+        let store = InMemoryKVStore()
+        for round in 0..<50 {
+            let name = "\(round)"
+            try store.set(KVKey<String>(name), value: "x")
+            await withTaskGroup(of: Void.self) { group in
+                for writer in 0..<4 {
+                    group.addTask {
+                        do {
+                            try store.set(KVKey<Int>(name), value: writer)
+                        } catch {
+                            Issue.record(error)
+                        }
+                    }
+                }
+            }
+        }
+        #expect(store.setAside.count == 50)
+    }
+}

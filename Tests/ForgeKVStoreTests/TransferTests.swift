@@ -1,0 +1,188 @@
+import ForgeCoding
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import SystemPackage
+import Testing
+
+@Suite("Import and export")
+struct TransferTests {
+    private let store = InMemoryKVStore()
+
+    private struct Profile: Codable, Sendable, Equatable {
+        var name: String
+        var born: Date?
+    }
+
+    @Test("a JSON object becomes values that typed keys read")
+    func json() throws {
+        let text = """
+            {"count": 3, "ratio": 0.5, "name": "Ada", "on": true, "none": null, "list": [1, 2], "é": 1,
+             "profile": {"name": "Ada"}, "large": 18446744073709551615}
+            """
+        let report = try store.importValues(from: .json(Data(text.utf8)))
+        #expect(report.copiedCount == 9 && report.isComplete)
+        #expect(store.get(KVKey<Int>("count")) == 3)
+        #expect(store.get(KVKey<Double>("ratio")) == 0.5)
+        #expect(store.get(KVKey<Double>("count")) == 3)
+        #expect(store.get(KVKey<String>("name")) == "Ada")
+        #expect(store.get(KVKey<Bool>("on")) == true)
+        #expect(store.get(KVKey<Int?>("none")) == .some(.none))
+        #expect(store.get(KVKey<[Int]>("list")) == [1, 2])
+        #expect(store.get(KVKey<Profile>("profile")) == Profile(name: "Ada"))
+        #expect(store.get(KVKey<UInt64>("large")) == .max)
+    }
+
+    @Test(
+        "what is no JSON object is refused as a whole",
+        arguments: ["", "[1]", "{", "1", "{\"a\": 1, \"a\": 2}", "\u{0}"])
+    func noJSON(_ text: String) throws {
+        let error = #expect(throws: KVStoreError.self) { try KVImportSource.json(Data(text.utf8)) }
+        #expect(error?.code == .undecodable && error?.operation == .import)
+        #expect(throws: KVStoreError.self) { try KVImportSource.json(Data([0x22, 0xFF, 0x22])) }
+    }
+
+    @Test("a property list becomes values that typed keys read, in each of its formats", arguments: [true, false])
+    func propertyList(_ isBinary: Bool) throws {
+        let list: [String: Any] = [
+            "count": 3, "name": "Ada", "on": true, "data": Data([1, 2]), "date": Date(timeIntervalSince1970: 5),
+            "list": [1, 2], "deep": ["a": ["b": 1]], "#forge:%00": 1,
+        ]
+        let data = try PropertyListSerialization.data(
+            fromPropertyList: list, format: isBinary ? .binary : .xml, options: 0)
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.put(Array(data), at: "/defaults.plist")
+        let report = try store.importValues(
+            from: .propertyList(at: URL(filePath: "/defaults.plist"), fileSystem: fileSystem))
+        #expect(report.copiedCount == 8 && report.isComplete)
+        #expect(store.get(KVKey<Int>("count")) == 3)
+        #expect(store.get(KVKey<Bool>("on")) == true)
+        #expect(store.get(KVKey<Data>("data")) == Data([1, 2]))
+        #expect(store.get(KVKey<Date>("date")) == Date(timeIntervalSince1970: 5))
+        #expect(store.get(KVKey<[String: [String: Int]]>("deep")) == ["a": ["b": 1]])
+        #expect(store.get(KVKey<Int>("\0")) == 1)
+    }
+
+    @Test("what is no property list with a dictionary, and a file that is not there, are refused")
+    func noPropertyList() throws {
+        #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(Data("nonsense".utf8)) }
+        let array = try PropertyListSerialization.data(fromPropertyList: [1], format: .xml, options: 0)
+        #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(array) }
+        let error = #expect(throws: KVStoreError.self) {
+            try KVImportSource.json(at: URL(filePath: "/none"), fileSystem: InMemoryFileSystem())
+        }
+        #expect(error?.code == .unavailable(.inputOutput))
+        #expect(error?.store == "/none")
+    }
+
+    @Test("the user defaults come over")
+    func userDefaults() throws {
+        let suite = TemporarySuite()
+        let defaults = UserDefaultsKVStore(suiteName: suite.name)
+        try defaults.set(
+            KVKey<Profile>("profile"), value: Profile(name: "Ada", born: Date(timeIntervalSince1970: 0.25)))
+        try defaults.set(KVKey<Int>("e\u{301}"), value: 1)
+        try defaults.set(KVKey<Int>("\u{E9}"), value: 2)
+        #expect(try store.importValues(from: .userDefaults(suiteName: suite.name)).copiedCount == 3)
+        #expect(store.get(KVKey<Profile>("profile"))?.born == Date(timeIntervalSince1970: 0.25))
+        #expect(store.get(KVKey<Int>("e\u{301}")) == 1)
+        #expect(store.get(KVKey<Int>("\u{E9}")) == 2)
+        // And back, into a store that keeps values in a form of its own.
+        let other = TemporarySuite()
+        let back = try store.exportValues(to: UserDefaultsKVStore(suiteName: other.name))
+        #expect(back.copiedCount == 3 && back.isComplete)
+        #expect(try store.exportValues(to: UserDefaultsKVStore(suiteName: other.name)).equalCount == 3)
+    }
+
+    @Test("what is there already is kept or replaced, and a second run finds everything equal")
+    func existing() throws {
+        let source = InMemoryKVStore()
+        for index in 0..<5 { try source.set(KVKey<Int>("\(index)"), value: index) }
+        try store.set(KVKey<Int>("1"), value: 100)
+        try store.set(KVKey<Int>("2"), value: 2)
+        let kept = try store.importValues(from: .store(source))
+        #expect((kept.copiedCount, kept.equalCount, kept.keptNames) == (3, 1, ["1"]))
+        #expect(store.get(KVKey<Int>("1")) == 100)
+        let replaced = try store.importValues(from: .store(source), existing: .replace)
+        #expect((replaced.copiedCount, replaced.equalCount, replaced.keptNames) == (1, 4, []))
+        #expect(store.get(KVKey<Int>("1")) == 1)
+        #expect("\(replaced)" == "1 copied, 4 there already, 0 kept, 0 failed")
+    }
+
+    @Test("what cannot be stored is reported by name and reason without its value, and everything else is stored")
+    func failures() throws {
+        let source = InMemoryKVStore()
+        try source.set(KVKey<String>("long"), value: String(repeating: "secret", count: 20))
+        try source.set(KVKey<Int>("short"), value: 1)
+        let small = InMemoryKVStore(maximumValueSizeInBytes: 50)
+        let report = try small.importValues(from: .store(source))
+        #expect(report.copiedCount == 1 && !report.isComplete)
+        #expect(report.failures.map(\.name) == ["long"])
+        #expect(report.failures.map(\.error.code) == [.valueTooLarge])
+        #expect(!"\(report)".contains("secret"))
+        #expect("\(report)".contains("\"long\""))
+    }
+
+    @Test("a store that does not keep what it is given is found out")
+    func verification() throws {
+        struct Forgetful: KVStoring {
+            let base = InMemoryKVStore()
+            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+            func set<T>(_ key: KVKey<T>, value: T) throws {}
+            func remove<T>(_ key: KVKey<T>) throws {}
+            func contains<T>(_ key: KVKey<T>) -> Bool { false }
+            func removeAll() throws {}
+            func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
+            func setRawValue(_ bytes: [UInt8], named name: String) throws {
+                try base.setRawValue(bytes.dropLast() + [0], named: name)
+            }
+        }
+        try store.set(KVKey<Int>("a"), value: 5)
+        let report = try store.exportValues(to: Forgetful())
+        #expect(report.failures.map(\.error.code) == [.damaged])
+    }
+
+    @Test("an exported JSON text is in the order of the names, and comes back")
+    func export() throws {
+        try store.set(KVKey<Int>("b"), value: 1)
+        try store.set(KVKey<[String: Double]>("a"), value: ["x": 0.5])
+        try store.set(KVKey<Int>("c", migrations: [.from(1) { (old: String) in old.count }]), value: 7)
+        try store.setRawValue([0xFF, 1], named: "d")
+        let (json, failures) = try store.exportJSON()
+        #expect(json == #"{"a":{"x":0.5},"b":1,"c":{"@schema":2,"@value":7}}"#)
+        #expect(failures.map(\.name) == ["d"])
+        #expect(failures.map(\.error.code) == [.undecodable])
+        let copy = InMemoryKVStore()
+        #expect(try copy.importValues(from: .json(Data(json.utf8))).copiedCount == 3)
+        for name in ["a", "b", "c"] { #expect(try copy.rawValue(named: name) == store.rawValue(named: name)) }
+        #expect(try store.exportJSON(prettyPrinted: true).json.contains("\n"))
+    }
+
+    @Test("an import that is cut off at any value goes on", arguments: 0..<6)
+    func resumption(_ count: Int) throws {
+        let source = InMemoryKVStore()
+        for index in 0..<5 { try source.set(KVKey<Int>("\(index)"), value: index) }
+        let fixture = LogFixture()
+        do {
+            let first = try fixture.open()
+            let part = InMemoryKVStore()
+            for index in 0..<min(count, 5) { try part.set(KVKey<Int>("\(index)"), value: index) }
+            try first.importValues(from: .store(part))
+        }
+        let report = try fixture.open().importValues(from: .store(source))
+        #expect(report.equalCount == min(count, 5))
+        #expect(report.copiedCount == 5 - min(count, 5))
+        #expect(try fixture.open().integers() == source.integers())
+    }
+}
+
+extension InMemoryFileSystem {
+    fileprivate func put(_ bytes: [UInt8], at path: POSIXPath) throws {
+        try withDirectory("/") { (directory) throws(FileSystemError) in
+            try replaceFile(path, at: directory, .replacing, permissions: .ownerReadWrite, durability: .none) {
+                (descriptor) throws(FileSystemError) in
+                try writeBytes(bytes, to: descriptor)
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+import ForgeCoding
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+private struct SettingsV1: Codable, Sendable, Equatable {
+    var isDark: Bool
+}
+
+private struct SettingsV2: Codable, Sendable, Equatable {
+    var theme: String
+}
+
+private struct Settings: Codable, Sendable, Equatable {
+    var theme: String
+    var size: Int
+}
+
+private let first = KVKey<SettingsV1>("settings")
+private let second = KVKey<SettingsV2>(
+    "settings", migrations: [.from(1) { (old: SettingsV1) in SettingsV2(theme: old.isDark ? "dark" : "light") }])
+private let present = KVKey<Settings>(
+    "settings",
+    migrations: [
+        .from(2) { (old: SettingsV2) in Settings(theme: old.theme, size: 10) },
+        .from(1) { (old: SettingsV1) in Settings(theme: old.isDark ? "dark" : "light", size: 10) },
+    ])
+
+@Suite("Versioned values")
+struct VersionedValueTests {
+    private static let stores: [String: @Sendable () throws -> any KVStoring] = [
+        "memory": { InMemoryKVStore() },
+        "disk": { try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: IssueRecorder().options()) },
+        "reactive": { ReactiveKVStore(InMemoryKVStore()) },
+        "namespaced": { NamespacedKVStore(InMemoryKVStore(), namespace: "n") },
+        "expiring": { ExpiringKVStore(InMemoryKVStore()) },
+        "migrating": { MigratingKVStore(from: InMemoryKVStore(), to: InMemoryKVStore()) },
+    ]
+
+    private func version(_ store: any KVStoring) throws -> UInt32? {
+        try store.rawValue(named: "settings").map { try ValueEnvelope(decoding: $0).schemaVersion }
+    }
+
+    @Test("a key counts its versions")
+    func counting() {
+        #expect([first.schemaVersion, second.schemaVersion, present.schemaVersion] == [1, 2, 3])
+        #expect(present.migratedVersions == [1, 2])
+        #expect(KVKey<Int>("a", migrations: []).schemaVersion == 1)
+        #expect(KVKey<Settings>("settings") == present)
+        #expect(MemoryLayout<KVKey<Settings>>.size <= 32)
+    }
+
+    @Test("a value of every earlier version is read, and stored anew by the next set", arguments: stores.keys.sorted())
+    func migrating(_ name: String) throws {
+        let make = try #require(Self.stores[name])
+        let store = try make()
+        try store.set(first, value: SettingsV1(isDark: true))
+        #expect(try version(store) == 1)
+        #expect(store.get(second) == SettingsV2(theme: "dark"))
+        #expect(try store.read(present) == Settings(theme: "dark", size: 10))
+        #expect(store.get(present) == Settings(theme: "dark", size: 10))
+        #expect(store.get(first) == SettingsV1(isDark: true))
+        #expect(try version(store) == 1)
+        try store.set(second, value: SettingsV2(theme: "light"))
+        #expect(try version(store) == 2)
+        #expect(store.get(present) == Settings(theme: "light", size: 10))
+        #expect(try store.versioned(present)?.value == Settings(theme: "light", size: 10))
+        try store.update(present, default: Settings(theme: "", size: 0)) { $0.size += 1 }
+        #expect(try version(store) == 3)
+        #expect(store.get(present) == Settings(theme: "light", size: 11))
+        #expect(try store.snapshot().read(present)?.size == 11)
+    }
+
+    @Test("a value of a later version is refused and kept", arguments: stores.keys.sorted())
+    func newer(_ name: String) throws {
+        let make = try #require(Self.stores[name])
+        let store = try make()
+        try store.set(present, value: Settings(theme: "dark", size: 12))
+        let bytes = try store.rawValue(named: "settings")
+        #expect(store.get(second) == nil)
+        #expect(store.get(KVKey<Settings>("settings")) == nil)
+        #expect(store.contains(second))
+        for attempt: () throws -> Void in [
+            { _ = try store.read(second) }, { _ = try store.read(first) }, { _ = try store.versioned(second) },
+            { try store.update(first, default: SettingsV1(isDark: true)) { _ in } },
+            { _ = try store.snapshot().read(first) },
+        ] {
+            let error = #expect(throws: KVStoreError.self) { try attempt() }
+            #expect(error?.code == .newerSchema(version: 3))
+        }
+        #expect(try store.rawValue(named: "settings") == bytes)
+        #expect(store.get(present) == Settings(theme: "dark", size: 12))
+    }
+
+    @Test("a migration between versions of one type is never skipped, in one process and over several")
+    func sameType() throws {
+        let fixture = LogFixture()
+        let seconds = KVKey<Int>("timeout")
+        let milliseconds = KVKey<Int>("timeout", migrations: [.from(1) { (old: Int) in old * 1000 }])
+        do {
+            let store = try fixture.open()
+            try store.set(seconds, value: 5)
+            #expect(store.get(seconds) == 5)
+            #expect(store.get(milliseconds) == 5000)
+            #expect(store.get(seconds) == 5)
+            #expect(store.get(milliseconds) == 5000)
+            try store.set(milliseconds, value: 7000)
+            #expect(store.get(milliseconds) == 7000)
+            #expect(store.get(seconds) == nil)
+        }
+        let store = try fixture.open()
+        #expect(store.get(milliseconds) == 7000)
+        #expect(store.get(milliseconds) == 7000)
+        #expect(store.get(seconds) == nil)
+        try store.compact()
+        #expect(try ValueEnvelope(decoding: try #require(try store.rawValue(named: "timeout"))).schemaVersion == 2)
+    }
+
+    @Test("a refused value is reported once")
+    func report() throws {
+        let recorder = IssueRecorder()
+        let store = try LogFixture().open(recorder)
+        try store.set(present, value: Settings(theme: "dark", size: 12))
+        _ = store.get(second)
+        _ = store.get(second)
+        #expect(recorder.descriptions.count == 1)
+        #expect(recorder.descriptions.first?.contains("version 3 of its type") == true)
+    }
+
+    @Test("a migration that throws and a version without one make the value undecodable")
+    func failures() throws {
+        struct Refused: Error {}
+        let store = InMemoryKVStore()
+        try store.set(first, value: SettingsV1(isDark: true))
+        let throwing = KVKey<Settings>("settings", migrations: [.from(1) { (_: SettingsV1) in throw Refused() }])
+        let gap = KVKey<Settings>(
+            "settings", migrations: [.from(2) { (_: SettingsV2) in Settings(theme: "", size: 0) }])
+        for key in [throwing, gap] {
+            let error = #expect(throws: KVStoreError.self) { try store.read(key) }
+            #expect(error?.code == .undecodable)
+            #expect(store.get(key) == nil)
+        }
+        #expect(store.get(first) == SettingsV1(isDark: true))
+    }
+
+    // MARK: Golden values
+
+    @Test("values of every version written by earlier releases still decode")
+    func golden() throws {
+        let golden = try GoldenValues(
+            text: """
+                # Written by releases 1, 2 and 3.
+                settings 1 1101a16669734461726bf5
+                settings 2 1102a1657468656d65656c69676874
+
+                settings 3 1103a2657468656d65656c696768746473697a650c
+                """)
+        try golden.check(
+            present,
+            expecting: [
+                1: Settings(theme: "dark", size: 10), 2: Settings(theme: "light", size: 10),
+                3: Settings(theme: "light", size: 12),
+            ])
+        #expect(throws: ConformanceViolation.self) { try golden.check(present, expecting: [:]) }
+        #expect(throws: ConformanceViolation.self) {
+            let value = Settings(theme: "light", size: 10)
+            try golden.check(present, expecting: [1: value, 2: value, 3: value])
+        }
+        #expect(throws: ConformanceViolation.self) {
+            try golden.check(KVKey<Int>("never"), expecting: [1: 1])
+        }
+    }
+
+    @Test("a line is written as it is read, whatever the name", arguments: ["a", "", "a b", "%", "# é\n", "e\u{301}"])
+    func lines(_ name: String) throws {
+        let key = KVKey<Int>(name, migrations: [.from(1) { (old: String) in old.count }])
+        let old = try GoldenValues.line(for: KVKey<String>(name), value: "four")
+        let text = old + "\n" + (try GoldenValues.line(for: key, value: 5)) + "\r\n"
+        try GoldenValues(text: text).check(key, expecting: [1: 4, 2: 5])
+        #expect(throws: ConformanceViolation.self) { try GoldenValues(text: old).check(key, expecting: [1: 4, 2: 5]) }
+    }
+
+    @Test(
+        "a line that is none is named",
+        arguments: ["a 1", "a b 11", "a 1 111", "a 1 1g", "%g 1 11", "%ff 1 11", "a 1 11 1"])
+    func badLines(_ line: String) {
+        let error = #expect(throws: ConformanceViolation.self) { try GoldenValues(text: "\n" + line) }
+        #expect(error?.description.contains("line 2") == true)
+    }
+
+    @Test("a type whose present version is written differently is found")
+    func changedFormat() throws {
+        struct Renamed: Codable, Equatable {
+            var theme: String
+            var isBold: Bool?
+        }
+        let golden = try GoldenValues(text: "s 1 1101a1657468656d65656c69676874")
+        try golden.check(KVKey<SettingsV2>("s"), expecting: [1: SettingsV2(theme: "light")])
+        #expect(throws: ConformanceViolation.self) {
+            try golden.check(KVKey<SettingsV1>("s"), expecting: [1: SettingsV1(isDark: true)])
+        }
+        let json = try ValueCoder(format: .json).encode(SettingsV2(theme: "light"))
+        let digits = json.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        #expect(throws: ConformanceViolation.self) {
+            try GoldenValues(text: "s 1 \(digits)").check(
+                KVKey<SettingsV2>("s"), expecting: [1: SettingsV2(theme: "light")])
+        }
+    }
+}
