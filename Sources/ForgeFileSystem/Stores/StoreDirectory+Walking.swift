@@ -42,7 +42,7 @@ extension StoreDirectory {
 
     /// Opens the directory for a key that is about to be stored, its own name durable if the key is to be.
     ///
-    /// Called again if somebody removes the directory meanwhile.
+    /// Called again if somebody removes the directory meanwhile; every time one of the two gets on.
     func withSettledParent(
         of key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
@@ -55,7 +55,7 @@ extension StoreDirectory {
                     if durability == .full, !directory.isEmpty { try settle(directory, parent) }
                     try body(parent, name)
                 }
-            } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 16 {
+            } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 1000 {
                 attempts += 1
             }
         }
