@@ -14,7 +14,8 @@ enum KeyValues {
     }
 
     static func settings(_ number: Int) -> Settings {
-        Settings(name: "user-\(number)", count: number, ratio: Double(number) / 3, isOn: number % 2 == 0, tags: ["a", "b"])
+        Settings(
+            name: "user-\(number)", count: number, ratio: Double(number) / 3, isOn: number % 2 == 0, tags: ["a", "b"])
     }
 
     static func text(_ number: Int) -> String {
