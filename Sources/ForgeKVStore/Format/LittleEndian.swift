@@ -41,6 +41,16 @@ extension UnsafeRawBufferPointer {
     }
 }
 
+extension UnsafeRawBufferPointer {
+    /// Where the last byte stands that is not zero.
+    var lastNonZeroIndex: Int? {
+        var end = count
+        while end >= 8, loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 { end -= 8 }
+        while end > 0, self[end - 1] == 0 { end -= 1 }
+        return end > 0 ? end - 1 : nil
+    }
+}
+
 extension UnsafeMutableRawBufferPointer {
     /// Writes the bytes of a number from `offset` on, least significant first.
     @inline(__always)

@@ -49,6 +49,9 @@ struct LogScan {
     private var outcome = Outcome()
     private var pending: [Segment] = []
 
+    /// Where nothing but zeros follows, once that was asked for.
+    private var contentEnd: Int64?
+
     /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
     private var budget: Int64
 
@@ -73,10 +76,11 @@ struct LogScan {
             if let record = try record(at: offset, after: state) {
                 accept(record, at: offset, state: &state, apply)
                 offset = state.end
-            } else if try window.isZero(from: offset) {
-                break
             } else {
-                let next = try resynchronize(from: offset, after: state)
+                // The same for every bad record: looked for once.
+                if contentEnd == nil { contentEnd = try window.contentEnd(from: offset) }
+                guard let contentEnd, contentEnd > offset else { break }
+                let next = try resynchronize(from: offset, before: contentEnd, after: state)
                 pending.append(Segment(damage: offset..<(next ?? window.size)))
                 offset = next ?? window.size
             }
@@ -168,13 +172,17 @@ struct LogScan {
     }
 
     /// Where the next intact record begins, after one that is not.
-    private mutating func resynchronize(from offset: Int64, after state: Outcome) throws(FileSystemError) -> Int64? {
+    ///
+    /// None begins in the zeros that stand from `contentEnd` on.
+    private mutating func resynchronize(
+        from offset: Int64, before contentEnd: Int64, after state: Outcome
+    ) throws(FileSystemError) -> Int64? {
         // Most often the payload is damaged and the length still says where the next record begins; if it is the next.
         if let frame = try frame(at: offset, after: state) {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
             if try record(at: next, after: state)?.firstSequence == state.sequence + 2 { return next }
         }
-        let last = window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize)
+        let last = min(contentEnd - 1, window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize))
         // More records than fit into the file cannot be missing.
         let horizon = state.sequence + 2 + UInt64(clamping: window.size / 24)
         var candidate = offset + 1

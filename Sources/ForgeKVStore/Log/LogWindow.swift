@@ -32,16 +32,19 @@ struct LogWindow {
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
     }
 
-    /// Whether nothing but zeros stands from `offset` to the end.
-    mutating func isZero(from offset: Int64) throws(FileSystemError) -> Bool {
+    /// Where the zeros begin that stand at the end of the file, as far as they are known to be none before `offset`.
+    mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
         var offset = offset
+        var end = offset
         while offset < size {
             let length = Int(min(Int64(Self.step), size - offset))
-            let isZero = try withBytes(at: offset, count: length) { $0.allSatisfy { $0 == 0 } }
-            guard isZero == true else { return false }
+            let last = try withBytes(at: offset, count: length) { $0.lastNonZeroIndex }
+            // A file that has become shorter meanwhile is looked at again by whoever reads on.
+            guard let last else { return size }
+            if let last { end = offset + Int64(last) + 1 }
             offset += Int64(length)
         }
-        return true
+        return end
     }
 
     private mutating func fill(from offset: Int64, count length: Int) throws(FileSystemError) {
