@@ -36,7 +36,7 @@ public struct ValueCoder: Sendable {
             let sink = encoder.makeSink()
             sink.appendEnvelope(.binary, schemaVersion)
             let header = sink.count
-            try encoder.encode(value, into: sink)
+            try BinaryEncoder.encode(value, into: sink)
             guard sink.count - header <= maximumSize else {
                 throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
             }
@@ -47,61 +47,23 @@ public struct ValueCoder: Sendable {
         }
     }
 
-    /// Calls `body` with the value's bytes in an envelope, or with why there are none.
+    /// The value's bytes in an envelope, in memory that is reused: nothing is allocated for a value that was not for the
+    /// one before.
     ///
-    /// In the binary format the memory is reused: nothing is allocated for a value that was not for the one before.
-    @inline(__always)
-    package func withEncoded<T: Encodable, Result, Failure: Error>(
-        _ value: T, schemaVersion: UInt32 = 1,
-        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        guard format == .binary else { return try withCopy(value, schemaVersion, body) }
-        let sink = SinkPool.take(maximumDepth: maximumDepth)
-        let encoded: Swift.Result<UnsafeRawBufferPointer, any Error>
-        do {
-            try encode(value, schemaVersion, into: sink)
-            encoded = .success(UnsafeRawBufferPointer(start: sink.base, count: sink.count))
-        } catch {
-            encoded = .failure(error)
+    /// - Throws: as ``encode(_:schemaVersion:)``.
+    package func encoded<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> EncodedBytes {
+        let encoded = EncodedBytes(SinkPool.take(maximumDepth: maximumDepth))
+        guard format == .binary else {
+            try encode(value, schemaVersion: schemaVersion).withUnsafeBytes { encoded.sink.append($0) }
+            return encoded
         }
-        do throws(Failure) {
-            let result = try body(encoded)
-            SinkPool.giveBack(sink)
-            return result
-        } catch {
-            SinkPool.giveBack(sink)
-            throw error
-        }
-    }
-
-    @inline(__always)
-    private func encode<T: Encodable>(_ value: T, _ schemaVersion: UInt32, into sink: ByteSink) throws {
-        sink.appendEnvelope(.binary, schemaVersion)
-        let header = sink.count
-        try BinaryEncoder().encode(value, into: sink)
-        guard sink.count - header <= maximumSize else {
+        encoded.sink.appendEnvelope(.binary, schemaVersion)
+        let header = encoded.sink.count
+        try BinaryEncoder.encode(value, into: encoded.sink)
+        guard encoded.sink.count - header <= maximumSize else {
             throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
         }
-    }
-
-    private func withCopy<T: Encodable, Result, Failure: Error>(
-        _ value: T, _ schemaVersion: UInt32,
-        _ body: (Swift.Result<UnsafeRawBufferPointer, any Error>) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        let bytes: [UInt8]
-        do {
-            bytes = try encode(value, schemaVersion: schemaVersion)
-        } catch {
-            return try body(.failure(error))
-        }
-        let outcome = bytes.withUnsafeBytes { buffer -> Swift.Result<Result, Failure> in
-            do throws(Failure) {
-                return .success(try body(.success(buffer)))
-            } catch {
-                return .failure(error)
-            }
-        }
-        return try outcome.get()
+        return encoded
     }
 
     /// The value that bytes with an envelope hold.

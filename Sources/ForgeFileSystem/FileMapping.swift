@@ -61,6 +61,11 @@ public final class FileMapping: Sendable {
         _ = sysUnmap(base, count)
     }
 
+    /// The system's memory, for who stores so often that the call counts; nil where every access goes through an object.
+    ///
+    /// Good for as long as the mapping is.
+    package var systemMemory: UnsafeMutableRawPointer? { memory == nil ? base : nil }
+
     /// Copies bytes into the file.
     ///
     /// - Parameters:

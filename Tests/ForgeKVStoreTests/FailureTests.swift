@@ -45,24 +45,24 @@ import Testing
 
     @Test(
         "where no space can be reserved a write fails and leaves the old value, and the next one works",
-        arguments: [FileSystemOperation.allocate, .map])
+        arguments: [FileSystemOperation.allocate, .write, .map])
     func failingReservation(_ operation: FileSystemOperation) throws {
         let large = KVKey<Data>("large")
         do {
             let store = try open()
             try store.set(a, value: 1)
             fileSystem.fail(operation, .noSpace)
-            #expect(code { try store.set(large, value: Data(count: 100_000)) } == .unavailable(.inputOutput))
+            #expect(code { try store.set(large, value: Data(count: 1_000_000)) } == .unavailable(.inputOutput))
             #expect(!store.contains(large))
             #expect(store.get(a) == 1)
             // There is room for this one.
             try store.set(a, value: 2)
             fileSystem.fail(nil)
-            try store.set(large, value: Data(count: 100_000))
+            try store.set(large, value: Data(count: 1_000_000))
         }
         let store = try open()
         #expect(store.get(a) == 2)
-        #expect(store.get(large) == Data(count: 100_000))
+        #expect(store.get(large) == Data(count: 1_000_000))
         #expect(recorder.issues.isEmpty)
     }
 
@@ -93,7 +93,7 @@ import Testing
             let size = try disk.status("/store/log").sizeInBytes
             try disk.setQuota(.init(sizeInBytes: try disk.usage().sizeInBytes))
             let error = try #require(throws: KVStoreError.self) {
-                try store.set(KVKey<Data>("large"), value: Data(count: 100_000))
+                try store.set(KVKey<Data>("large"), value: Data(count: 1_000_000))
             }
             #expect((error.underlying as? FileSystemError)?.errno == .noSpace)
             #expect(try disk.status("/store/log").sizeInBytes == size)

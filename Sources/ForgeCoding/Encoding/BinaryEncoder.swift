@@ -20,7 +20,7 @@ public struct BinaryEncoder: Sendable {
     /// - Complexity: O(bytes written).
     public func encode<T: Encodable>(_ value: T) throws -> [UInt8] {
         let sink = makeSink()
-        try encode(value, into: sink)
+        try Self.encode(value, into: sink)
         return sink.bytes
     }
 
@@ -29,8 +29,9 @@ public struct BinaryEncoder: Sendable {
             capacity: 256, maximumDepth: maximumDepth, userInfo: userInfo)
     }
 
+    /// Encodes a value by the limits that the sink came with.
     @inline(__always)
-    func encode<T: Encodable>(_ value: T, into sink: ByteSink) throws {
+    static func encode<T: Encodable>(_ value: T, into sink: ByteSink) throws {
         do throws(WireFailure) {
             if try sink.appendKnown(value, depth: 0) { return }
             if try sink.appendKnownOptional(value, depth: 0) { return }
@@ -41,7 +42,7 @@ public struct BinaryEncoder: Sendable {
         try encodeSelf(value, into: sink)
     }
 
-    private func encodeSelf<T: Encodable>(_ value: T, into sink: ByteSink) throws {
+    private static func encodeSelf<T: Encodable>(_ value: T, into sink: ByteSink) throws {
         let node = EncodingNode(sink: sink, parent: nil, step: .none, depth: 0)
         defer { node.end() }
         try value.encode(to: node)

@@ -25,25 +25,28 @@ extension KVEngine {
         return dead > live + Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
     }
 
-    /// Sees to it that the log is rewritten, by somebody else if the options allow; returns an issue for the caller to
-    /// report.
-    @inline(never)
-    func rewriteWhenDue() -> KVStoreIssue? {
-        guard !isRewritingDue.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
-        guard options.compactsInBackground else { return rewriteIfStillDue() }
-        Self.queue.async(group: background) { [weak self] in
-            guard let self, let issue = rewriteIfStillDue() else { return }
-            options.report(issue)
+    /// Sees to it that the log is rewritten, by another thread if the options allow.
+    func rewriteWhenDue() {
+        let isMine = writer.withLock { writer in
+            guard isRewritingDue(writer) else { return false }
+            writer.rewritingThreshold = .max
+            return true
         }
-        return nil
+        guard isMine else { return }
+        guard options.compactsInBackground else { return rewriteNow() }
+        Self.queue.async(group: background) { [weak self] in self?.rewriteNow() }
     }
 
-    private func rewriteIfStillDue() -> KVStoreIssue? {
-        defer { isRewritingDue.store(false, ordering: .releasing) }
-        return rewriting.withLock { _ in
-            guard writer.withLock({ $0.obstacle == nil && !$0.log.isPoisoned && isRewritingDue($0) }) else {
-                return nil
+    private func rewriteNow() {
+        let issue = rewriting.withLock { _ -> KVStoreIssue? in
+            let isWanted = writer.withLock { writer in
+                // Somebody else may have done it.
+                writer.rewritingThreshold = 0
+                guard writer.obstacle == nil, !writer.log.isPoisoned, isRewritingDue(writer) else { return false }
+                writer.rewritingThreshold = .max
+                return true
             }
+            guard isWanted else { return nil }
             do throws(KVStoreError) {
                 try rewrite()
                 return nil
@@ -55,6 +58,13 @@ extension KVEngine {
                 return .compactionFailed(error)
             }
         }
+        if let issue { options.report(issue) }
+    }
+
+    /// Sees to it that there is space for what is written next, in another thread if the options allow.
+    func prepareSpace() {
+        guard options.compactsInBackground, let space = writer.withLock({ $0.log.nextSpace() }) else { return }
+        Self.queue.async(group: background) { space.prepare() }
     }
 
     /// For who holds `rewriting`.
@@ -112,7 +122,7 @@ extension KVEngine {
                 if copied == writer.log.end { try replacement.appendFlushed(writer.log.sequence + 1) }
                 // What was acknowledged as durable has to be so in the new log as well.
                 if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
-                writer.log = try replacement.moveIntoPlace(isMapped: options.isMapped)
+                writer.log = try replacement.moveIntoPlace(options.space)
                 writer.rewritingThreshold = 0
             }
         }

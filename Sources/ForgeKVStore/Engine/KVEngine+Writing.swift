@@ -1,156 +1,228 @@
+import ForgeCoding
 import ForgeFileSystem
 import Synchronization
 
+// MARK: Setting a value
+
 extension KVEngine {
-    /// What a write leaves for when the lock is given back.
-    private struct Aftermath: ~Copyable, Sendable {
-        var garbage: Retirement.Garbage?
-        var isRewritingDue = false
+    /// Stores a value; returns an issue for the caller to report.
+    @inline(__always)
+    func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
+        InlineTypes.contain(Value.self) && key.schema == nil
+            ? try setPlain(value, for: key) : try setEncoded(value, for: key)
     }
 
-    /// Stores a value; returns an issue for the caller to report.
+    /// Stores a value of a type whose encoding runs no code of the app, so that it can be done while nobody else writes.
     @_specialize(where Value == Int)
     @_specialize(where Value == String)
     @_specialize(where Value == Bool)
     @_specialize(where Value == Double)
-    func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
-        try ValueTable.withEncoded(value, key, maximumSize: options.valueLimit, store: place.name) {
-            (bytes) throws(KVStoreError) in
-            var examined = Examined()
-            while true {
-                var entry: KeyEntry?
-                var suspect: ValueCell?
-                do throws(KVStoreError) {
-                    let issue = try write(.set, .set, key.identity, bytes) { (table) throws(KVStoreError) in
-                        entry = table.entry(of: key.identity)
-                        suspect = Overwriting.suspect(in: entry, key)
-                        if let suspect, !examined.contains(suspect) { throw Self.unreadable(key.identity) }
-                        suspect = nil
-                    } effect: { (revision, table) in
-                        table.store(ValueTable.cell(value, bytes, key, revision: revision), key.identity, in: entry)
-                    }
-                    return examined.issue ?? issue
-                } catch {
-                    guard let suspect else { throw error }
-                    let isReadable = Overwriting.isReadable(suspect, as: key)
-                    try examine(suspect, key.identity, isReadable: isReadable, &examined)
+    private func setPlain<Value: Codable & Sendable>(
+        _ value: Value, for key: KVKey<Value>
+    ) throws(KVStoreError) -> KVStoreIssue? {
+        guard key.identity.isValid else { throw invalidKey(.set, key.identity) }
+        var examined: Examined?
+        while true {
+            let suspect = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+                let entry = writer.table.entry(of: key.identity)
+                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) { return suspect }
+                let bytes = InlineTypes.encode(value, by: &writer.encoder)
+                guard bytes.count <= options.valueLimit else {
+                    throw KVStoreError(.valueTooLarge, .set, key: key.name, store: place.name)
                 }
+                let revision = try append(.set, .set, key.identity, bytes, &writer)
+                writer.table.store(
+                    EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
+                return nil
             }
+            guard let suspect else { return examined?.issue }
+            try examine(suspect, key.identity, isReadable: Overwriting.isReadable(suspect, as: key), &examined)
         }
     }
 
-    /// The values that were looked at for a write that is to replace them.
-    private struct Examined {
-        private var cells: [ValueCell] = []
-        var issue: KVStoreIssue?
-
-        func contains(_ cell: ValueCell) -> Bool { cells.contains { $0 === cell } }
-
-        mutating func insert(_ cell: ValueCell) { cells.append(cell) }
-    }
-
-    /// Ends a write that has to be tried again after a look at what it would replace. Nobody else sees it.
-    private static func unreadable(_ name: KeyName) -> KVStoreError {
-        KVStoreError(.undecodable, .setAside, key: name.string)
-    }
-
-    /// Sets a value aside unless it can be read.
-    @inline(never)
-    private func examine(
-        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ examined: inout Examined
-    ) throws(KVStoreError) {
-        if !isReadable {
-            do throws(FileSystemError) {
-                examined.issue = .damage(
-                    try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
-            } catch {
-                throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+    private func setEncoded<Value: Codable & Sendable>(
+        _ value: Value, for key: KVKey<Value>
+    ) throws(KVStoreError) -> KVStoreIssue? {
+        let encoded = try ValueTable.encoded(value, key, maximumSize: options.valueLimit, store: place.name)
+        let type = CellType.encoded(Value.self, isVersioned: key.schema != nil)
+        var examined: Examined?
+        while true {
+            let suspect = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+                let entry = writer.table.entry(of: key.identity)
+                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) { return suspect }
+                let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
+                let cell = EncodedCell(Array(encoded.bytes), revision: revision, type: type)
+                writer.table.store(EntryContent(cell), key.identity, in: entry)
+                return nil
             }
+            guard let suspect else {
+                withExtendedLifetime(encoded) {}
+                return examined?.issue
+            }
+            try examine(suspect, key.identity, isReadable: Overwriting.isReadable(suspect, as: key), &examined)
         }
-        examined.insert(cell)
     }
 
     /// Stores a value that is encoded already.
-    func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
-        try withBytes(of: bytes) { (buffer) throws(KVStoreError) in
-            try write(.set, .set, name, buffer) { (revision, table) in
-                table.store(EncodedCell(bytes, revision: revision), name)
-            }
+    func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
+        _ = try write(.set, name) { (writer) throws(KVStoreError) in
+            let revision = try append(.set, .set, name, bytes, &writer)
+            writer.table.store(EncodedCell(bytes, revision: revision), name)
+            return nil
+        }
+    }
+}
+
+// MARK: Other changes
+
+extension KVEngine {
+    func remove(_ name: KeyName) throws(KVStoreError) {
+        _ = try write(.remove, name) { (writer) throws(KVStoreError) in
+            guard writer.table.revision(of: name) != nil else { return nil }
+            _ = try append(.remove, .remove, name, [], &writer)
+            writer.table.remove(name)
+            return nil
         }
     }
 
-    func remove(_ name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
-        let isThere = try writer.withLock { (writer) throws(KVStoreError) in
-            try check(writer, .remove, name)
-            return table.view.contains(name)
-        }
-        guard isThere else { return nil }
-        return try write(.remove, .remove, name, UnsafeRawBufferPointer(start: nil, count: 0)) { (_, table) in
-            table.remove(name)
+    func removeAll() throws(KVStoreError) {
+        _ = try write(.removeAll, nil) { (writer) throws(KVStoreError) in
+            _ = try append(.removeAll, .removeAll, nil, [], &writer)
+            writer.table.removeAll()
+            return nil
         }
     }
 
-    func removeAll() throws(KVStoreError) -> KVStoreIssue? {
-        try write(.removeAll, .removeAll, nil, UnsafeRawBufferPointer(start: nil, count: 0)) { (_, table) in
-            table.removeAll()
-        }
-    }
-
-    /// Makes changes together, if what they require holds.
+    /// Makes changes together, if what they require holds; returns an issue for the caller to report.
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
         guard !changes.isEmpty else {
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
             return nil
         }
-        return try withBytes(of: changes.content) { (content) throws(KVStoreError) in
-            var examined = Examined()
-            while true {
-                var suspect: PreparedBatch.Suspect?
-                do throws(KVStoreError) {
-                    let issue = try write(.batch, .batch, nil, content, count: changes.count) {
-                        (table) throws(KVStoreError) in
-                        try changes.check(table, store: place.name)
-                        suspect = changes.suspect(in: table) { !examined.contains($0) }
-                        if let suspect { throw Self.unreadable(suspect.name) }
-                    } effect: { (revision, table) in
-                        changes.apply(to: &table, last: revision)
-                    }
-                    return examined.issue ?? issue
-                } catch {
-                    guard let suspect else { throw error }
-                    try examine(suspect.cell, suspect.name, isReadable: suspect.isReadable, &examined)
-                }
+        var examined: Examined?
+        while true {
+            var next: PreparedBatch.Suspect?
+            _ = try write(.batch, nil) { (writer) throws(KVStoreError) in
+                try changes.check(writer.table, store: place.name)
+                next = changes.suspect(in: writer.table) { !examined.contains($0) }
+                guard next == nil else { return nil }
+                let revision = try append(.batch, .batch, nil, changes.content, count: changes.count, &writer)
+                changes.apply(to: &writer.table, last: revision)
+                return nil
             }
+            guard let suspect = next else { return examined?.issue }
+            try examine(suspect.cell, suspect.name, isReadable: suspect.isReadable, &examined)
+        }
+    }
+}
+
+// MARK: Values that would be overwritten
+
+extension KVEngine {
+    /// The values that were looked at for a write that is to replace them.
+    fileprivate struct Examined {
+        var revisions: [UInt64] = []
+        var issue: KVStoreIssue?
+    }
+
+    /// Sets a value aside unless it can be read.
+    @inline(never)
+    private func examine(
+        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ examined: inout Examined?
+    ) throws(KVStoreError) {
+        var found = examined ?? Examined()
+        if !isReadable {
+            do throws(FileSystemError) {
+                found.issue = .damage(
+                    try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+            } catch {
+                throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+            }
+        }
+        found.revisions.append(cell.revision)
+        examined = found
+    }
+}
+
+extension KVEngine.Examined? {
+    @inline(__always)
+    fileprivate func contains(_ cell: ValueCell) -> Bool { self?.revisions.contains(cell.revision) ?? false }
+}
+
+// MARK: Writing
+
+extension KVEngine {
+    /// What a write leaves to be done when the lock is given back.
+    struct Chores: OptionSet, Sendable {
+        let rawValue: UInt8
+
+        static let rewriting = Chores(rawValue: 1)
+        static let garbage = Chores(rawValue: 2)
+        static let space = Chores(rawValue: 4)
+    }
+
+    /// Runs `body` while nobody else writes; if it returns a value, it has changed nothing and wants that looked at.
+    @inline(__always)
+    private func write(
+        _ operation: KVStoreError.Operation, _ name: KeyName?,
+        _ body: (inout Writer) throws(KVStoreError) -> ValueCell?
+    ) throws(KVStoreError) -> ValueCell? {
+        var chores: Chores = []
+        let suspect = try writer.withLock { (writer) throws(KVStoreError) -> ValueCell? in
+            try check(writer, operation, name)
+            let suspect = try body(&writer)
+            chores = self.chores(of: writer)
+            return suspect
+        }
+        if !chores.isEmpty { run(chores) }
+        return suspect
+    }
+
+    @inline(__always)
+    private func chores(of writer: borrowing Writer) -> Chores {
+        var chores: Chores = []
+        if isRewritingDue(writer) { chores.insert(.rewriting) }
+        if writer.table.hasGarbage { chores.insert(.garbage) }
+        if writer.log.wantsSpace { chores.insert(.space) }
+        return chores
+    }
+
+    @inline(never)
+    private func run(_ chores: Chores) {
+        if chores.contains(.garbage) {
+            // With a value may go code of its type: outside the lock.
+            _ = writer.withLock { $0.table.collect() }
+        }
+        if chores.contains(.space) { prepareSpace() }
+        if chores.contains(.rewriting) { rewriteWhenDue() }
+    }
+
+    @inline(__always)
+    private func append(
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: UnsafeRawBufferPointer,
+        count: UInt64 = 1, _ writer: inout Writer
+    ) throws(KVStoreError) -> UInt64 {
+        do throws(FileSystemError) {
+            return try writer.log.append(code, name, value, count: count)
+        } catch {
+            throw KVStoreError(error, operation, key: name?.string, store: place.name)
         }
     }
 
-    /// The names of all keys.
-    var names: [String] { writer.withLock { $0.table.names } }
-
-    /// All names and values at one moment.
-    var snapshot: KVSnapshot { KVEntry.all(writer.withLock { $0.table.contents }) }
-
-    /// Appends a record and does to the table what it says.
-    @inline(__always)
-    private func write(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: UnsafeRawBufferPointer,
-        count: UInt64 = 1, condition: (borrowing TableWriter) throws(KVStoreError) -> Void = { _ in },
-        effect: (_ revision: UInt64, inout TableWriter) -> Void
-    ) throws(KVStoreError) -> KVStoreIssue? {
-        let aftermath = try writer.withLock { (writer) throws(KVStoreError) -> Aftermath in
-            try check(writer, operation, name)
-            try condition(writer.table)
-            let revision: UInt64
-            do throws(FileSystemError) {
-                revision = try writer.log.append(code, name, value, count: count)
+    private func append(
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: [UInt8],
+        count: UInt64 = 1, _ writer: inout Writer
+    ) throws(KVStoreError) -> UInt64 {
+        var outcome: Result<UInt64, KVStoreError> = .success(0)
+        value.withUnsafeBytes { bytes in
+            do throws(KVStoreError) {
+                outcome = .success(try append(code, operation, name, bytes, count: count, &writer))
             } catch {
-                throw KVStoreError(error, operation, key: name?.string, store: place.name)
+                outcome = .failure(error)
             }
-            effect(revision, &writer.table)
-            return Aftermath(garbage: writer.table.collect(), isRewritingDue: isRewritingDue(writer))
         }
-        return aftermath.isRewritingDue ? rewriteWhenDue() : nil
+        return try outcome.get()
     }
 
     /// Throws unless the log can be written to.
@@ -166,16 +238,17 @@ extension KVEngine {
             .unavailable(.inputOutput), operation, key: name?.string, store: place.name, underlying: obstacle)
     }
 
-    private func withBytes<Result>(
-        of bytes: [UInt8], _ body: (UnsafeRawBufferPointer) throws(KVStoreError) -> Result
-    ) throws(KVStoreError) -> Result {
-        let outcome = bytes.withUnsafeBytes { buffer -> Swift.Result<Result, KVStoreError> in
-            do throws(KVStoreError) {
-                return .success(try body(buffer))
-            } catch {
-                return .failure(error)
-            }
-        }
-        return try outcome.get()
+    private func invalidKey(_ operation: KVStoreError.Operation, _ name: KeyName) -> KVStoreError {
+        KVStoreError(.invalidKey, operation, key: name.string, store: place.name)
     }
+}
+
+// MARK: Reading
+
+extension KVEngine {
+    /// The names of all keys.
+    var names: [String] { writer.withLock { $0.table.names } }
+
+    /// All names and values at one moment.
+    var snapshot: KVSnapshot { KVEntry.all(writer.withLock { $0.table.contents }) }
 }

@@ -1,4 +1,5 @@
 import Dispatch
+import ForgeCoding
 import ForgeFileSystem
 import Logging
 import Synchronization
@@ -18,7 +19,6 @@ final class KVEngine: Sendable {
     let writer: Mutex<Writer>
     let flushing = Mutex(())
     let rewriting = Mutex(())
-    let isRewritingDue = Atomic(false)
 
     /// What is done in other threads.
     let background = DispatchGroup()
@@ -29,11 +29,12 @@ final class KVEngine: Sendable {
     struct Writer: ~Copyable, Sendable {
         var log: AppendLog
         var table: TableWriter
+        var encoder = PlainEncoder()
 
         /// Why nothing can be written, if the log was found in a state that could not be repaired.
         var obstacle: KVStoreError?
 
-        /// The out-of-date bytes at which rewriting is tried again after it has failed.
+        /// The out-of-date bytes at which rewriting is tried again after it has failed; out of reach while somebody is at it.
         var rewritingThreshold: Int64 = 0
     }
 

@@ -14,7 +14,18 @@ extension FileKVStore {
         public var compactsInBackground = true
 
         /// Whether records are stored into mapped memory where the file system can do that, or always written.
-        package var isMapped = true
+        package var isMapped: Bool {
+            get { space.isMapped }
+            set { space.isMapped = newValue }
+        }
+
+        /// How much space is reserved behind the log at a time.
+        package var reservedSpaceInBytes: Int {
+            get { Int(space.growth) }
+            set { space.growth = Int64(newValue) }
+        }
+
+        var space = LogSpace.Options()
 
         /// Where issues are logged; keys and paths are, values never.
         public var logger: Logger

@@ -92,8 +92,17 @@ public final class FileKVStore: KVStoring {
 
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
-        do {
+        do throws(TableView.Interruption) {
             return try table.value(of: key)
+        } catch {
+            return get(key, after: error)
+        }
+    }
+
+    @inline(never)
+    private func get<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) -> T? {
+        do throws(UndecodableValue) {
+            return try engine.value(of: key, after: interruption)
         } catch {
             if error.isNews { options.report(.undecodable(undecodable(key.name, .get, error))) }
             return nil
@@ -102,8 +111,17 @@ extension FileKVStore {
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: engine.place.name)
-        do {
+        do throws(TableView.Interruption) {
             return try table.value(of: key)
+        } catch {
+            return try read(key, after: error)
+        }
+    }
+
+    @inline(never)
+    private func read<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) throws -> T? {
+        do throws(UndecodableValue) {
+            return try engine.value(of: key, after: interruption)
         } catch {
             throw undecodable(key.name, .read, error)
         }
@@ -121,15 +139,15 @@ extension FileKVStore {
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: engine.place.name)
-        report(try engine.remove(key.identity))
+        try engine.remove(key.identity)
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        table.contains(key.identity)
+        engine.cell(of: key.identity) != nil
     }
 
     public func removeAll() throws {
-        report(try engine.removeAll())
+        try engine.removeAll()
     }
 
     public func keys() throws -> [String] {
@@ -139,7 +157,7 @@ extension FileKVStore {
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return table.cell(of: name)?.bytes
+        return engine.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -148,28 +166,24 @@ extension FileKVStore {
         guard bytes.count <= options.valueLimit else {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
         }
-        report(try engine.set(bytes, named: name))
+        try engine.set(bytes, named: name)
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: engine.place.name)
-        report(try engine.remove(name))
+        try engine.remove(name)
     }
 
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return table.cell(of: name).map { KVEntry($0) }
+        return engine.cell(of: name).map { KVEntry($0) }
     }
 
     public func snapshot() throws -> KVSnapshot { engine.snapshot }
 
     public func commit(_ batch: KVBatch) throws {
-        report(try engine.commit(batch))
-    }
-
-    private func report(_ issue: KVStoreIssue?) {
-        if let issue { options.report(issue) }
+        if let issue = try engine.commit(batch) { options.report(issue) }
     }
 }

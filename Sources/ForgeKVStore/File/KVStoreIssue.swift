@@ -1,5 +1,5 @@
 /// Something about a store that its owner should hear of although no call failed because of it.
-public enum KVStoreIssue: Sendable {
+public indirect enum KVStoreIssue: Sendable {
     /// Bytes could not be read, when the store was opened or when a value was set in their place; they were set aside, and
     /// everything else is served.
     case damage(KVDamageReport)

@@ -1,3 +1,4 @@
+import ForgeCoding
 import Synchronization
 
 /// A key-value store in memory, for tests: it behaves as ``FileKVStore`` does and forgets everything with the process.
@@ -26,8 +27,8 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     public func get<T>(_ key: KVKey<T>) -> T? {
-        do {
-            return try table.view.value(of: key)
+        do throws(UndecodableValue) {
+            return try value(of: key)
         } catch {
             return nil
         }
@@ -35,22 +36,49 @@ public final class InMemoryKVStore: KVStoring {
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: nil)
-        do {
-            return try table.view.value(of: key)
+        do throws(UndecodableValue) {
+            return try value(of: key)
         } catch {
             throw KVStoreError(decoding: error.cause, .read, key: key.name)
         }
     }
 
-    public func set<T>(_ key: KVKey<T>, value: T) throws {
-        try ValueTable.withEncoded(value, key, maximumSize: maximumValueSize, store: nil) {
-            (bytes) throws(KVStoreError) in
-            var unreadable: ValueCell?
-            var readable: ValueCell?
-            while let suspect = store(value, bytes, key, unreadable: unreadable, readable: readable) {
-                if Overwriting.isReadable(suspect, as: key) { readable = suspect } else { unreadable = suspect }
+    private func value<T>(of key: KVKey<T>) throws(UndecodableValue) -> T? {
+        while true {
+            do throws(TableView.Interruption) {
+                return try table.view.value(of: key)
+            } catch {
+                guard case .encoded(let cell) = error else {
+                    waitForWriter()
+                    continue
+                }
+                return try table.decode(cell, of: key) { content in
+                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
+                }
             }
         }
+    }
+
+    private func cell(of name: KeyName) -> ValueCell? {
+        while true {
+            do throws(TableView.Interruption) {
+                return try table.view.cell(of: name)
+            } catch {
+                waitForWriter()
+            }
+        }
+    }
+
+    private func waitForWriter() { writer.withLock { _ in } }
+
+    public func set<T>(_ key: KVKey<T>, value: T) throws {
+        let encoded = try ValueTable.encoded(value, key, maximumSize: maximumValueSize, store: nil)
+        var unreadable: ValueCell?
+        var readable: ValueCell?
+        while let suspect = store(value, encoded.bytes, key, unreadable: unreadable, readable: readable) {
+            if Overwriting.isReadable(suspect, as: key) { readable = suspect } else { unreadable = suspect }
+        }
+        withExtendedLifetime(encoded) {}
     }
 
     /// Stores a value, unless the one that it would replace has to be looked at first.
@@ -60,15 +88,16 @@ public final class InMemoryKVStore: KVStoring {
         var suspect: ValueCell?
         change { writer in
             let entry = writer.table.entry(of: key.identity)
-            if let found = Overwriting.suspect(in: entry, key), found !== readable {
-                guard found === unreadable else {
+            if let found = Overwriting.suspect(in: entry, key), found.revision != readable?.revision {
+                guard found.revision == unreadable?.revision else {
                     suspect = found
                     return
                 }
                 writer.setAside.append((key.name, KVEntry(found)))
             }
             writer.revision += 1
-            writer.table.store(ValueTable.cell(value, bytes, key, revision: writer.revision), key.identity, in: entry)
+            writer.table.store(
+                ValueTable.content(value, bytes, key, revision: writer.revision), key.identity, in: entry)
         }
         return suspect
     }
@@ -82,7 +111,7 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        table.view.contains(key.identity)
+        cell(of: key.identity) != nil
     }
 
     public func removeAll() throws {
@@ -96,7 +125,7 @@ public final class InMemoryKVStore: KVStoring {
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: nil)
-        return table.view.cell(of: name)?.bytes
+        return cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -115,7 +144,7 @@ public final class InMemoryKVStore: KVStoring {
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: nil)
-        return table.view.cell(of: name).map { KVEntry($0) }
+        return cell(of: name).map { KVEntry($0) }
     }
 
     public func snapshot() throws -> KVSnapshot {
@@ -135,7 +164,7 @@ public final class InMemoryKVStore: KVStoring {
         var suspect: PreparedBatch.Suspect?
         _ = try writer.withLock { (writer) throws(KVStoreError) -> Retirement.Garbage? in
             try changes.check(writer.table, store: nil)
-            suspect = changes.suspect(in: writer.table) { cell in !examined.contains { $0.suspect.cell === cell } }
+            suspect = changes.suspect(in: writer.table) { cell in !examined.contains { $0.suspect.cell.revision == cell.revision } }
             guard suspect == nil else { return nil }
             for (suspect, isReadable) in examined where !isReadable {
                 // Somebody may have replaced it meanwhile, who has then seen to it.

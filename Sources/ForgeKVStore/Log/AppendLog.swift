@@ -32,12 +32,12 @@ struct AppendLog: ~Copyable, Sendable {
     private var scratch = Scratch()
 
     /// A log that ends at `end`.
-    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, isMapped: Bool) {
+    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, space: LogSpace.Options) {
         self.file = file
         self.end = end
         self.sequence = sequence
         self.flushedSequence = flushedSequence
-        space = LogSpace(isUnsupported: !isMapped)
+        self.space = LogSpace(space)
         checksum = file.header.fileID.checksum
     }
 
@@ -59,20 +59,31 @@ struct AppendLog: ~Copyable, Sendable {
         let size = LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count)
         if hasTail { try dropLockedTail() }
         let isMapped = try space.reserve(size, at: end, of: file)
-        let record = scratch.bytes(size)
+        // In the system's own memory a record is put together in its place.
+        let place = space.memory(size, at: end)
+        let record = place ?? scratch.bytes(size)
         LogRecord.write(
             code, flags: 0, name, value, sequence: sequence + count,
             unflushedCount: UInt32(truncatingIfNeeded: sequence + count - 1 - flushedSequence), checksum: checksum,
             to: record)
-        if isMapped {
-            space.store(UnsafeRawBufferPointer(record), at: end)
-        } else {
-            try write(UnsafeRawBufferPointer(record))
+        if place == nil {
+            if isMapped {
+                space.store(UnsafeRawBufferPointer(record), at: end)
+            } else {
+                try write(UnsafeRawBufferPointer(record))
+            }
         }
         end += Int64(size)
         sequence += count
         return sequence
     }
+
+    /// Whether somebody should prepare the space that comes next.
+    @inline(__always)
+    var wantsSpace: Bool { end >= space.preparesAt }
+
+    /// The space that comes next, for somebody to prepare.
+    mutating func nextSpace() -> LogWindow? { wantsSpace ? space.next(of: file) : nil }
 
     private mutating func write(_ record: UnsafeRawBufferPointer) throws(FileSystemError) {
         do throws(FileSystemError) {

@@ -5,7 +5,7 @@ import SystemPackage
 struct LogOpening: ~Copyable {
     private let place: StorePlace
     private let maximumPayloadSize: Int
-    private let isMapped: Bool
+    private let space: LogSpace.Options
 
     /// What the log holds.
     private(set) var table: TableWriter
@@ -16,7 +16,7 @@ struct LogOpening: ~Copyable {
     init(_ place: StorePlace, table: ValueTable, options: FileKVStore.Options) {
         self.place = place
         self.table = TableWriter(table)
-        isMapped = options.isMapped
+        space = options.space
         // What was written under a higher limit is read all the same, within reason.
         maximumPayloadSize =
             max(options.valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
@@ -63,7 +63,7 @@ struct LogOpening: ~Copyable {
             try replacement.append(kept: table.contents, upTo: sequence)
             if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
             try replacement.synchronize()
-            log = try replacement.moveIntoPlace(isMapped: isMapped)
+            log = try replacement.moveIntoPlace(space)
         } catch {
             replacement.discard()
             throw error
@@ -83,7 +83,7 @@ struct LogOpening: ~Copyable {
             // Through another name somebody else could change it.
             guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
             size = status.sizeInBytes
-            var window = LogWindow(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
+            var window = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
             reading = LogHeader.read(try window.withBytes(at: 0, count: Int(window.size)) { Array($0) } ?? [])
         } catch {
             throw failure(error)
@@ -119,7 +119,7 @@ extension LogOpening {
         var opened = OpenedLog(
             log: AppendLog(
                 LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
-                flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence, isMapped: isMapped))
+                flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence, space: space))
         do throws(FileSystemError) {
             if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
             for range in found.damage {

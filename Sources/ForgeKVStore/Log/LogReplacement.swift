@@ -146,11 +146,11 @@ struct LogReplacement: ~Copyable {
     /// Gives the log the name that is opened, without waiting for the device.
     ///
     /// - Returns: The log, of which nothing says yet that its name is durable.
-    mutating func moveIntoPlace(isMapped: Bool) throws(FileSystemError) -> AppendLog {
+    mutating func moveIntoPlace(_ space: LogSpace.Options) throws(FileSystemError) -> AppendLog {
         try write()
         try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
         var log = AppendLog(
-            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence, isMapped: isMapped)
+            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence, space: space)
         log.didMove()
         return log
     }

@@ -43,7 +43,7 @@ struct LogScan {
         var state = Outcome()
     }
 
-    private var window: LogWindow
+    private var window: LogReader
     private let checksum: CRC32C
     private let maximumPayloadSize: Int
     private var outcome = Outcome()
@@ -59,7 +59,7 @@ struct LogScan {
         _ descriptor: Descriptor, size: Int64, fileID: LogFileID, maximumPayloadSize: Int,
         on fileSystem: any POSIXFileSystem
     ) {
-        window = LogWindow(descriptor, size: size, on: fileSystem)
+        window = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
         self.maximumPayloadSize = maximumPayloadSize
         let (quadruple, overflow) = size.multipliedReportingOverflow(by: 4)

@@ -3,26 +3,46 @@ import SystemPackage
 
 /// Space behind the end of a log, reserved on the device and mapped into memory, so that a record is stored without a
 /// system call and a full disk is an error of the reservation.
-struct LogSpace: Sendable {
-    /// What is mapped: from `start` of the log on.
+struct LogSpace: @unchecked Sendable {
+    // Invariant of the unchecked conformance: the memory is that of the window.
+
+    /// How space is had.
+    struct Options: Sendable {
+        /// Whether files are mapped where the file system can do that.
+        var isMapped = true
+
+        /// How far a window reaches beyond the first record in it.
+        var growth: Int64 = 1 << 18
+    }
+
+    private let growth: Int64
+
+    /// What is mapped: from `start` of the log up to `limit`.
     private var window: FileMapping?
     private var start: Int64 = 0
+    private var limit: Int64 = 0
+
+    /// The memory of the window, where it is the system's own.
+    private var memory: UnsafeMutableRawPointer?
+
+    /// The window that comes next, once it was asked for.
+    private var coming: LogWindow?
+
+    /// Where the log's end should be before somebody prepares the next window.
+    private(set) var preparesAt = Int64.max
 
     /// Windows before this one, with records that no flush has covered.
     private var earlier: [FileMapping] = []
 
     /// Whether the file system has said that it cannot do this.
-    private(set) var isUnsupported: Bool
-
-    /// Windows begin and end here: a multiple of every page size in use.
-    static let granularity: Int64 = 1 << 16
-    private static let largestGrowth: Int64 = 4 << 20
+    private var isUnsupported: Bool
 
     /// More windows than this are not kept waiting for a flush.
     private static let earlierLimit = 32
 
-    init(isUnsupported: Bool) {
-        self.isUnsupported = isUnsupported
+    init(_ options: Options) {
+        isUnsupported = !options.isMapped
+        growth = options.growth
     }
 
     /// Makes sure that `count` bytes at `offset` can be stored.
@@ -31,12 +51,17 @@ struct LogSpace: Sendable {
     /// - Throws: ``FileSystemError``: there is no space. The log is as it was, but may be longer by zeros.
     @inline(__always)
     mutating func reserve(_ count: Int, at offset: Int64, of file: LogFile) throws(FileSystemError) -> Bool {
-        if let window, offset >= start, offset + Int64(count) <= start + Int64(window.count) { return true }
+        if offset >= start, offset &+ Int64(count) <= limit { return true }
         return try move(count, to: offset, of: file)
     }
 
-    /// Stores bytes at an offset that was reserved.
+    /// Where `count` bytes at an offset that was reserved are to be stored; nil where that takes a call.
     @inline(__always)
+    func memory(_ count: Int, at offset: Int64) -> UnsafeMutableRawBufferPointer? {
+        memory.map { UnsafeMutableRawBufferPointer(start: $0 + Int(offset - start), count: count) }
+    }
+
+    /// Stores bytes at an offset that was reserved.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         window?.store(bytes, at: Int(offset - start))
     }
@@ -44,16 +69,15 @@ struct LogSpace: Sendable {
     @inline(never)
     private mutating func move(_ count: Int, to offset: Int64, of file: LogFile) throws(FileSystemError) -> Bool {
         guard !isUnsupported else { return false }
-        let newStart = offset / Self.granularity * Self.granularity
-        let growth = min(max(offset / 4, 0), Self.largestGrowth)
-        let end = (offset + Int64(count) + growth + Self.granularity - 1) / Self.granularity * Self.granularity
-        let mapping: FileMapping
+        let end = offset + Int64(count)
         do throws(FileSystemError) {
-            let fileSystem = file.fileSystem
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.allocate(file.descriptor, at: newStart, length: end - newStart)
+            let next = coming?.take()
+            coming = nil
+            if let next, offset >= next.range.lowerBound, end <= next.range.upperBound {
+                enter(next.mapping, next.range)
+            } else {
+                try enter(LogWindow(file, after: offset, upTo: end + growth), orAtLeast: end, offset, of: file)
             }
-            mapping = try fileSystem.map(file.descriptor, at: newStart, count: Int(end - newStart))
         } catch {
             guard
                 error.errno == .operationNotSupportedByDevice || error.errno == .notSupported
@@ -61,17 +85,44 @@ struct LogSpace: Sendable {
             else {
                 throw error
             }
+            release()
             isUnsupported = true
             return false
         }
-        if let window { earlier.append(window) }
-        window = mapping
-        start = newStart
         if earlier.count > Self.earlierLimit {
             for mapping in earlier { try mapping.writeBack() }
             earlier = []
         }
         return true
+    }
+
+    /// Makes a window, a smaller one if the device is nearly full.
+    private mutating func enter(
+        _ window: LogWindow, orAtLeast end: Int64, _ offset: Int64, of file: LogFile
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            enter(try window.make(), window.range)
+        } catch  where error.errno == .noSpace || error.errno == .diskQuotaExceeded {
+            let smallest = LogWindow(file, after: offset, upTo: end)
+            enter(try smallest.make(), smallest.range)
+        }
+    }
+
+    private mutating func enter(_ mapping: FileMapping, _ range: Range<Int64>) {
+        if let window { earlier.append(window) }
+        window = mapping
+        memory = mapping.systemMemory
+        start = range.lowerBound
+        limit = range.upperBound
+        preparesAt = limit - growth / 2
+    }
+
+    /// The window that comes next, for somebody to prepare it before it is needed.
+    mutating func next(of file: LogFile) -> LogWindow? {
+        preparesAt = .max
+        guard window != nil else { return nil }
+        coming = LogWindow(file, after: limit, upTo: limit + growth)
+        return coming
     }
 
     /// What a flush has to write back first; those that are full are given up.
@@ -82,6 +133,11 @@ struct LogSpace: Sendable {
 
     /// Forgets what is mapped, because the file is about to become shorter.
     mutating func release() {
+        _ = coming?.take()
+        coming = nil
         window = nil
+        memory = nil
+        (start, limit) = (0, 0)
+        preparesAt = .max
     }
 }

@@ -71,7 +71,7 @@ struct Quarantine {
     private func forEachChunk(
         of range: Range<Int64>, in log: Descriptor, _ body: ([UInt8]) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        var window = LogWindow(log, size: range.upperBound, on: fileSystem)
+        var window = LogReader(log, size: range.upperBound, on: fileSystem)
         var offset = range.lowerBound
         while offset < range.upperBound {
             let count = Int(min(1 << 20, range.upperBound - offset))

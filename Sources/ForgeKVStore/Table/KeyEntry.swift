@@ -1,22 +1,34 @@
 import Synchronization
 
-/// The place of one key in a table: its name, and the cell with its value. It stays where it is for as long as the table
+/// The place of one key in a table: its name, and what stands under it. It stays where it is for as long as the table
 /// that leads to it does.
+///
+/// It is 64 bytes, one line of a cache, and a reader mostly needs no other. Only one writer at a time changes it; readers see
+/// by its version, which is odd meanwhile, whether what they have read belongs together (a sequence lock; Boehm, "Can
+/// Seqlocks Get Along With Programming Language Memory Models?", 2012).
 struct KeyEntry {
-    /// The cell, the hash, the length of the name, and its bytes.
+    private struct Fields: ~Copyable {
+        let version = Atomic<UInt32>(0)
+        let encodedSize = Atomic<UInt32>(0)
+        let kind = Atomic<UInt>(EntryContent.nothing)
+        let first = Atomic<UInt>(0)
+        let second = Atomic<UInt>(0)
+        let revision = Atomic<UInt64>(0)
+        /// The revision of the value that was last told to be unreadable.
+        let reported = Atomic<UInt64>(0)
+        let name: String
+    }
+
     let address: UnsafeMutableRawPointer
 
-    private static let nameOffset = 24
+    /// How much memory an entry takes; its address is a multiple of it.
+    static let size = 64
 
-    /// An entry for a name, without a value.
-    init(_ name: KeyName) {
-        address = .allocate(byteCount: Self.nameOffset + name.count, alignment: 8)
-        address.bindMemory(to: CellReference.self, capacity: 1).initialize(to: CellReference())
-        address.storeBytes(of: name.hash, toByteOffset: 8, as: UInt64.self)
-        address.storeBytes(of: name.count, toByteOffset: 16, as: Int.self)
-        name.withBytes { bytes in
-            UnsafeMutableRawBufferPointer(start: address + Self.nameOffset, count: bytes.count).copyMemory(from: bytes)
-        }
+    /// An entry for a name, without a value, in memory of ``size`` bytes.
+    init(_ name: KeyName, at address: UnsafeMutableRawPointer) {
+        precondition(MemoryLayout<Fields>.size <= Self.size, "an entry has become too large")
+        self.address = address
+        address.bindMemory(to: Fields.self, capacity: 1).initialize(to: Fields(name: name.string))
     }
 
     @inline(__always)
@@ -25,62 +37,81 @@ struct KeyEntry {
     }
 
     @inline(__always)
-    var cell: UnsafeMutablePointer<CellReference> { address.assumingMemoryBound(to: CellReference.self) }
+    private var fields: UnsafeMutablePointer<Fields> { address.assumingMemoryBound(to: Fields.self) }
 
-    var hash: UInt64 { address.load(fromByteOffset: 8, as: UInt64.self) }
+    var name: KeyName { KeyName(fields.pointee.name) }
 
-    var name: KeyName { KeyName(String(decoding: nameBytes, as: UTF8.self)) }
-
-    var nameCount: Int { address.load(fromByteOffset: 16, as: Int.self) }
+    var nameCount: Int { fields.pointee.name.utf8.count }
 
     @inline(__always)
     func isNamed(_ name: KeyName) -> Bool {
-        let own = nameBytes
-        return name.withBytes { $0.count == own.count && $0.isEqual(to: own) }
+        fields.pointee.name.hasSameStorage(as: name.string) || isEqual(to: name)
     }
 
-    @inline(__always)
-    private var nameBytes: UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(start: address + Self.nameOffset, count: nameCount)
+    @inline(never)
+    private func isEqual(to name: KeyName) -> Bool {
+        KeyName.areEqual(fields.pointee.name, name.string)
     }
 
-    /// Gives up the value and the memory; nobody may be looking.
+    /// Takes the name out, with which the memory is free; nobody may be looking, and there is no value.
     func destroy() {
-        cell.pointee.exchange(nil)?.release()
-        cell.deinitialize(count: 1)
-        address.deallocate()
+        fields.deinitialize(count: 1)
     }
-
-    /// How much memory it takes.
-    var sizeInBytes: Int { Self.nameOffset + nameCount }
 }
 
-/// A reference to a cell, or to none, that is changed at once: whoever reads it finds the one before or the one after.
-struct CellReference: ~Copyable {
-    /// The address of a cell that this reference owns; 0 for none.
-    private let bits = Atomic<UInt>(0)
+// MARK: Reading
 
-    /// The cell, which lives for as long as the reader is inside the gate.
+extension KeyEntry {
+    /// What was read under a version is right if ``isStill(_:)`` says so afterwards.
     @inline(__always)
-    borrowing func load() -> Unmanaged<ValueCell>? {
-        UnsafeRawPointer(bitPattern: bits.load(ordering: .sequentiallyConsistent)).map { Unmanaged.fromOpaque($0) }
+    var version: UInt32 { fields.pointee.version.load(ordering: .acquiring) }
+
+    @inline(__always)
+    func isStill(_ version: UInt32) -> Bool {
+        atomicMemoryFence(ordering: .acquiring)
+        return version & 1 == 0 && fields.pointee.version.load(ordering: .relaxed) == version
     }
 
-    /// Puts a cell, which the reference owns from then on, in the place of the present one, which the caller owns then.
     @inline(__always)
-    borrowing func exchange(_ cell: Unmanaged<ValueCell>?) -> Unmanaged<ValueCell>? {
-        let new = cell.map { UInt(bitPattern: $0.toOpaque()) } ?? 0
-        let old = bits.exchange(new, ordering: .sequentiallyConsistent)
-        return UnsafeRawPointer(bitPattern: old).map { Unmanaged.fromOpaque($0) }
+    var kind: UInt { fields.pointee.kind.load(ordering: .relaxed) }
+
+    @inline(__always)
+    var words: EntryContent.Words {
+        (fields.pointee.first.load(ordering: .relaxed), fields.pointee.second.load(ordering: .relaxed))
     }
 
-    /// Puts a cell that keeps `old` alive in its place, unless somebody else has put another there.
-    borrowing func replace(_ old: ValueCell, by cell: ValueCell) {
-        let expected = UInt(bitPattern: Unmanaged.passUnretained(old).toOpaque())
-        let new = Unmanaged.passRetained(cell)
-        let outcome = bits.compareExchange(
-            expected: expected, desired: UInt(bitPattern: new.toOpaque()), ordering: .sequentiallyConsistent)
-        // The reference's hold on the old cell passes to nobody: the new one has its own.
-        if outcome.exchanged { Unmanaged.passUnretained(old).release() } else { new.release() }
+    /// What stands here: for the writer, and for who asks ``isStill(_:)`` afterwards.
+    var content: EntryContent {
+        EntryContent(
+            kind: kind, words: words, revision: revision,
+            encodedSize: Int(fields.pointee.encodedSize.load(ordering: .relaxed)))
+    }
+
+    var revision: UInt64 { fields.pointee.revision.load(ordering: .relaxed) }
+
+    /// Whether it is told for the first time that the value of a revision cannot be read.
+    func report(_ revision: UInt64) -> Bool {
+        fields.pointee.reported.exchange(revision, ordering: .relaxed) != revision
+    }
+}
+
+// MARK: Writing
+
+extension KeyEntry {
+    /// Puts something in the place of what stands here, which the caller owns then.
+    @inline(__always)
+    func exchange(_ content: EntryContent) -> EntryContent {
+        let old = self.content
+        let version = fields.pointee.version.load(ordering: .relaxed)
+        fields.pointee.version.store(version &+ 1, ordering: .relaxed)
+        atomicMemoryFence(ordering: .releasing)
+        fields.pointee.kind.store(content.kind, ordering: .relaxed)
+        fields.pointee.first.store(content.words.0, ordering: .relaxed)
+        fields.pointee.second.store(content.words.1, ordering: .relaxed)
+        fields.pointee.revision.store(content.revision, ordering: .relaxed)
+        // The format has no longer values.
+        fields.pointee.encodedSize.store(UInt32(truncatingIfNeeded: content.encodedSize), ordering: .relaxed)
+        fields.pointee.version.store(version &+ 2, ordering: .releasing)
+        return old
     }
 }

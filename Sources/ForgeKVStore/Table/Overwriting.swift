@@ -8,8 +8,13 @@ enum Overwriting {
     /// Costs nothing to speak of if the value was written or read as the key's type before.
     @inline(__always)
     static func suspect<Value>(in entry: KeyEntry?, _ key: KVKey<Value>) -> ValueCell? {
-        guard let cell = entry?.cell.pointee.load() else { return nil }
-        return cell._withUnsafeGuaranteedRef({ TypedCell<Value>.isSurely($0, key) }) ? nil : cell.takeUnretainedValue()
+        guard let entry, entry.kind != EntryContent.nothing else { return nil }
+        if entry.kind == InlineTypes.kind(of: Value.self), key.schema == nil { return nil }
+        let content = entry.content
+        if let cell = content.ownCell, cell._withUnsafeGuaranteedRef({ TypedCell<Value>.isSurely($0, key) }) {
+            return nil
+        }
+        return content.asCell
     }
 
     /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
@@ -34,8 +39,8 @@ struct WrittenType: Sendable {
         schema = key.schema
     }
 
-    /// What the cell of such a value is marked with.
-    var mark: ObjectIdentifier { type.mark(schema) }
+    /// What is known of a cell with such a value.
+    var cellType: CellType { type.cellType(schema) }
 
     /// The value in a name's place if it has to be looked at before it is overwritten.
     func suspect(in entry: KeyEntry?, _ name: KeyName) -> ValueCell? { type.suspect(in: entry, name, schema) }
@@ -46,7 +51,7 @@ struct WrittenType: Sendable {
 
 /// A type of values, so that it can be kept without a box.
 private protocol Written: Sendable {
-    static func mark(_ schema: AnyObject?) -> ObjectIdentifier
+    static func cellType(_ schema: AnyObject?) -> CellType
     static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell?
     static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool
 }
@@ -56,9 +61,7 @@ private enum WrittenAs<Value: Codable & Sendable>: Written {
         KVKey(name, schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) })
     }
 
-    static func mark(_ schema: AnyObject?) -> ObjectIdentifier {
-        schema == nil ? EncodedCell.mark(of: Value.self) : EncodedCell.versionedMark(of: Value.self)
-    }
+    static func cellType(_ schema: AnyObject?) -> CellType { .encoded(Value.self, isVersioned: schema != nil) }
 
     static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell? {
         Overwriting.suspect(in: entry, key(name, schema))

@@ -73,7 +73,7 @@ struct PreparedBatch: Sendable {
             revision += 1
             switch step {
             case .set(let name, let bytes, let type):
-                table.store(EncodedCell(bytes, revision: revision, writtenAs: type?.mark), name)
+                table.store(EncodedCell(bytes, revision: revision, type: type?.cellType ?? .unknown), name)
             case .remove(let name): table.remove(name)
             }
         }

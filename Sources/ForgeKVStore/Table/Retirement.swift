@@ -11,24 +11,41 @@ struct Retirement: ~Copyable, @unchecked Sendable {
 
         /// Each owned by this.
         fileprivate var cells: ContiguousArray<Unmanaged<ValueCell>> = []
+        fileprivate var texts: ContiguousArray<String> = []
         fileprivate var memory: [UnsafeMutableRawPointer] = []
 
-        init() {}
+        /// Without values.
+        fileprivate var entries: [KeyEntry] = []
+        private let pool: EntryPool
+
+        init(_ pool: EntryPool) {
+            self.pool = pool
+        }
 
         deinit {
+            for entry in entries { entry.destroy() }
             for cell in cells { cell.release() }
             for address in memory { address.deallocate() }
         }
 
-        fileprivate var count: Int { cells.count + memory.count }
+        fileprivate var count: Int { cells.count + texts.count }
+
+        /// For the writer.
+        fileprivate mutating func giveBackEntries() {
+            for entry in entries {
+                entry.destroy()
+                pool.giveBack(entry.address)
+            }
+            entries = []
+        }
     }
 
     /// Retired since the batch before was closed.
-    private var current = Garbage()
+    private var current: Garbage
     private var currentSize = 0
 
     /// Waiting for those who could still be looking.
-    private var waiting = Garbage()
+    private var waiting: Garbage
     private var visitors = ReadGate.Visitors()
 
     /// A batch is large because finding out who is inside costs as much as a short system call.
@@ -38,13 +55,30 @@ struct Retirement: ~Copyable, @unchecked Sendable {
     /// How much may wait for a reader that does not come out; after that the writer waits too.
     private static let limit = 64 << 20
 
-    init() {}
+    private let pool: EntryPool
 
-    /// Takes over a value that no reader finds any more, and that takes about `sizeInBytes` of memory.
+    init(_ pool: EntryPool) {
+        self.pool = pool
+        current = Garbage(pool)
+        waiting = Garbage(pool)
+    }
+
+    /// Takes over what stood in an entry, where no reader finds it any more.
     @inline(__always)
-    mutating func retire(_ cell: Unmanaged<ValueCell>, sizeInBytes: Int) {
-        currentSize += sizeInBytes
-        current.cells.append(cell)
+    mutating func retire(_ content: EntryContent) {
+        if let cell = content.ownCell {
+            currentSize += content.encodedSize + ValueCell.overhead
+            current.cells.append(cell)
+        } else if let text = InlineTypes.text(content) {
+            currentSize += content.encodedSize
+            current.texts.append(text)
+        }
+    }
+
+    /// Takes over an entry without a value that no reader finds any more.
+    mutating func retire(_ entry: KeyEntry) {
+        currentSize += KeyEntry.size
+        current.entries.append(entry)
     }
 
     /// Takes over memory in which no reader arrives any more.
@@ -55,18 +89,18 @@ struct Retirement: ~Copyable, @unchecked Sendable {
 
     /// Whether it is worth the while to ask for garbage.
     @inline(__always)
-    var isDue: Bool { current.cells.count >= Self.batchCount || currentSize >= Self.batchSize }
+    var isDue: Bool { current.count >= Self.batchCount || currentSize >= Self.batchSize }
 
     /// What nobody can see any more.
     mutating func collect() -> Garbage {
-        var collected = Garbage()
+        var collected = Garbage(pool)
         repeat {
             guard visitors.haveLeft() else { continue }
             swap(&collected, &waiting)
             swap(&waiting, &current)
             currentSize = 0
-            current.cells.reserveCapacity(Self.batchCount)
             visitors = .now()
+            collected.giveBackEntries()
         } while currentSize > Self.limit
         return collected
     }

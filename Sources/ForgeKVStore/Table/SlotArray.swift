@@ -47,21 +47,21 @@ struct SlotArray {
     }
 
     /// Adds an entry whose name is in no slot; there must be an empty one.
-    func insert(_ entry: KeyEntry) {
-        var index = Int(truncatingIfNeeded: entry.hash) & mask
+    func insert(_ entry: KeyEntry, hash: UInt64) {
+        var index = Int(truncatingIfNeeded: hash) & mask
         while slot(index).pointee.entry.load(ordering: .relaxed) != 0 { index = (index + 1) & mask }
-        slot(index).pointee.hash = entry.hash
+        slot(index).pointee.hash = hash
         slot(index).pointee.entry.store(UInt(bitPattern: entry.address), ordering: .releasing)
     }
 
     /// Calls `body` with every entry, in no particular order.
-    func forEach(_ body: (KeyEntry) -> Void) { forEach(in: 0..<count, body) }
+    func forEach(_ body: (KeyEntry, _ hash: UInt64) -> Void) { forEach(in: 0..<count, body) }
 
     /// The same for a part of the slots.
-    func forEach(in range: Range<Int>, _ body: (KeyEntry) -> Void) {
+    func forEach(in range: Range<Int>, _ body: (KeyEntry, _ hash: UInt64) -> Void) {
         for index in range {
             let bits = slot(index).pointee.entry.load(ordering: .acquiring)
-            if let entry = UnsafeMutableRawPointer(bitPattern: bits) { body(KeyEntry(entry)) }
+            if let entry = UnsafeMutableRawPointer(bitPattern: bits) { body(KeyEntry(entry), slot(index).pointee.hash) }
         }
     }
 

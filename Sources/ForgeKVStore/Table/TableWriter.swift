@@ -1,7 +1,9 @@
+import Synchronization
+
 /// The one who changes a table. It belongs behind the lock that makes writers come one after another.
 struct TableWriter: ~Copyable, Sendable {
     private let table: ValueTable
-    private var retirement = Retirement()
+    private var retirement: Retirement
 
     /// How many slots lead to an entry, one without a value included.
     private var usedCount = 0
@@ -17,60 +19,77 @@ struct TableWriter: ~Copyable, Sendable {
 
     init(_ table: ValueTable) {
         self.table = table
-    }
-
-    /// Gives a name a value.
-    @inline(__always)
-    mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
-        store(cell, name, in: entry(of: name))
+        retirement = Retirement(table.pool)
     }
 
     /// The place of a name, until the table is changed.
     @inline(__always)
     func entry(of name: KeyName) -> KeyEntry? { table.view.array.find(name) }
 
-    /// Gives a name a value whose place was looked up since the table was last changed.
-    @inline(__always)
-    mutating func store(_ cell: consuming ValueCell, _ name: KeyName, in entry: KeyEntry?) {
-        let size = LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize)
-        liveBytes += Int64(size)
-        store(Unmanaged.passRetained(cell), name, in: entry)
+    /// Gives a name a value.
+    mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
+        store(EntryContent(cell), name, in: entry(of: name))
     }
 
-    private mutating func store(_ cell: Unmanaged<ValueCell>, _ name: KeyName, in entry: KeyEntry?) {
+    /// Gives a name a value whose place was looked up since the table was last changed.
+    @inline(__always)
+    mutating func store(_ content: EntryContent, _ name: KeyName, in entry: KeyEntry?) {
+        liveBytes += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
         if let entry {
-            replace(entry, by: cell)
+            replace(entry, by: content)
         } else {
-            makeRoom()
-            let entry = KeyEntry(name)
-            _ = entry.cell.pointee.exchange(cell)
-            table.view.array.insert(entry)
-            usedCount += 1
-            count += 1
+            insert(content, name)
         }
+    }
+
+    @inline(never)
+    private mutating func insert(_ content: EntryContent, _ name: KeyName) {
+        makeRoom()
+        let entry = KeyEntry(name, at: table.pool.take())
+        _ = entry.exchange(content)
+        table.view.array.insert(entry, hash: name.hash)
+        usedCount += 1
+        if content.kind != EntryContent.nothing { count += 1 }
     }
 
     /// Takes the value of a name away.
     mutating func remove(_ name: KeyName) {
-        guard let entry = table.view.array.find(name) else { return }
-        replace(entry, by: nil)
+        if let entry = entry(of: name) {
+            replace(entry, by: .none)
+        } else if isPartial {
+            // It may have one elsewhere, which does not count any more.
+            insert(.none, name)
+        }
     }
 
     mutating func removeAll() {
+        isPartial = false
         let empty = SlotArray(count: 16)
-        retire(table.view.exchange(empty), keeping: nil)
+        retire(table.view.exchange(empty), keepsValues: false)
         usedCount = 0
         count = 0
         liveBytes = 0
     }
 
-    private mutating func replace(_ entry: KeyEntry, by cell: Unmanaged<ValueCell>?) {
-        if cell != nil { count += 1 }
-        guard let old = entry.cell.pointee.exchange(cell) else { return }
-        count -= 1
-        let encodedSize = old._withUnsafeGuaranteedRef(\.encodedSize)
-        liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: encodedSize))
-        retirement.retire(old, sizeInBytes: encodedSize + ValueCell.overhead)
+    @inline(__always)
+    private mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
+        let old = entry.exchange(content)
+        if old.kind != EntryContent.nothing {
+            liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
+            retirement.retire(old)
+        } else {
+            count += 1
+        }
+        if content.kind == EntryContent.nothing { count -= 1 }
+    }
+
+    /// Puts the decoded form of a value in its place, unless there is another value by now.
+    mutating func replace(_ old: ValueCell, by decoded: EntryContent, _ name: KeyName) {
+        guard let entry = entry(of: name), entry.content.ownCell?.takeUnretainedValue() === old else {
+            // Nobody has ever seen it.
+            return retirement.retire(decoded)
+        }
+        retirement.retire(entry.exchange(decoded))
     }
 
     /// Makes sure that at least a third of the slots is empty.
@@ -78,15 +97,18 @@ struct TableWriter: ~Copyable, Sendable {
         let old = table.view.array
         guard (usedCount + 1) * 3 > old.count * 2 else { return }
         // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
-        let larger = SlotArray(count: Self.slotCount(for: count + 1))
+        let larger = SlotArray(count: Self.slotCount(for: (isPartial ? usedCount : count) + 1))
         usedCount = 0
-        old.forEach { entry in
-            guard entry.cell.pointee.load() != nil else { return }
-            larger.insert(entry)
+        old.forEach { entry, hash in
+            guard isKept(entry) else { return }
+            larger.insert(entry, hash: hash)
             usedCount += 1
         }
-        retire(table.view.exchange(larger), keeping: { $0.cell.pointee.load() != nil })
+        retire(table.view.exchange(larger), keepsValues: true)
     }
+
+    /// An entry without a value says that none stands elsewhere either.
+    private func isKept(_ entry: KeyEntry) -> Bool { isPartial || entry.kind != EntryContent.nothing }
 
     /// The power of two of which at most a third is taken.
     private static func slotCount(for count: Int) -> Int {
@@ -95,23 +117,56 @@ struct TableWriter: ~Copyable, Sendable {
         return slots
     }
 
-    private mutating func retire(_ array: SlotArray, keeping isKept: ((KeyEntry) -> Bool)?) {
+    private mutating func retire(_ array: SlotArray, keepsValues: Bool) {
         arrayNumber += 1
-        array.forEach { entry in
-            if let isKept, isKept(entry) { return }
-            if let cell = entry.cell.pointee.exchange(nil) {
-                let size = cell._withUnsafeGuaranteedRef(\.encodedSize)
-                retirement.retire(cell, sizeInBytes: size + ValueCell.overhead)
-            }
-            retirement.retire(entry.address, sizeInBytes: entry.sizeInBytes)
+        array.forEach { entry, _ in
+            if keepsValues, isKept(entry) { return }
+            retirement.retire(entry.exchange(.none))
+            retirement.retire(entry)
         }
         retirement.retire(array.address, sizeInBytes: array.sizeInBytes)
     }
 
-    /// What no reader can see any more, for the caller to let go of outside the lock.
+    /// Whether it is worth the while to ask for what no reader can see any more.
     @inline(__always)
+    var hasGarbage: Bool { retirement.isDue }
+
+    /// What no reader can see any more, for the caller to let go of outside the lock.
     mutating func collect() -> Retirement.Garbage? {
         retirement.isDue ? retirement.collect() : nil
+    }
+}
+
+// MARK: Values that are elsewhere
+
+extension TableWriter {
+    /// Whether names that the table does not hold may have values elsewhere.
+    private(set) var isPartial: Bool {
+        get { table.view.isPartial }
+        nonmutating set { table.view.isPartial = newValue }
+    }
+
+    /// Says that there are values elsewhere, which take so many bytes in a log.
+    mutating func beginPartial(liveBytes: Int64) {
+        isPartial = true
+        self.liveBytes += liveBytes
+    }
+
+    /// Takes in what a name has elsewhere, unless the table knows better.
+    mutating func admit(_ cell: ValueCell?, _ name: KeyName) {
+        guard entry(of: name) == nil else { return }
+        insert(cell.map { EntryContent($0) } ?? .none, name)
+    }
+
+    /// Says that the table holds everything now.
+    mutating func endPartial() {
+        isPartial = false
+        liveBytes = 0
+        table.view.array.forEach { entry, _ in
+            let content = entry.content
+            guard content.kind != EntryContent.nothing else { return }
+            liveBytes += Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: content.encodedSize))
+        }
     }
 }
 
@@ -120,14 +175,15 @@ struct TableWriter: ~Copyable, Sendable {
 extension TableWriter {
     /// The number of the write that stored the value of a name; nil if there is none.
     func revision(of name: KeyName) -> UInt64? {
-        table.view.array.find(name)?.cell.pointee.load()?.takeUnretainedValue().revision
+        guard let content = entry(of: name)?.content, content.kind != EntryContent.nothing else { return nil }
+        return content.revision
     }
 
     var names: [String] {
         var names: [String] = []
         names.reserveCapacity(count)
-        table.view.array.forEach { entry in
-            if entry.cell.pointee.load() != nil { names.append(entry.name.string) }
+        table.view.array.forEach { entry, _ in
+            if entry.kind != EntryContent.nothing { names.append(entry.name.string) }
         }
         return names
     }
@@ -150,10 +206,9 @@ extension TableWriter {
             collected = []
         }
         let end = min(position.slot + 4096, array.count)
-        array.forEach(in: position.slot..<end) { entry in
-            if let cell = entry.cell.pointee.load()?.takeUnretainedValue(), cell.revision <= revision {
-                collected.append((entry.name, cell))
-            }
+        array.forEach(in: position.slot..<end) { entry, _ in
+            guard entry.revision <= revision, let cell = entry.content.asCell else { return }
+            collected.append((entry.name, cell))
         }
         position.slot = end
         return end < array.count
@@ -166,8 +221,8 @@ extension TableWriter {
     var contents: [(name: KeyName, cell: ValueCell)] {
         var contents: [(name: KeyName, cell: ValueCell)] = []
         contents.reserveCapacity(count)
-        table.view.array.forEach { entry in
-            if let cell = entry.cell.pointee.load() { contents.append((entry.name, cell.takeUnretainedValue())) }
+        table.view.array.forEach { entry, _ in
+            if let cell = entry.content.asCell { contents.append((entry.name, cell)) }
         }
         return contents.sorted { $0.cell.revision < $1.cell.revision }
     }

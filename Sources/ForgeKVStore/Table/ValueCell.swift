@@ -1,9 +1,8 @@
 import ForgeCoding
-import Synchronization
 
 /// A value in a table, with the revision that brought it. It never changes: a new value is a new cell.
 class ValueCell: @unchecked Sendable {
-    // Invariant of the unchecked conformance: all that the subclasses hold is immutable and Sendable, or atomic.
+    // Invariant of the unchecked conformance: all that the subclasses hold is immutable and Sendable.
 
     /// The number of the write that stored the value.
     let revision: UInt64
@@ -11,13 +10,9 @@ class ValueCell: @unchecked Sendable {
     /// How many bytes the encoded value has.
     let encodedSize: Int
 
-    /// The type of the decoded value, looked at before a cell is taken for a `TypedCell`; of a cell without one the
-    /// ``EncodedCell/Mark`` of the type whose encoding it is, if that is known.
-    fileprivate let type: ObjectIdentifier?
+    fileprivate let type: CellType
 
-    private let isReported = Atomic(false)
-
-    fileprivate init(revision: UInt64, encodedSize: Int, type: ObjectIdentifier?) {
+    fileprivate init(revision: UInt64, encodedSize: Int, type: CellType) {
         self.revision = revision
         self.encodedSize = encodedSize
         self.type = type
@@ -26,96 +21,97 @@ class ValueCell: @unchecked Sendable {
     /// The encoded value.
     var bytes: [UInt8] { [] }
 
-    /// What is kept if the value is decoded anew, as another type.
-    var encoded: EncodedCell? { nil }
-
-    /// Whether it is told for the first time that the value is not of the type that was asked for.
-    final func report() -> Bool { !isReported.exchange(true, ordering: .relaxed) }
-
     /// About how much memory a cell takes beside the encoded value.
     static let overhead = 96
+}
+
+/// What is known of the type of a value in a cell: looked at before a cell is taken for a ``TypedCell``.
+struct CellType: Sendable, Equatable {
+    private enum Form: Sendable {
+        /// Bytes of which nothing is known.
+        case bytes
+        /// The encoding of a value of the type, or of one of its versions, which stands in the envelope.
+        case encoded, encodedVersion
+        /// A decoded value of the type, or of one of its versions, which stands in the cell.
+        case decoded, decodedVersion
+    }
+
+    private let identity: ObjectIdentifier?
+    private let form: Form
+
+    /// Bytes from elsewhere.
+    static let unknown = CellType(identity: nil, form: .bytes)
+
+    private init(identity: ObjectIdentifier?, form: Form) {
+        self.identity = identity
+        self.form = form
+    }
+
+    /// The type of the encoding of a value.
+    @inline(__always)
+    static func encoded(_ type: Any.Type, isVersioned: Bool) -> CellType {
+        CellType(identity: ObjectIdentifier(type), form: isVersioned ? .encodedVersion : .encoded)
+    }
+
+    /// The type of a decoded value.
+    @inline(__always)
+    static func decoded(_ type: Any.Type, isVersioned: Bool) -> CellType {
+        CellType(identity: ObjectIdentifier(type), form: isVersioned ? .decodedVersion : .decoded)
+    }
 }
 
 /// A value as its bytes, not yet decoded.
 final class EncodedCell: ValueCell, @unchecked Sendable {
     private let content: [UInt8]
 
-    /// Stands for the type that a value had when it was encoded, where `Value` stands for one that is decoded.
-    enum Mark<Value> {}
-
-    init(_ bytes: [UInt8], revision: UInt64, writtenAs mark: ObjectIdentifier? = nil) {
+    init(_ bytes: [UInt8], revision: UInt64, type: CellType = .unknown) {
         content = bytes
-        super.init(revision: revision, encodedSize: bytes.count, type: mark)
-    }
-
-    /// What a cell is marked with that holds the encoding of a value of a type.
-    @inline(__always)
-    static func mark<Value>(of _: Value.Type) -> ObjectIdentifier { ObjectIdentifier(Mark<Value>.self) }
-
-    /// The same for a version of a type: which it is stands in the envelope.
-    static func versionedMark<Value: Codable & Sendable>(of _: Value.Type) -> ObjectIdentifier {
-        ObjectIdentifier(Mark<KVSchema<Value>>.self)
+        super.init(revision: revision, encodedSize: bytes.count, type: type)
     }
 
     override var bytes: [UInt8] { content }
-
-    override var encoded: EncodedCell? { self }
 }
 
 /// A decoded value of one type.
 class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable {
-    fileprivate final let value: Value
+    private final let value: Value
 
-    /// What it was decoded from; nil where encoding it gives the same bytes again.
-    private final let source: EncodedCell?
+    /// What it was decoded from.
+    private final let source: EncodedCell
 
-    fileprivate init(
-        _ value: Value, source: EncodedCell?, revision: UInt64, encodedSize: Int,
-        type: ObjectIdentifier = ObjectIdentifier(Value.self)
-    ) {
+    fileprivate init(_ value: Value, source: EncodedCell, isVersioned: Bool = false) {
         self.value = value
         self.source = source
-        super.init(revision: revision, encodedSize: encodedSize, type: type)
+        super.init(
+            revision: source.revision, encodedSize: source.encodedSize,
+            type: .decoded(Value.self, isVersioned: isVersioned))
     }
 
     /// The cell for a value that was decoded.
     static func cell(_ value: Value, from source: EncodedCell, _ key: KVKey<Value>) -> TypedCell {
-        guard let schema = key.schema else {
-            return TypedCell(value, source: source, revision: source.revision, encodedSize: source.encodedSize)
-        }
+        guard let schema = key.schema else { return TypedCell(value, source: source) }
         return VersionedCell(value, from: source, version: schema.version)
     }
 
-    /// A value of a type that comes back from decoding as it was.
-    convenience init(exact value: Value, revision: UInt64, encodedSize: Int) {
-        self.init(value, source: nil, revision: revision, encodedSize: encodedSize)
-    }
+    override final var bytes: [UInt8] { source.bytes }
 
-    override final var bytes: [UInt8] {
-        if let source { return source.bytes }
-        do {
-            return try ValueTable.coder.encode(value)
-        } catch {
-            // It was encoded once already, and there is nothing in such a value that could refuse.
-            preconditionFailure("a value of type \(Value.self) cannot be encoded twice")
-        }
-    }
-
-    override final var encoded: EncodedCell? { source }
-
-    /// The value in `cell`, if it is one of exactly this type.
+    /// Whether `cell` holds a decoded value of exactly the key's type and version.
     @inline(__always)
-    static func value(in cell: ValueCell, _ key: KVKey<Value>) -> Value? {
-        if let schema = key.schema { return VersionedCell.value(in: cell, version: schema.version) }
-        guard cell.type == ObjectIdentifier(Value.self) else { return nil }
-        return unsafeDowncast(cell, to: TypedCell<Value>.self).value
+    static func isDecoded(_ cell: ValueCell, _ key: KVKey<Value>) -> Bool {
+        if let schema = key.schema { return VersionedCell<Value>.isDecoded(cell, version: schema.version) }
+        return cell.type == .decoded(Value.self, isVersioned: false)
     }
+
+    /// The value in a cell that is decoded.
+    @inline(__always)
+    static func value(in cell: ValueCell) -> Value { unsafeDowncast(cell, to: TypedCell<Value>.self).value }
 
     /// Whether `cell` holds a value of the key's type beyond doubt: one that was decoded, or encoded, as that.
     @inline(__always)
     static func isSurely(_ cell: ValueCell, _ key: KVKey<Value>) -> Bool {
         if let schema = key.schema { return VersionedCell<Value>.isSurely(cell, version: schema.version) }
-        return cell.type == ObjectIdentifier(Value.self) || cell.type == EncodedCell.mark(of: Value.self)
+        return cell.type == .encoded(Value.self, isVersioned: false)
+            || cell.type == .decoded(Value.self, isVersioned: false)
     }
 }
 
@@ -125,41 +121,24 @@ private final class VersionedCell<Value: Codable & Sendable>: TypedCell<Value>, 
 
     init(_ value: Value, from source: EncodedCell, version: UInt32) {
         self.version = version
-        super.init(
-            value, source: source, revision: source.revision, encodedSize: source.encodedSize,
-            type: ObjectIdentifier(VersionedCell<Value>.self))
+        super.init(value, source: source, isVersioned: true)
     }
 
     @inline(never)
-    static func value(in cell: ValueCell, version: UInt32) -> Value? {
-        guard cell.type == ObjectIdentifier(VersionedCell<Value>.self) else { return nil }
-        let cell = unsafeDowncast(cell, to: VersionedCell<Value>.self)
-        return cell.version == version ? cell.value : nil
+    static func isDecoded(_ cell: ValueCell, version: UInt32) -> Bool {
+        cell.type == .decoded(Value.self, isVersioned: true)
+            && unsafeDowncast(cell, to: VersionedCell<Value>.self).version == version
     }
 
     @inline(never)
     static func isSurely(_ cell: ValueCell, version: UInt32) -> Bool {
-        guard cell.type == EncodedCell.versionedMark(of: Value.self) else {
-            return value(in: cell, version: version) != nil
+        guard cell.type == .encoded(Value.self, isVersioned: true) else {
+            return isDecoded(cell, version: version)
         }
         do {
             return try ValueEnvelope(decoding: cell.bytes).schemaVersion == version
         } catch {
             return false
         }
-    }
-}
-
-/// Types whose values come back from encoding and decoding as they were, and hold no object that could be shared.
-enum ExactTypes {
-    @inline(__always)
-    static func contain<Value>(_ type: Value.Type) -> Bool {
-        type == Int.self || type == String.self || type == Bool.self || type == Double.self || isNumber(type)
-    }
-
-    private static func isNumber(_ type: Any.Type) -> Bool {
-        type == Float.self || type == UInt.self || type == Int64.self || type == Int32.self || type == Int16.self
-            || type == Int8.self || type == UInt64.self || type == UInt32.self || type == UInt16.self
-            || type == UInt8.self
     }
 }

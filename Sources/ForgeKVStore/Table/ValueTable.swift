@@ -15,30 +15,37 @@ final class ValueTable: @unchecked Sendable {
 
     let view = TableView(SlotArray(count: 16))
 
+    /// Where the entries are; used by the writer alone.
+    let pool = EntryPool()
+
     init() {}
 
-    deinit { view.destroy() }
+    deinit {
+        var garbage = Retirement(pool)
+        view.array.forEach { entry, _ in
+            garbage.retire(entry.exchange(.none))
+            entry.destroy()
+        }
+        view.destroy()
+    }
 }
 
 extension ValueTable {
-    /// Encodes a value as every store keeps it and calls `body` with the bytes.
-    @inline(__always)
-    static func withEncoded<Value: Codable & Sendable, Result>(
-        _ value: Value, _ key: KVKey<Value>, maximumSize: Int, store: String?,
-        _ body: (UnsafeRawBufferPointer) throws(KVStoreError) -> Result
-    ) throws(KVStoreError) -> Result {
+    /// A value's bytes as every store keeps them, for a `set`.
+    static func encoded<Value: Codable & Sendable>(
+        _ value: Value, _ key: KVKey<Value>, maximumSize: Int, store: String?
+    ) throws(KVStoreError) -> EncodedBytes {
         try key.identity.check(.set, in: store)
-        return try coder.withEncoded(value, schemaVersion: key.schemaVersion) { (encoded) throws(KVStoreError) in
-            switch encoded {
-            case .success(let bytes):
-                guard bytes.count <= maximumSize else {
-                    throw KVStoreError(.valueTooLarge, .set, key: key.name, store: store)
-                }
-                return try body(bytes)
-            case .failure(let error):
-                throw KVStoreError(.unencodable, .set, key: key.name, store: store, underlying: error)
-            }
+        let encoded: EncodedBytes
+        do {
+            encoded = try coder.encoded(value, schemaVersion: key.schemaVersion)
+        } catch {
+            throw KVStoreError(.unencodable, .set, key: key.name, store: store, underlying: error)
         }
+        guard encoded.count <= maximumSize else {
+            throw KVStoreError(.valueTooLarge, .set, key: key.name, store: store)
+        }
+        return encoded
     }
 
     /// The value that bytes hold, migrated if they are of an earlier version than the key's.
@@ -53,21 +60,47 @@ extension ValueTable {
         return try schema.migrate(envelope)
     }
 
-    /// A value's bytes, as ``withEncoded(_:_:maximumSize:store:_:)`` has them.
+    /// A value's bytes, as ``encoded(_:_:maximumSize:store:)`` gives them.
     static func encode<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws -> [UInt8] {
         try coder.encode(value, schemaVersion: key.schemaVersion)
     }
 
-    /// The cell for a value that was just encoded.
+    /// What stands in an entry for a value that was just encoded.
     @inline(__always)
-    static func cell<Value: Codable & Sendable>(
+    static func content<Value: Codable & Sendable>(
         _ value: Value, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<Value>, revision: UInt64
-    ) -> ValueCell {
-        ExactTypes.contain(Value.self) && key.schema == nil
-            ? TypedCell(exact: value, revision: revision, encodedSize: bytes.count)
-            : EncodedCell(
-                Array(bytes), revision: revision,
-                writtenAs: key.schema == nil
-                    ? EncodedCell.mark(of: Value.self) : EncodedCell.versionedMark(of: Value.self))
+    ) -> EntryContent {
+        InlineTypes.contain(Value.self) && key.schema == nil
+            ? EntryContent(value, revision: revision, encodedSize: bytes.count)
+            : EntryContent(
+                EncodedCell(
+                    Array(bytes), revision: revision, type: .encoded(Value.self, isVersioned: key.schema != nil)))
+    }
+}
+
+// MARK: Reading what has to be decoded
+
+extension ValueTable {
+    /// The value of a key in a cell that holds no value of its type.
+    ///
+    /// - Parameter keep: Called with what is to stand in the place of the cell, so that nobody has to decode it again.
+    @inline(never)
+    func decode<Value: Codable & Sendable>(
+        _ cell: ValueCell, of key: KVKey<Value>, keep: (EntryContent) -> Void
+    ) throws(UndecodableValue) -> Value {
+        let value: Value
+        do {
+            value = try Self.decode(cell.bytes, as: key)
+        } catch {
+            throw UndecodableValue(cause: error, isNews: view.report(cell, of: key.identity))
+        }
+        // Of an object every reader gets a copy of its own; and a value that is read as two types is decoded each time.
+        if let source = cell as? EncodedCell, !(Value.self is AnyObject.Type) {
+            keep(
+                InlineTypes.contain(Value.self) && key.schema == nil
+                    ? EntryContent(value, revision: cell.revision, encodedSize: cell.encodedSize)
+                    : EntryContent(TypedCell.cell(value, from: source, key)))
+        }
+        return value
     }
 }

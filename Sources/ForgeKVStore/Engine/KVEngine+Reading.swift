@@ -1,0 +1,36 @@
+import Synchronization
+
+extension KVEngine {
+    /// The value of a key whose look-up was interrupted.
+    @inline(never)
+    func value<Value>(
+        of key: KVKey<Value>, after first: TableView.Interruption
+    ) throws(UndecodableValue) -> Value? {
+        var interruption = first
+        while true {
+            switch interruption {
+            case .busy, .elsewhere: writer.withLock { _ in }
+            case .encoded(let cell):
+                return try table.decode(cell, of: key) { content in
+                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
+                }
+            }
+            do throws(TableView.Interruption) {
+                return try table.view.value(of: key)
+            } catch {
+                interruption = error
+            }
+        }
+    }
+
+    /// The cell of a name.
+    func cell(of name: KeyName) -> ValueCell? {
+        while true {
+            do throws(TableView.Interruption) {
+                return try table.view.cell(of: name)
+            } catch {
+                writer.withLock { _ in }
+            }
+        }
+    }
+}

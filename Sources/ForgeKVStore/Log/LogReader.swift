@@ -1,0 +1,67 @@
+import ForgeFileSystem
+
+/// A file read through a window that moves along, so that memory is bounded by the largest record and not by the file.
+struct LogReader {
+    private let fileSystem: any POSIXFileSystem
+    private let descriptor: Descriptor
+    private var buffer: [UInt8] = []
+    private var start: Int64 = 0
+    private var count = 0
+
+    /// The length of the file when the window was opened.
+    let size: Int64
+
+    private static let step = 1 << 20
+
+    init(_ descriptor: Descriptor, size: Int64, on fileSystem: any POSIXFileSystem) {
+        self.fileSystem = fileSystem
+        self.descriptor = descriptor
+        self.size = size
+    }
+
+    /// Calls `body` with `length` bytes from `offset` on; nil if the file ends before.
+    mutating func withBytes<Result>(
+        at offset: Int64, count length: Int, _ body: (UnsafeRawBufferPointer) -> Result
+    ) throws(FileSystemError) -> Result? {
+        guard offset >= 0, length >= 0, Int64(length) <= size - offset else { return nil }
+        if offset < start || offset - start + Int64(length) > Int64(count) {
+            try fill(from: offset, count: length)
+            guard length <= count else { return nil }
+        }
+        let first = Int(offset - start)
+        return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
+    }
+
+    /// Where the zeros begin that stand at the end of the file, as far as they are known to be none before `offset`.
+    mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
+        var offset = offset
+        var end = offset
+        while offset < size {
+            let length = Int(min(Int64(Self.step), size - offset))
+            let last = try withBytes(at: offset, count: length) { $0.lastNonZeroIndex }
+            // A file that has become shorter meanwhile is looked at again by whoever reads on.
+            guard let last else { return size }
+            if let last { end = offset + Int64(last) + 1 }
+            offset += Int64(length)
+        }
+        return end
+    }
+
+    private mutating func fill(from offset: Int64, count length: Int) throws(FileSystemError) {
+        let wanted = Int(min(Int64(max(length, Self.step)), size - offset))
+        if buffer.count < wanted { buffer = [UInt8](repeating: 0, count: wanted) }
+        let fileSystem = fileSystem
+        let descriptor = descriptor
+        let outcome = buffer.withUnsafeMutableBytes { bytes -> Swift.Result<Int, FileSystemError> in
+            do throws(FileSystemError) {
+                let target = UnsafeMutableRawBufferPointer(rebasing: bytes[..<wanted])
+                return .success(try fileSystem.readFully(descriptor, into: target, at: offset))
+            } catch {
+                return .failure(error)
+            }
+        }
+        count = 0
+        count = try outcome.get()
+        start = offset
+    }
+}
