@@ -56,7 +56,7 @@ struct LogFixture {
     /// The log, without the space that an open store has reserved behind it.
     func bytes() throws -> [UInt8] {
         var bytes = try fileSystem.readFile("/store/log")
-        guard bytes.count % Int(LogWindow.granularity) == 0 else { return bytes }
+        guard bytes.count % Int(LogSpace.Options().granularity) == 0 else { return bytes }
         while bytes.last == 0 { bytes.removeLast() }
         return bytes
     }

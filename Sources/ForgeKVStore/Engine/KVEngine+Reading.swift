@@ -1,18 +1,34 @@
 import Synchronization
 
 extension KVEngine {
+    /// Why a value could not be had.
+    enum ReadFailure: Error {
+        case undecodable(UndecodableValue)
+        case unavailable(KVStoreError)
+    }
+
     /// The value of a key whose look-up was interrupted.
     @inline(never)
     func value<Value>(
-        of key: KVKey<Value>, after first: TableView.Interruption
-    ) throws(UndecodableValue) -> Value? {
+        of key: KVKey<Value>, _ operation: KVStoreError.Operation, after first: TableView.Interruption
+    ) throws(ReadFailure) -> Value? {
         var interruption = first
         while true {
             switch interruption {
-            case .busy, .elsewhere: writer.withLock { _ in }
+            case .busy: writer.withLock { _ in }
+            case .elsewhere:
+                do throws(KVStoreError) {
+                    guard try load(key.identity, for: operation, keepsAbsence: false) else { return nil }
+                } catch {
+                    throw .unavailable(error)
+                }
             case .encoded(let cell):
-                return try table.decode(cell, of: key) { content in
-                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
+                do throws(UndecodableValue) {
+                    return try table.decode(cell, of: key) { content in
+                        writer.withLock { $0.table.replace(cell, by: content, key.identity) }
+                    }
+                } catch {
+                    throw .undecodable(error)
                 }
             }
             do throws(TableView.Interruption) {
@@ -24,13 +40,28 @@ extension KVEngine {
     }
 
     /// The cell of a name.
-    func cell(of name: KeyName) -> ValueCell? {
+    func cell(of name: KeyName, _ operation: KVStoreError.Operation) throws(KVStoreError) -> ValueCell? {
         while true {
             do throws(TableView.Interruption) {
                 return try table.view.cell(of: name)
             } catch {
-                writer.withLock { _ in }
+                switch error {
+                case .elsewhere: guard try load(name, for: operation, keepsAbsence: false) else { return nil }
+                case .busy, .encoded: writer.withLock { _ in }
+                }
             }
         }
+    }
+
+    /// The names of all keys.
+    func names() throws(KVStoreError) -> [String] {
+        try loadAll(.keys)
+        return writer.withLock { $0.table.names }
+    }
+
+    /// All names and values at one moment.
+    func snapshot() throws(KVStoreError) -> KVSnapshot {
+        try loadAll(.snapshot)
+        return KVEntry.all(writer.withLock { $0.table.contents })
     }
 }

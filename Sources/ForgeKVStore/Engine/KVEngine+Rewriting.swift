@@ -4,7 +4,7 @@ import Synchronization
 
 /// Rewriting the log without what is out of date, while everybody goes on reading and writing.
 extension KVEngine {
-    private static let queue = DispatchQueue(label: "ForgeKVStore.rewriting", qos: .utility, attributes: .concurrent)
+    static let queue = DispatchQueue(label: "ForgeKVStore.rewriting", qos: .utility, attributes: .concurrent)
 
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
@@ -15,6 +15,13 @@ extension KVEngine {
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
             try rewrite()
         }
+    }
+
+    /// Whether more of a log that is to be closed is out of date than is not.
+    func isMostlyDead(_ writer: borrowing Writer) -> Bool {
+        let live = writer.table.liveBytes
+        let dead = writer.log.end - Int64(LogHeader.size) - live
+        return dead > live && dead > 4096
     }
 
     /// Whether so much of the log is out of date that rewriting it is worth the while.
@@ -68,7 +75,9 @@ extension KVEngine {
     }
 
     /// For who holds `rewriting`.
-    private func rewrite() throws(KVStoreError) {
+    func rewrite() throws(KVStoreError) {
+        let issues = try loadRest(.compact)
+        defer { issues.forEach(options.report) }
         do throws(FileSystemError) {
             let (old, end, sequence) = writer.withLock { ($0.log.file, $0.log.end, $0.log.sequence) }
             let header = LogHeader(
@@ -124,6 +133,8 @@ extension KVEngine {
                 if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
                 writer.log = try replacement.moveIntoPlace(options.space)
                 writer.rewritingThreshold = 0
+                writer.indexedEnd = 0
+                writer.indexesAt = Self.indexesAt(0, options)
             }
         }
     }

@@ -23,9 +23,12 @@ extension KVEngine {
         guard key.identity.isValid else { throw invalidKey(.set, key.identity) }
         var examined: Examined?
         while true {
-            let suspect = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+            let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
-                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) { return suspect }
+                if entry == nil, writer.table.isPartial { return .unknown }
+                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) {
+                    return .suspect(suspect)
+                }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
                 guard bytes.count <= options.valueLimit else {
                     throw KVStoreError(.valueTooLarge, .set, key: key.name, store: place.name)
@@ -35,8 +38,8 @@ extension KVEngine {
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
                 return nil
             }
-            guard let suspect else { return examined?.issue }
-            try examine(suspect, key.identity, isReadable: Overwriting.isReadable(suspect, as: key), &examined)
+            guard let hindrance else { return examined?.issue }
+            try remove(hindrance, to: key, &examined)
         }
     }
 
@@ -47,24 +50,28 @@ extension KVEngine {
         let type = CellType.encoded(Value.self, isVersioned: key.schema != nil)
         var examined: Examined?
         while true {
-            let suspect = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+            let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
-                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) { return suspect }
+                if entry == nil, writer.table.isPartial { return .unknown }
+                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) {
+                    return .suspect(suspect)
+                }
                 let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
                 let cell = EncodedCell(Array(encoded.bytes), revision: revision, type: type)
                 writer.table.store(EntryContent(cell), key.identity, in: entry)
                 return nil
             }
-            guard let suspect else {
+            guard let hindrance else {
                 withExtendedLifetime(encoded) {}
                 return examined?.issue
             }
-            try examine(suspect, key.identity, isReadable: Overwriting.isReadable(suspect, as: key), &examined)
+            try remove(hindrance, to: key, &examined)
         }
     }
 
     /// Stores a value that is encoded already.
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
+        try loadIfPartial([name], .set)
         _ = try write(.set, name) { (writer) throws(KVStoreError) in
             let revision = try append(.set, .set, name, bytes, &writer)
             writer.table.store(EncodedCell(bytes, revision: revision), name)
@@ -77,6 +84,7 @@ extension KVEngine {
 
 extension KVEngine {
     func remove(_ name: KeyName) throws(KVStoreError) {
+        try loadIfPartial([name], .remove)
         _ = try write(.remove, name) { (writer) throws(KVStoreError) in
             guard writer.table.revision(of: name) != nil else { return nil }
             _ = try append(.remove, .remove, name, [], &writer)
@@ -89,6 +97,7 @@ extension KVEngine {
         _ = try write(.removeAll, nil) { (writer) throws(KVStoreError) in
             _ = try append(.removeAll, .removeAll, nil, [], &writer)
             writer.table.removeAll()
+            writer.index = nil
             return nil
         }
     }
@@ -96,6 +105,7 @@ extension KVEngine {
     /// Makes changes together, if what they require holds; returns an issue for the caller to report.
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
+        try loadIfPartial(changes.names, .batch)
         guard !changes.isEmpty else {
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
             return nil
@@ -117,9 +127,37 @@ extension KVEngine {
     }
 }
 
-// MARK: Values that would be overwritten
+// MARK: What stands in the way of a write
 
 extension KVEngine {
+    /// Why a write has changed nothing and has to be tried again.
+    enum Hindrance {
+        /// The table does not hold what stands in the place.
+        case unknown
+
+        /// What stands in the place may be nothing that the key's type can be read from.
+        case suspect(ValueCell)
+    }
+
+    @inline(never)
+    private func remove<Value>(
+        _ hindrance: Hindrance, to key: KVKey<Value>, _ examined: inout Examined?
+    ) throws(KVStoreError) {
+        switch hindrance {
+        case .unknown: try load(key.identity, for: .set, keepsAbsence: true)
+        case .suspect(let cell):
+            try examine(cell, key.identity, isReadable: Overwriting.isReadable(cell, as: key), &examined)
+        }
+    }
+
+    /// Takes in what stands under names that are about to be written to.
+    private func loadIfPartial(
+        _ names: @autoclosure () -> [KeyName], _ operation: KVStoreError.Operation
+    ) throws(KVStoreError) {
+        guard table.view.isPartial else { return }
+        for name in names() { try load(name, for: operation, keepsAbsence: true) }
+    }
+
     /// The values that were looked at for a write that is to replace them.
     fileprivate struct Examined {
         var revisions: [UInt64] = []
@@ -160,23 +198,24 @@ extension KVEngine {
         static let rewriting = Chores(rawValue: 1)
         static let garbage = Chores(rawValue: 2)
         static let space = Chores(rawValue: 4)
+        static let index = Chores(rawValue: 8)
     }
 
-    /// Runs `body` while nobody else writes; if it returns a value, it has changed nothing and wants that looked at.
+    /// Runs `body` while nobody else writes; it has changed nothing if it says what stands in the way.
     @inline(__always)
     private func write(
         _ operation: KVStoreError.Operation, _ name: KeyName?,
-        _ body: (inout Writer) throws(KVStoreError) -> ValueCell?
-    ) throws(KVStoreError) -> ValueCell? {
+        _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
+    ) throws(KVStoreError) -> Hindrance? {
         var chores: Chores = []
-        let suspect = try writer.withLock { (writer) throws(KVStoreError) -> ValueCell? in
+        let hindrance = try writer.withLock { (writer) throws(KVStoreError) -> Hindrance? in
             try check(writer, operation, name)
-            let suspect = try body(&writer)
+            let hindrance = try body(&writer)
             chores = self.chores(of: writer)
-            return suspect
+            return hindrance
         }
         if !chores.isEmpty { run(chores) }
-        return suspect
+        return hindrance
     }
 
     @inline(__always)
@@ -185,6 +224,7 @@ extension KVEngine {
         if isRewritingDue(writer) { chores.insert(.rewriting) }
         if writer.table.hasGarbage { chores.insert(.garbage) }
         if writer.log.wantsSpace { chores.insert(.space) }
+        if writer.log.end >= writer.indexesAt { chores.insert(.index) }
         return chores
     }
 
@@ -196,6 +236,7 @@ extension KVEngine {
         }
         if chores.contains(.space) { prepareSpace() }
         if chores.contains(.rewriting) { rewriteWhenDue() }
+        if chores.contains(.index) { indexWhenDue() }
     }
 
     @inline(__always)
@@ -241,14 +282,4 @@ extension KVEngine {
     private func invalidKey(_ operation: KVStoreError.Operation, _ name: KeyName) -> KVStoreError {
         KVStoreError(.invalidKey, operation, key: name.string, store: place.name)
     }
-}
-
-// MARK: Reading
-
-extension KVEngine {
-    /// The names of all keys.
-    var names: [String] { writer.withLock { $0.table.names } }
-
-    /// All names and values at one moment.
-    var snapshot: KVSnapshot { KVEntry.all(writer.withLock { $0.table.contents }) }
 }

@@ -36,6 +36,13 @@ final class KVEngine: Sendable {
 
         /// The out-of-date bytes at which rewriting is tried again after it has failed; out of reach while somebody is at it.
         var rewritingThreshold: Int64 = 0
+
+        /// The index that leads to what the table does not hold yet.
+        var index: LogIndex?
+
+        /// Where what no index knows begins, and the log's end at which an index is worth its writing.
+        var indexedEnd: Int64 = 0
+        var indexesAt: Int64
     }
 
     init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
@@ -43,7 +50,10 @@ final class KVEngine: Sendable {
         var opening = LogOpening(place, table: table, options: options)
         let opened = try opening.run()
         openingIssues = opening.issues
-        writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
+        writer = Mutex(
+            Writer(
+                log: opened.log, table: opening.table, obstacle: opened.obstacle, index: opened.index,
+                indexedEnd: opened.indexedEnd, indexesAt: Self.indexesAt(opened.indexedEnd, options)))
         self.place = place
         self.table = table
         self.options = options
@@ -72,7 +82,14 @@ extension KVEngine {
 
     /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
     private func close() throws(KVStoreError) {
-        guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) else { return try trim() }
+        if writer.withLock({ isMostlyDead($0) }) { try rewrite() }
+        let end = writer.withLock { $0.log.end }
+        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flushAndSaySo() }
+        writeIndex(upTo: end)
+        try trim()
+    }
+
+    private func flushAndSaySo() throws(KVStoreError) {
         try flush()
         try writer.withLock { (writer) throws(KVStoreError) in
             // Somebody may have opened the store again.
@@ -83,7 +100,6 @@ extension KVEngine {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }
         }
-        try trim()
     }
 
     private func trim() throws(KVStoreError) {

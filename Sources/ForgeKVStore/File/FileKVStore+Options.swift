@@ -19,13 +19,19 @@ extension FileKVStore {
             set { space.isMapped = newValue }
         }
 
-        /// How much space is reserved behind the log at a time.
-        package var reservedSpaceInBytes: Int {
-            get { Int(space.growth) }
-            set { space.growth = Int64(newValue) }
+        /// Reserves no more space behind the log than a page, for tests to whom it is a burden.
+        package mutating func reserveLittle() {
+            space.growth = 0
+            space.granularity = 16_384
         }
 
         var space = LogSpace.Options()
+
+        /// Whether a log is opened by its index, if it has one.
+        package var usesIndex = true
+
+        /// How much of a log that is closed has to be unknown to its index for that to be written anew.
+        package var indexedFromBytes = 1 << 16
 
         /// Where issues are logged; keys and paths are, values never.
         public var logger: Logger
@@ -49,13 +55,18 @@ extension FileKVStore {
             min(max(maximumValueSizeInBytes, 0), Self.formatLimit)
         }
 
+        /// How long a record may be for it to be read: what was written under a higher limit is, within reason.
+        var readablePayloadSize: Int {
+            max(valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
+        }
+
         /// What a record's length leaves for the value.
         static let formatLimit = Int(UInt32.max) - LogRecord.payloadPrefixSize - KeyName.maximumLength
 
         func report(_ issue: KVStoreIssue) {
             switch issue {
             case .tornTail: logger.notice("\(issue)")
-            case .compactionFailed, .undecodable: logger.warning("\(issue)")
+            case .compactionFailed, .undecodable, .unavailable: logger.warning("\(issue)")
             case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
             }
             onIssue?(issue)

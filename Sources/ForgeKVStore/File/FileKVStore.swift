@@ -101,10 +101,14 @@ extension FileKVStore {
 
     @inline(never)
     private func get<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) -> T? {
-        do throws(UndecodableValue) {
-            return try engine.value(of: key, after: interruption)
+        do throws(KVEngine.ReadFailure) {
+            return try engine.value(of: key, .get, after: interruption)
         } catch {
-            if error.isNews { options.report(.undecodable(undecodable(key.name, .get, error))) }
+            switch error {
+            case .unavailable(let error): options.report(.unavailable(error))
+            case .undecodable(let value):
+                if value.isNews { options.report(.undecodable(undecodable(key.name, .get, value))) }
+            }
             return nil
         }
     }
@@ -120,10 +124,13 @@ extension FileKVStore {
 
     @inline(never)
     private func read<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) throws -> T? {
-        do throws(UndecodableValue) {
-            return try engine.value(of: key, after: interruption)
+        do throws(KVEngine.ReadFailure) {
+            return try engine.value(of: key, .read, after: interruption)
         } catch {
-            throw undecodable(key.name, .read, error)
+            switch error {
+            case .unavailable(let error): throw error
+            case .undecodable(let value): throw undecodable(key.name, .read, value)
+            }
         }
     }
 
@@ -143,7 +150,12 @@ extension FileKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        engine.cell(of: key.identity) != nil
+        do throws(KVStoreError) {
+            return try engine.cell(of: key.identity, .contains) != nil
+        } catch {
+            options.report(.unavailable(error))
+            return false
+        }
     }
 
     public func removeAll() throws {
@@ -151,13 +163,13 @@ extension FileKVStore {
     }
 
     public func keys() throws -> [String] {
-        engine.names
+        try engine.names()
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return engine.cell(of: name)?.bytes
+        return try engine.cell(of: name, .read)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -178,10 +190,10 @@ extension FileKVStore {
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        return engine.cell(of: name).map { KVEntry($0) }
+        return try engine.cell(of: name, .read).map { KVEntry($0) }
     }
 
-    public func snapshot() throws -> KVSnapshot { engine.snapshot }
+    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
 
     public func commit(_ batch: KVBatch) throws {
         if let issue = try engine.commit(batch) { options.report(issue) }

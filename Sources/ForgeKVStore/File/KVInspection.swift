@@ -61,7 +61,7 @@ public struct KVInspection: Sendable, Hashable {
         var scan = LogScan(
             log, size: sizeInBytes, fileID: fileID,
             maximumPayloadSize: (256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength, on: fileSystem)
-        let found = try scan.run { change, sequence in table.apply(change, sequence) }
+        let found = try scan.run { change, sequence, _ in table.apply(change, sequence) }
         recordCount = found.recordCount
         keyCount = table.count
         for range in found.damage {

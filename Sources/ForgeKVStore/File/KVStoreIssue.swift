@@ -16,6 +16,9 @@ public indirect enum KVStoreIssue: Sendable {
     /// A value is there but is not what the key says; `get` gave nil. Told once for each value.
     case undecodable(KVStoreError)
 
+    /// A value could not be read from the device; `get` gave nil, or `contains` false, and nothing is known of it.
+    case unavailable(KVStoreError)
+
     /// The log could not be rewritten without what is out of date. Nothing is lost; it is tried again later.
     case compactionFailed(KVStoreError)
 }
@@ -28,6 +31,7 @@ extension KVStoreIssue: CustomStringConvertible {
         case .tornTail(let size): "the log ended in \(size) bytes of an unfinished record, now removed"
         case .readOnly(let error): "read-only: \(error)"
         case .undecodable(let error): "undecodable: \(error)"
+        case .unavailable(let error): "unavailable: \(error)"
         case .compactionFailed(let error): "compaction failed: \(error)"
         }
     }

@@ -6,6 +6,7 @@ struct LogOpening: ~Copyable {
     private let place: StorePlace
     private let maximumPayloadSize: Int
     private let space: LogSpace.Options
+    private let usesIndex: Bool
 
     /// What the log holds.
     private(set) var table: TableWriter
@@ -17,9 +18,8 @@ struct LogOpening: ~Copyable {
         self.place = place
         self.table = TableWriter(table)
         space = options.space
-        // What was written under a higher limit is read all the same, within reason.
-        maximumPayloadSize =
-            max(options.valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
+        usesIndex = options.usesIndex
+        maximumPayloadSize = options.readablePayloadSize
     }
 
     private var fileSystem: any POSIXFileSystem { place.fileSystem }
@@ -89,20 +89,42 @@ struct LogOpening: ~Copyable {
             throw failure(error)
         }
         switch reading {
-        case .valid(let header): return try recover(log, header, try scan(log, size, header.fileID), size: size)
+        case .valid(let header):
+            if let opened = try resume(log, header, size: size) { return opened }
+            return try recover(log, header, try scan(log, size, header.fileID), size: size)
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
         case .damaged(let candidates): return try recoverWithoutHeader(log, candidates, size: size)
         }
     }
 
+    /// Reads only what the index does not know; nil if there is no index, or something to be repaired behind it.
+    private mutating func resume(
+        _ log: Descriptor, _ header: LogHeader, size: Int64
+    ) throws(KVStoreError) -> OpenedLog? {
+        guard usesIndex,
+            let index = LogIndex.open(at: place.directory, of: header.fileID, logSize: size, on: fileSystem)
+        else { return nil }
+        table.beginPartial(bytesElsewhere: index.header.liveBytes)
+        let found = try scan(log, size, header.fileID, from: LogScan.Outcome(endOf: index.header))
+        guard found.damage.isEmpty else {
+            // What is repaired is the whole log.
+            table.removeAll()
+            return nil
+        }
+        var opened = try recover(log, header, found, size: size)
+        opened.indexedEnd = index.header.end
+        opened.index = table.isPartial ? index : nil
+        return opened
+    }
+
     private mutating func scan(
-        _ log: Descriptor, _ size: Int64, _ fileID: LogFileID
+        _ log: Descriptor, _ size: Int64, _ fileID: LogFileID, from start: LogScan.Outcome = .init()
     ) throws(KVStoreError) -> LogScan.Outcome {
         var scan = LogScan(
-            log, size: size, fileID: fileID, maximumPayloadSize: maximumPayloadSize, on: fileSystem)
+            log, size: size, fileID: fileID, maximumPayloadSize: maximumPayloadSize, from: start, on: fileSystem)
         do throws(FileSystemError) {
-            return try scan.run { change, sequence in table.apply(change, sequence) }
+            return try scan.run { change, sequence, _ in table.apply(change, sequence) }
         } catch {
             throw failure(error)
         }
@@ -182,4 +204,10 @@ struct OpenedLog: ~Copyable {
 
     /// Why nothing can be written, if the log was found in a state that could not be repaired.
     var obstacle: KVStoreError?
+
+    /// The index that leads to what the table does not hold.
+    var index: LogIndex?
+
+    /// Where what no index knows begins.
+    var indexedEnd: Int64 = 0
 }

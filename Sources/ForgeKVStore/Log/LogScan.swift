@@ -31,6 +31,15 @@ struct LogScan {
 
         /// Whether anything but zeros stands behind the end.
         var isTorn = false
+
+        init() {}
+
+        /// What a scan has found that has come to the end of what an index knows.
+        init(endOf index: LogIndexHeader) {
+            end = index.end
+            sequence = index.sequence
+            flushedSequence = index.sequence
+        }
     }
 
     /// A bad stretch and the intact records behind it, which count only once a record vouches for what is missing.
@@ -38,7 +47,7 @@ struct LogScan {
         var damage: Range<Int64>
         /// The last record that is missing; nil until an intact one tells.
         var lastMissing: UInt64?
-        var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
+        var changes: [(change: LogRecord.Change, sequence: UInt64, offset: Int64)] = []
         /// The state behind the last of the changes.
         var state = Outcome()
     }
@@ -46,7 +55,7 @@ struct LogScan {
     private var window: LogReader
     private let checksum: CRC32C
     private let maximumPayloadSize: Int
-    private var outcome = Outcome()
+    private var outcome: Outcome
     private var pending: [Segment] = []
 
     /// Where nothing but zeros follows, once that was asked for.
@@ -55,10 +64,15 @@ struct LogScan {
     /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
     private var budget: Int64
 
+    /// A change that counts, the number of its record and where that stands.
+    typealias Visitor = (_ change: LogRecord.Change, _ sequence: UInt64, _ offset: Int64) -> Void
+
+    /// A scan of a log, from where an earlier one ended.
     init(
         _ descriptor: Descriptor, size: Int64, fileID: LogFileID, maximumPayloadSize: Int,
-        on fileSystem: any POSIXFileSystem
+        from start: Outcome = Outcome(), on fileSystem: any POSIXFileSystem
     ) {
+        outcome = start
         window = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
         self.maximumPayloadSize = maximumPayloadSize
@@ -66,11 +80,9 @@ struct LogScan {
         budget = overflow ? .max : max(quadruple, 1 << 24)
     }
 
-    /// Calls `apply` with every change that counts and its number, in order.
-    mutating func run(
-        _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
-    ) throws(FileSystemError) -> Outcome {
-        var offset = Int64(LogHeader.size)
+    /// Calls `apply` with every change that counts, in order.
+    mutating func run(_ apply: Visitor) throws(FileSystemError) -> Outcome {
+        var offset = outcome.end
         var state = outcome
         while offset < window.size {
             if let record = try record(at: offset, after: state) {
@@ -99,8 +111,7 @@ struct LogScan {
     }
 
     private mutating func accept(
-        _ record: Record, at offset: Int64, state: inout Outcome,
-        _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
+        _ record: Record, at offset: Int64, state: inout Outcome, _ apply: Visitor
     ) {
         if let last = pending.last, last.lastMissing == nil {
             // At least what came before: garbage between two records that follow one another hides none.
@@ -115,24 +126,22 @@ struct LogScan {
         state.recordCount += 1
         if case .flushed = record.change { state.endsFlushed = true } else { state.endsFlushed = false }
         guard !pending.isEmpty else {
-            apply(record.change, record.frame.sequence)
+            apply(record.change, record.frame.sequence, offset)
             outcome = state
             return
         }
-        pending[pending.count - 1].changes.append((record.change, record.frame.sequence))
+        pending[pending.count - 1].changes.append((record.change, record.frame.sequence, offset))
         pending[pending.count - 1].state = state
         settle(flushed: state.flushedSequence, apply)
     }
 
     /// Lets the segments count that a record has vouched for.
-    private mutating func settle(
-        flushed: UInt64, _ apply: (LogRecord.Change, _ sequence: UInt64) -> Void
-    ) {
+    private mutating func settle(flushed: UInt64, _ apply: Visitor) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
         {
             let damage = outcome.damage + [first.damage]
-            for (change, sequence) in first.changes { apply(change, sequence) }
+            for (change, sequence, offset) in first.changes { apply(change, sequence, offset) }
             outcome = first.state
             outcome.damage = damage
             pending.removeFirst()

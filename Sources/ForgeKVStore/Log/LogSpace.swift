@@ -13,9 +13,13 @@ struct LogSpace: @unchecked Sendable {
 
         /// How far a window reaches beyond the first record in it.
         var growth: Int64 = 1 << 18
+
+        /// What windows begin and end at: a multiple of every page size in use.
+        var granularity: Int64 = 1 << 16
     }
 
     private let growth: Int64
+    private let granularity: Int64
 
     /// What is mapped: from `start` of the log up to `limit`.
     private var window: FileMapping?
@@ -43,6 +47,7 @@ struct LogSpace: @unchecked Sendable {
     init(_ options: Options) {
         isUnsupported = !options.isMapped
         growth = options.growth
+        granularity = options.granularity
     }
 
     /// Makes sure that `count` bytes at `offset` can be stored.
@@ -76,7 +81,7 @@ struct LogSpace: @unchecked Sendable {
             if let next, offset >= next.range.lowerBound, end <= next.range.upperBound {
                 enter(next.mapping, next.range)
             } else {
-                try enter(LogWindow(file, after: offset, upTo: end + growth), orAtLeast: end, offset, of: file)
+                try enter(LogWindow(file, after: offset, upTo: end + growth, granularity), orAtLeast: end, offset, of: file)
             }
         } catch {
             guard
@@ -103,7 +108,7 @@ struct LogSpace: @unchecked Sendable {
         do throws(FileSystemError) {
             enter(try window.make(), window.range)
         } catch  where error.errno == .noSpace || error.errno == .diskQuotaExceeded {
-            let smallest = LogWindow(file, after: offset, upTo: end)
+            let smallest = LogWindow(file, after: offset, upTo: end, granularity)
             enter(try smallest.make(), smallest.range)
         }
     }
@@ -121,7 +126,7 @@ struct LogSpace: @unchecked Sendable {
     mutating func next(of file: LogFile) -> LogWindow? {
         preparesAt = .max
         guard window != nil else { return nil }
-        coming = LogWindow(file, after: limit, upTo: limit + growth)
+        coming = LogWindow(file, after: limit, upTo: limit + growth, granularity)
         return coming
     }
 

@@ -20,14 +20,12 @@ final class LogWindow: Sendable {
         case given
     }
 
-    static let granularity: Int64 = 1 << 16
-
     /// The space of a log behind `offset`, up to `end` or somewhat more.
-    init(_ file: LogFile, after offset: Int64, upTo end: Int64) {
+    init(_ file: LogFile, after offset: Int64, upTo end: Int64, _ granularity: Int64) {
         self.file = file
-        let limit = (end + Self.granularity - 1) / Self.granularity * Self.granularity
+        let limit = (end + granularity - 1) / granularity * granularity
         // One step back, so that a record that begins in the window before has room here.
-        range = max(0, offset / Self.granularity * Self.granularity - Self.granularity)..<limit
+        range = max(0, offset / granularity * granularity - granularity)..<limit
         zeros = offset..<limit
     }
 
@@ -65,7 +63,8 @@ final class LogWindow: Sendable {
     }
 
     private func writeZeros() throws(FileSystemError) {
-        try withUnsafeTemporaryAllocation(byteCount: 1 << 16, alignment: 16) { (buffer) throws(FileSystemError) in
+        let size = Int(min(zeros.upperBound - zeros.lowerBound, 1 << 16))
+        try withUnsafeTemporaryAllocation(byteCount: size, alignment: 16) { (buffer) throws(FileSystemError) in
             buffer.initializeMemory(as: UInt8.self, repeating: 0)
             var offset = zeros.lowerBound
             while offset < zeros.upperBound {

@@ -1,18 +1,28 @@
 /// The hash of names: multiplications of eight bytes at a time, folded (after Wang Yi's wyhash), under a secret of this
 /// process, so that nobody outside can choose names that collide.
 enum KeyHash {
-    private static let secret: (UInt64, UInt64) = (.random(in: 0 ... .max) | 1, .random(in: 0 ... .max) | 1)
+    /// What a hash depends on beside the name.
+    struct Seed: Hashable, Sendable {
+        var first: UInt64
+        var second: UInt64
+    }
 
-    static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
-        let secret = secret
-        var state = secret.0 ^ UInt64(bytes.count)
+    private static let secret = Seed(first: .random(in: 0 ... .max) | 1, second: .random(in: 0 ... .max) | 1)
+
+    /// The hash of a name in this process.
+    static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { hash(bytes, secret) }
+
+    /// The hash of a name, the same in every process.
+    @inline(__always)
+    static func hash(_ bytes: UnsafeRawBufferPointer, _ seed: Seed) -> UInt64 {
+        var state = seed.first ^ UInt64(bytes.count)
         var offset = 0
         while bytes.count - offset > 8 {
-            state = fold(state ^ bytes.integer(at: offset, as: UInt64.self), secret.1)
+            state = fold(state ^ bytes.integer(at: offset, as: UInt64.self), seed.second)
             offset += 8
         }
         // The last eight bytes, some of them for the second time.
-        return fold(state ^ lastWord(bytes), secret.0 ^ secret.1)
+        return fold(state ^ lastWord(bytes), seed.first ^ seed.second)
     }
 
     private static func lastWord(_ bytes: UnsafeRawBufferPointer) -> UInt64 {

@@ -35,6 +35,15 @@ struct PreparedBatch: Sendable {
         }
     }
 
+    /// The names that the batch changes or requires something of.
+    var names: [KeyName] {
+        steps.map { step in
+            switch step {
+            case .set(let name, _, _), .remove(let name): name
+            }
+        } + requirements.map(\.name)
+    }
+
     var isEmpty: Bool { steps.isEmpty }
 
     var count: UInt64 { UInt64(steps.count) }

@@ -14,8 +14,12 @@ struct TableWriter: ~Copyable, Sendable {
     /// How many keys have a value.
     private(set) var count = 0
 
-    /// How long a log of nothing but the present values would be, its header left out.
-    private(set) var liveBytes: Int64 = 0
+    /// How long a log of nothing but the present values would be, its header left out; more than that while some of them are
+    /// elsewhere and were replaced unseen.
+    var liveBytes: Int64 { bytesHere + bytesElsewhere }
+
+    private var bytesHere: Int64 = 0
+    private var bytesElsewhere: Int64 = 0
 
     init(_ table: ValueTable) {
         self.table = table
@@ -34,7 +38,7 @@ struct TableWriter: ~Copyable, Sendable {
     /// Gives a name a value whose place was looked up since the table was last changed.
     @inline(__always)
     mutating func store(_ content: EntryContent, _ name: KeyName, in entry: KeyEntry?) {
-        liveBytes += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
+        bytesHere += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
         if let entry {
             replace(entry, by: content)
         } else {
@@ -63,19 +67,19 @@ struct TableWriter: ~Copyable, Sendable {
     }
 
     mutating func removeAll() {
-        isPartial = false
+        endPartial()
         let empty = SlotArray(count: 16)
         retire(table.view.exchange(empty), keepsValues: false)
         usedCount = 0
         count = 0
-        liveBytes = 0
+        bytesHere = 0
     }
 
     @inline(__always)
     private mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
         let old = entry.exchange(content)
         if old.kind != EntryContent.nothing {
-            liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
+            bytesHere -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
             retirement.retire(old)
         } else {
             count += 1
@@ -146,27 +150,26 @@ extension TableWriter {
         nonmutating set { table.view.isPartial = newValue }
     }
 
-    /// Says that there are values elsewhere, which take so many bytes in a log.
-    mutating func beginPartial(liveBytes: Int64) {
+    /// Says that there are values elsewhere, which take at most so many bytes in a log.
+    mutating func beginPartial(bytesElsewhere: Int64) {
         isPartial = true
-        self.liveBytes += liveBytes
+        self.bytesElsewhere = bytesElsewhere
     }
 
     /// Takes in what a name has elsewhere, unless the table knows better.
     mutating func admit(_ cell: ValueCell?, _ name: KeyName) {
-        guard entry(of: name) == nil else { return }
-        insert(cell.map { EntryContent($0) } ?? .none, name)
+        guard isPartial, entry(of: name) == nil else { return }
+        guard let cell else { return insert(.none, name) }
+        let size = Int64(LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize))
+        insert(EntryContent(cell), name)
+        bytesHere += size
+        bytesElsewhere = max(0, bytesElsewhere - size)
     }
 
     /// Says that the table holds everything now.
     mutating func endPartial() {
         isPartial = false
-        liveBytes = 0
-        table.view.array.forEach { entry, _ in
-            let content = entry.content
-            guard content.kind != EntryContent.nothing else { return }
-            liveBytes += Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: content.encodedSize))
-        }
+        bytesElsewhere = 0
     }
 }
 

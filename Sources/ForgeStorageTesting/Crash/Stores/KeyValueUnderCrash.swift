@@ -2,7 +2,7 @@ package import ForgeFileSystem
 import ForgeKVStore
 import Logging
 
-/// A ``FileKVStore`` that compacts its log often.
+/// A ``FileKVStore`` that compacts its log often and has an index of it whenever it was closed.
 package struct KeyValueUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
         names: ["a", "b", "c"], batches: true,
@@ -16,6 +16,8 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
             compactionFloorInBytes: 1000,
             logger: Logger(label: "ForgeStorageTesting", factory: { _ in SwiftLogNoOpLogHandler() }))
         options.compactsInBackground = false
+        options.reserveLittle()
+        options.indexedFromBytes = 1
         store = try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }
 
@@ -51,7 +53,8 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
 
     package func contents() throws -> [String: StoreValue] {
         var found: [String: StoreValue] = [:]
-        for name in try store.keys() {
+        // By name first: then each is looked up by itself.
+        for name in try Self.vocabulary.names + store.keys() {
             found[name] = try store.read(KVKey<String>(name)).map { try StoreValue($0.utf8, named: name) }
         }
         return found
