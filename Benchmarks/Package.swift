@@ -1,4 +1,5 @@
 // swift-tools-version: 6.2
+import Foundation
 import PackageDescription
 
 let settings: [SwiftSetting] = [
@@ -7,6 +8,39 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("InternalImportsByDefault"),
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
+
+/// Libraries of the system that key-values measures beside the toolkit, as far as their headers are installed.
+/// FORGE_BENCHMARK_PEERS limits them: "none", or names such as "lmdb,sqlite".
+struct SystemPeer {
+    let name: String
+    let module: String
+    let library: String
+    let header: String
+    let package: String
+
+    static let all = [
+        SystemPeer(name: "lmdb", module: "CLMDB", library: "lmdb", header: "lmdb.h", package: "liblmdb-dev"),
+        SystemPeer(
+            name: "sqlite", module: "CSQLite", library: "sqlite3", header: "sqlite3.h", package: "libsqlite3-dev"),
+    ]
+
+    var isWanted: Bool {
+        guard let wanted = Context.environment["FORGE_BENCHMARK_PEERS"] else { return true }
+        return wanted.split(separator: ",").contains { $0 == name }
+    }
+
+    var isInstalled: Bool {
+        ["/usr/include", "/usr/local/include", "/opt/homebrew/include"].contains { directory in
+            FileManager.default.fileExists(atPath: "\(directory)/\(header)")
+        }
+    }
+
+    var target: Target {
+        .systemLibrary(name: module, pkgConfig: library, providers: [.apt([package]), .brew([library])])
+    }
+}
+
+let peers = SystemPeer.all.filter { $0.isWanted && $0.isInstalled }
 
 let package = Package(
     name: "Benchmarks",
@@ -27,7 +61,12 @@ let package = Package(
             swiftSettings: settings),
         .executableTarget(
             name: "key-values",
-            dependencies: ["Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
+            dependencies: [
+                "Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+                .product(name: "ForgeCoding", package: "ForgeStorage"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ] + peers.map { .target(name: $0.module) },
             swiftSettings: settings),
         .executableTarget(
             name: "mappings",
@@ -36,5 +75,5 @@ let package = Package(
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
             swiftSettings: settings),
-    ]
+    ] + peers.map(\.target)
 )

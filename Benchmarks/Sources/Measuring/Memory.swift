@@ -7,3 +7,8 @@ import CMeasuring
 public func keepFreedMemory() {
     measuring_keep_freed_memory()
 }
+
+/// How much memory of this process is resident, in bytes; 0 where the system does not tell.
+public func residentMemory() -> Int {
+    Int(measuring_resident_bytes())
+}

@@ -2,124 +2,75 @@ import ForgeKVStore
 import Foundation
 import Measuring
 
-/// Key-value stores beside one another.
+/// Ours: Foundation has a type of that name too.
+typealias Measurement = Measuring.Measurement
+
+/// FileKVStore beside its peers: every line has a goal, what this run measured, and whether that is met.
 @main
 enum KeyValues {
-    struct Settings: Codable, Sendable, Equatable {
-        var name: String
-        var count: Int
-        var ratio: Double
-        var isOn: Bool
-        var tags: [String]
-    }
-
-    static func settings(_ number: Int) -> Settings {
-        Settings(
-            name: "user-\(number)", count: number, ratio: Double(number) / 3, isOn: number % 2 == 0, tags: ["a", "b"])
-    }
-
-    static func text(_ number: Int) -> String {
-        let digits = String(number)
-        return String(repeating: "x", count: 32 - digits.count) + digits
-    }
-
     static func main() throws {
-        let arguments = CommandLine.arguments.dropFirst()
-        let directory = URL(fileURLWithPath: arguments.first ?? ".build/key-values", isDirectory: true)
-        defer { do { try FileManager.default.removeItem(at: directory) } catch _ {} }
-        for count in [1_000, 100_000] {
-            let place = directory.appendingPathComponent("forge-\(count)")
-            let store = try FileKVStore(at: place)
-            try reads(count, store)
-            if count == 1_000 { try writes(count, store, directory) }
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        // A process that measures one opening for another that waits for it.
+        if arguments.first == Opening.argument { return print(try Opening(Array(arguments.dropFirst())).run()) }
+        let invocation: Invocation
+        do {
+            invocation = try Invocation(arguments)
+        } catch {
+            FileHandle.standardError.write(Data("\(Invocation.usage)\n".utf8))
+            exit(EX_USAGE)
         }
+        let workspace = try Workspace(in: URL(fileURLWithPath: invocation.directory, isDirectory: true))
+        let outcome = Result { try run(invocation.groups, workspace) }
+        try workspace.remove()
+        try outcome.get()
     }
 
-    static func reads(_ count: Int, _ store: FileKVStore) throws {
-        let dictionary = DictionaryStore()
-        let order = (0..<count).shuffled()
-        let ints = order.map { KVKey<Int>("settings.int.\($0)") }
-        let texts = order.map { KVKey<String>("settings.text.\($0)") }
-        let structs = order.map { KVKey<Settings>("settings.struct.\($0)") }
-        for (place, number) in order.enumerated() {
-            try store.set(ints[place], value: number)
-            try store.set(texts[place], value: text(number))
-            try store.set(structs[place], value: settings(number))
-            dictionary.set(ints[place].name, number)
-            dictionary.set(texts[place].name, text(number))
-            dictionary.set(structs[place].name, settings(number))
+    private static func run(_ groups: Set<Invocation.Group>, _ workspace: Workspace) throws {
+        let start = ContinuousClock.now
+        keepFreedMemory()
+        print("medians; \(ProcessInfo.processInfo.activeProcessorCount) cores; \(Peers.versions)\n")
+        print(GoalTable.header)
+        var lines: [GoalLine] = []
+        for group in Invocation.Group.allCases where groups.contains(group) {
+            try run(group, workspace) { line in
+                print(GoalTable.text(line))
+                fflush(nil)
+                lines.append(line)
+            }
         }
-        let rounds = max(1, 100_000 / count)
-        let calls = count * rounds
-        print(
-            MeasurementTable(
-                "\nget, \(count) keys: Int",
-                [
-                    Measurement("dictionary", count: calls) {
-                        for _ in 0..<rounds { for key in ints { keep(dictionary.get(key.name, as: Int.self)) } }
-                    },
-                    Measurement("FileKVStore", count: calls) {
-                        for _ in 0..<rounds { for key in ints { keep(store.get(key)) } }
-                    },
-                ]))
-        print(
-            MeasurementTable(
-                "\nget, \(count) keys: String of 32 characters",
-                [
-                    Measurement("dictionary", count: calls) {
-                        for _ in 0..<rounds { for key in texts { keep(dictionary.get(key.name, as: String.self)) } }
-                    },
-                    Measurement("FileKVStore", count: calls) {
-                        for _ in 0..<rounds { for key in texts { keep(store.get(key)) } }
-                    },
-                ]))
-        print(
-            MeasurementTable(
-                "\nget, \(count) keys: struct of five fields",
-                [
-                    Measurement("dictionary", count: calls) {
-                        for _ in 0..<rounds { for key in structs { keep(dictionary.get(key.name, as: Settings.self)) } }
-                    },
-                    Measurement("FileKVStore", count: calls) {
-                        for _ in 0..<rounds { for key in structs { keep(store.get(key)) } }
-                    },
-                ]))
+        print("\n\(GoalTable.summary(lines)); \((ContinuousClock.now - start).components.seconds) s")
     }
 
-    static func writes(_ count: Int, _ store: FileKVStore, _ directory: URL) throws {
-        let ints = (0..<count).map { KVKey<Int>("settings.int.\($0)") }
-        let texts = (0..<count).map { KVKey<String>("settings.text.\($0)") }
-        let structs = (0..<count).map { KVKey<Settings>("settings.struct.\($0)") }
-        let words = (0..<count).map(text)
-        let values = (0..<count).map(settings)
-        let file = open(directory.appendingPathComponent("plain").path, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
-        let rounds = 200
-        let calls = rounds * count
-        print(
-            MeasurementTable(
-                "\nset, \(count) keys",
-                [
-                    Measurement("write(2) of 64 bytes", count: calls) {
-                        withUnsafeTemporaryAllocation(byteCount: 64, alignment: 8) { buffer in
-                            for _ in 0..<calls { keep(write(file, buffer.baseAddress, 64)) }
-                        }
-                        ftruncate(file, 0)
-                        lseek(file, 0, SEEK_SET)
-                    },
-                    try Measurement("FileKVStore: Int", count: calls) {
-                        for round in 0..<rounds { for key in ints { try store.set(key, value: round) } }
-                    },
-                    try Measurement("FileKVStore: String of 32 characters", count: calls) {
-                        for _ in 0..<rounds {
-                            for (index, key) in texts.enumerated() { try store.set(key, value: words[index]) }
-                        }
-                    },
-                    try Measurement("FileKVStore: struct of five fields", count: calls) {
-                        for _ in 0..<rounds {
-                            for (index, key) in structs.enumerated() { try store.set(key, value: values[index]) }
-                        }
-                    },
-                ]))
-        close(file)
+    private static func run(
+        _ group: Invocation.Group, _ workspace: Workspace, _ report: (GoalLine) -> Void
+    ) throws {
+        switch group {
+        case .get:
+            report(try Reads<Int>(count: 1_000, workspace).line(.ratioAtMost(0.4)))
+            report(try Reads<String>(count: 1_000, workspace).line(.ratioAtMost(0.55)))
+            report(try Reads<Settings>(count: 1_000, workspace).line(.ratioAtMost(0.55)))
+        case .getMany:
+            report(try Reads<Int>(count: 100_000, workspace).line(.atMost(.nanoseconds(130))))
+            report(try Reads<String>(count: 100_000, workspace).line(.atMost(.nanoseconds(130))))
+        case .set:
+            report(try Writes<Int>(workspace).line(.ratioAtMost(0.3), elsewhere: 270))
+            report(try Writes<String>(workspace).line(.ratioAtMost(0.3), elsewhere: 430))
+            report(try Writes<Settings>(workspace).line(.atMost(.nanoseconds(700))))
+        case .durable:
+            report(try DurableWrites(workspace).line())
+            report(try WritersTogether(workspace).line())
+        case .batch:
+            report(try Batches<Int>(workspace).line())
+            report(try Batches<String>(workspace).line())
+        case .open:
+            try Openings(count: 100_000, .nanoseconds(8e6), workspace).lines().forEach(report)
+            try Openings(count: 1_000_000, .nanoseconds(20e6), workspace).lines().forEach(report)
+        case .overwrite:
+            try Overwrites(workspace).lines().forEach(report)
+        case .threads:
+            report(try ReadersTogether<Int>(workspace).line())
+            report(try ReadersTogether<String>(workspace).line())
+            report(try ReaderBesideWriter(workspace).line())
+        }
     }
 }

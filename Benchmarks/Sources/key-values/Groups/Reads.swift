@@ -1,0 +1,97 @@
+import ForgeKVStore
+import Measuring
+
+/// Reading keys that are there, in another order than that in which they were stored, by key objects of their own.
+struct Reads<Value: Sample> {
+    private let count: Int
+    private let workspace: Workspace
+    private let stored: Samples<Value>
+    private let read: Samples<Value>
+    private let contest = Contest()
+
+    /// Calls in a run of a store that answers in less than a microsecond, and of the others.
+    private static var callCount: Int { 100_000 }
+    private static var slowCallCount: Int { 10_000 }
+
+    init(count: Int, _ workspace: Workspace) {
+        self.count = count
+        self.workspace = workspace
+        stored = Samples(count)
+        read = stored.reordered()
+    }
+
+    /// The line and its peers; a dictionary behind a lock is the reference.
+    func line(_ goal: GoalLine.Goal) throws -> GoalLine {
+        let name = "get-\(Value.title)-\(count)"
+        let dictionary = DictionaryStore()
+        try add("[String: any Sendable] and Mutex", dictionary, Self.callCount)
+        let store = try FileKVStore(at: workspace.place(name))
+        try addFileKVStore(store)
+        addReadingAsStored(dictionary, store)
+        try addTypedDictionary()
+        #if canImport(CLMDB)
+        try add("LMDB", try LMDBStore(try workspace.directory("lmdb-\(name)"), .mapped), Self.callCount)
+        #endif
+        #if canImport(CSQLite) || canImport(SQLite3)
+        try add(
+            "SQLite, prepared statement", try SQLiteStore(workspace.file("sqlite-\(name)"), .normal), Self.slowCallCount
+        )
+        #endif
+        let defaults = try DefaultsStore(suite: workspace.suite(name))
+        try add("UserDefaults", defaults, Self.slowCallCount)
+        let measured = try contest.run(runs: count > 1_000 ? 7 : 11)
+        try defaults.discard()
+        let (reference, own) = (measured[0], measured[1])
+        // Those that read by the keys that stored are compared with one another.
+        let rows = [GoalLine.Peer(measured[2], reference: nil), GoalLine.Peer(measured[3], reference: measured[2])]
+        let peers = ([reference] + measured[4...]).map { GoalLine.Peer($0, reference: reference) }
+        var elsewhere = [GoalLine.Peer("MMKV \(Peers.elsewhere)", .nanoseconds(count > 1_000 ? 160 : 37))]
+        // It keeps bytes: what a struct costs there was not measured.
+        if Value.columnKind == .blob { elsewhere = [] }
+        return GoalLine(
+            "get \(Value.title), \(count) keys", goal, own, reference: reference, peers: peers + elsewhere + rows)
+    }
+
+    private func add<Store: Peer>(_ name: String, _ store: Store, _ calls: Int) throws {
+        try store.setTogether(stored.names, stored.values)
+        try check(name, read.names, read.values) { try store.get($0, as: Value.self) }
+        let names = Array(read.names.prefix(calls))
+        let rounds = max(1, calls / names.count)
+        contest.add(name, count: rounds * names.count) {
+            for _ in 0..<rounds { for name in names { keep(try store.get(name, as: Value.self)) } }
+        }
+    }
+
+    private func addFileKVStore(_ store: FileKVStore) throws {
+        for (key, value) in zip(stored.keys, stored.values) { try store.set(key, value: value) }
+        let keys = read.keys
+        try check("FileKVStore", read.names, read.values) { try store.read(KVKey<Value>($0)) }
+        let rounds = max(1, Self.callCount / count)
+        contest.add("FileKVStore", count: rounds * count) {
+            for _ in 0..<rounds { for key in keys { keep(store.get(key)) } }
+        }
+    }
+
+    /// The same by the key objects that stored, in their order: names are then equal before their bytes are compared, and
+    /// values lie in memory as they are read.
+    private func addReadingAsStored(_ dictionary: DictionaryStore, _ store: FileKVStore) {
+        let rounds = max(1, Self.callCount / count)
+        let (names, keys) = (stored.names, stored.keys)
+        contest.add("dictionary and Mutex, by the keys that stored", count: rounds * count) {
+            for _ in 0..<rounds { for name in names { keep(dictionary.get(name, as: Value.self)) } }
+        }
+        contest.add("FileKVStore, by the keys that stored", count: rounds * count) {
+            for _ in 0..<rounds { for key in keys { keep(store.get(key)) } }
+        }
+    }
+
+    private func addTypedDictionary() throws {
+        let dictionary = Dictionary(uniqueKeysWithValues: zip(stored.names, stored.values))
+        let names = read.names
+        try check("Dictionary", read.names, read.values) { dictionary[$0] }
+        let rounds = max(1, Self.callCount / count)
+        contest.add("[String: \(Value.title)], no lock", count: rounds * count) {
+            for _ in 0..<rounds { for name in names { keep(dictionary[name]) } }
+        }
+    }
+}
