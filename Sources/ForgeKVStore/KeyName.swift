@@ -22,7 +22,11 @@ package struct KeyName: Sendable {
     /// Calls `body` with the bytes of the name.
     @inline(__always)
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-        string.withContiguousBytes(body)
+        if let result = string.utf8.withContiguousStorageIfAvailable({ body(UnsafeRawBufferPointer($0)) }) {
+            return result
+        }
+        var copy = string
+        return copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
     }
 
     /// Whether a store may keep a value under this name.
@@ -40,13 +44,8 @@ package struct KeyName: Sendable {
 extension KeyName: Hashable {
     package static func == (left: KeyName, right: KeyName) -> Bool {
         guard left.hash == right.hash else { return false }
-        return areEqual(left.string, right.string)
-    }
-
-    /// Whether two strings, both with their bytes in one place, have the same bytes.
-    static func areEqual(_ left: String, _ right: String) -> Bool {
-        left.withContiguousBytes { leftBytes in
-            right.withContiguousBytes { rightBytes in leftBytes.isEqual(to: rightBytes) }
+        return left.withBytes { leftBytes in
+            right.withBytes { rightBytes in leftBytes.isEqual(to: rightBytes) }
         }
     }
 
@@ -68,25 +67,5 @@ extension KeyName: CustomStringConvertible {
             }
         }
         return text + (string.count > 80 ? "…\"" : "\"")
-    }
-}
-
-extension String {
-    /// Calls `body` with the bytes of a string.
-    @inline(__always)
-    func withContiguousBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-        if let result = utf8.withContiguousStorageIfAvailable({ body(UnsafeRawBufferPointer($0)) }) {
-            return result
-        }
-        var copy = self
-        return copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
-    }
-
-    /// Whether two strings are the same bit for bit: they share what holds their characters, or are short and equal.
-    ///
-    /// False says nothing.
-    @inline(__always)
-    func hasSameStorage(as other: String) -> Bool {
-        withUnsafeBytes(of: self) { own in withUnsafeBytes(of: other) { own.isEqual(to: $0) } }
     }
 }

@@ -125,17 +125,17 @@ extension KVEngine {
     private func takePlace(
         of old: LogFile, copied: Int64, _ replacement: inout LogReplacement
     ) throws(FileSystemError) {
-        try flushing.withLock { (_) throws(FileSystemError) in
-            try writer.withLock { (writer) throws(FileSystemError) in
-                try replacement.append(copied..<writer.log.end, of: old)
-                if copied == writer.log.end { try replacement.appendFlushed(writer.log.sequence + 1) }
-                // What was acknowledged as durable has to be so in the new log as well.
-                if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
-                writer.log = try replacement.moveIntoPlace(options.space)
-                writer.rewritingThreshold = 0
-                writer.indexedEnd = 0
-                writer.indexesAt = Self.indexesAt(0, options)
-            }
+        _ = flushing.begin(.max, isDone: { false })
+        defer { flushing.end(flushed: 0) }
+        try writer.withLock { (writer) throws(FileSystemError) in
+            try replacement.append(copied..<writer.log.end, of: old)
+            if copied == writer.log.end { try replacement.appendFlushed(writer.log.sequence + 1) }
+            // What was acknowledged as durable has to be so in the new log as well.
+            if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
+            writer.log = try replacement.moveIntoPlace(options.space)
+            writer.rewritingThreshold = 0
+            writer.indexedEnd = 0
+            writer.indexesAt = Self.indexesAt(0, options)
         }
     }
 }

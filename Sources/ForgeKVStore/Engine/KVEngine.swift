@@ -6,8 +6,9 @@ import Synchronization
 
 /// The one object that reads and writes a store's log, shared by all who have the store open in this process.
 ///
-/// Who reads takes no lock at all. Three locks, always taken in this order: who rewrites the log holds `rewriting`
-/// throughout, who flushes it `flushing`, and who changes it `writer`, which is never held while the device is waited for.
+/// Who reads what the table holds takes no lock at all. Three locks, always taken in this order: who rewrites the log holds
+/// `rewriting` throughout, who flushes it has his turn in `flushing`, and who changes it holds `writer`, which is never held
+/// while the device is waited for.
 final class KVEngine: Sendable {
     let place: StorePlace
     let table: ValueTable
@@ -17,7 +18,7 @@ final class KVEngine: Sendable {
     let openingIssues: [KVStoreIssue]
 
     let writer: Mutex<Writer>
-    let flushing = Mutex(())
+    let flushing = FlushQueue()
     let rewriting = Mutex(())
 
     /// What is done in other threads.
@@ -126,15 +127,10 @@ extension KVEngine {
     /// mostly finds it done: all who wait are served by one flush.
     func flush() throws(KVStoreError) {
         let wanted = writer.withLock { $0.log.sequence }
-        try flushing.withLock { (_) throws(KVStoreError) in
-            try flush(wanted)
-        }
-    }
-
-    /// The same for who holds `flushing`.
-    func flush(_ wanted: UInt64) throws(KVStoreError) {
+        guard flushing.begin(wanted, isDone: { writer.withLock { !$0.log.needsFlush(wanted) } }) else { return }
+        defer { flushing.end(flushed: writer.withLock { $0.log.isPoisoned ? .max : $0.log.flushedSequence }) }
         let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
-            guard writer.log.flushedSequence < wanted || writer.log.isNew else { return nil }
+            guard writer.log.needsFlush(wanted) else { return nil }
             guard !writer.log.isPoisoned else {
                 throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name)
             }

@@ -123,6 +123,9 @@ extension AppendLog {
             file: file, mappings: space.takeMappings(), directory: isNew ? directory : nil, sequence: sequence)
     }
 
+    /// Whether a flush has to be made for everything to be durable up to a number.
+    func needsFlush(_ wanted: UInt64) -> Bool { flushedSequence < wanted || isNew }
+
     mutating func didFlush(_ flush: Flush) {
         flushedSequence = max(flushedSequence, flush.sequence)
         if flush.directory != nil { isNew = false }

@@ -1,35 +1,44 @@
-/// Memory for the entries of a table, many at a time, so that they lie close together and each in a line of its own.
+/// Memory for the entries of a table, many in one piece, so that those that were made together lie together.
 final class EntryPool: @unchecked Sendable {
     // Invariant of the unchecked conformance: it is used by the table's one writer, or by who gives the table up.
 
     private var slabs: [UnsafeMutableRawPointer] = []
-    private var free: [UnsafeMutableRawPointer] = []
 
     /// What is left of the last slab.
     private var next = 0
     private var end = 0
 
-    private static let smallestSlab = 16
-    private static let largestSlab = 4096
+    /// Memory that was given back, by its size.
+    private var free: [[UnsafeMutableRawPointer]] = []
 
-    /// Memory for an entry.
-    func take() -> UnsafeMutableRawPointer {
-        if let address = free.popLast() { return address }
-        if next == end { addSlab() }
-        defer { next += 1 }
-        return slabs[slabs.count - 1] + next * KeyEntry.size
+    private static let granularity = 32
+    private static let smallestSlab = 1 << 12
+    private static let largestSlab = 1 << 20
+
+    /// Memory of so many bytes, whose address is a multiple of 32.
+    func take(_ size: Int) -> UnsafeMutableRawPointer {
+        let units = Self.units(size)
+        if units < free.count, let address = free[units].popLast() { return address }
+        let size = units * Self.granularity
+        if end - next < size { addSlab(size) }
+        defer { next += size }
+        return slabs[slabs.count - 1] + next
     }
 
-    private func addSlab() {
-        end = min(max(2 * end, Self.smallestSlab), Self.largestSlab)
+    private func addSlab(_ size: Int) {
+        end = max(min(max(2 * end, Self.smallestSlab), Self.largestSlab), size)
         next = 0
-        slabs.append(.allocate(byteCount: end * KeyEntry.size, alignment: KeyEntry.size))
+        slabs.append(.allocate(byteCount: end, alignment: 64))
     }
 
-    /// Takes memory back in which there is no entry any more.
-    func giveBack(_ address: UnsafeMutableRawPointer) {
-        free.append(address)
+    /// Takes memory of so many bytes back.
+    func giveBack(_ address: UnsafeMutableRawPointer, _ size: Int) {
+        let units = Self.units(size)
+        while free.count <= units { free.append([]) }
+        free[units].append(address)
     }
+
+    private static func units(_ size: Int) -> Int { (size + granularity - 1) / granularity }
 
     deinit {
         for slab in slabs { slab.deallocate() }

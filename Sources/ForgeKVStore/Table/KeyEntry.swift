@@ -3,32 +3,44 @@ import Synchronization
 /// The place of one key in a table: its name, and what stands under it. It stays where it is for as long as the table
 /// that leads to it does.
 ///
-/// It is 64 bytes, one line of a cache, and a reader mostly needs no other. Only one writer at a time changes it; readers see
-/// by its version, which is odd meanwhile, whether what they have read belongs together (a sequence lock; Boehm, "Can
-/// Seqlocks Get Along With Programming Language Memory Models?", 2012).
+/// What a reader needs comes first, so that it is in one line of a cache or two that are neighbours. Only one writer at a time
+/// changes it; readers see by its version, which is odd meanwhile, whether what they have read belongs together (a sequence
+/// lock; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", 2012).
 struct KeyEntry {
-    private struct Fields: ~Copyable {
+    private struct Front: ~Copyable {
         let version = Atomic<UInt32>(0)
-        let encodedSize = Atomic<UInt32>(0)
+        let nameCount: UInt32
         let kind = Atomic<UInt>(EntryContent.nothing)
         let first = Atomic<UInt>(0)
         let second = Atomic<UInt>(0)
+    }
+
+    /// Behind the name.
+    private struct Back: ~Copyable {
         let revision = Atomic<UInt64>(0)
         /// The revision of the value that was last told to be unreadable.
         let reported = Atomic<UInt64>(0)
-        let name: String
+        let encodedSize = Atomic<UInt64>(0)
     }
 
     let address: UnsafeMutableRawPointer
 
-    /// How much memory an entry takes; its address is a multiple of it.
-    static let size = 64
+    private static let frontSize = 32
+    private static let backSize = 24
 
-    /// An entry for a name, without a value, in memory of ``size`` bytes.
+    /// How much memory the entry of a name of so many bytes takes.
+    static func size(nameCount: Int) -> Int { frontSize + (nameCount + 7) / 8 * 8 + backSize }
+
+    /// An entry for a name, without a value, in memory of its ``size(nameCount:)``.
     init(_ name: KeyName, at address: UnsafeMutableRawPointer) {
-        precondition(MemoryLayout<Fields>.size <= Self.size, "an entry has become too large")
+        precondition(MemoryLayout<Front>.size <= Self.frontSize && MemoryLayout<Back>.size <= Self.backSize)
         self.address = address
-        address.bindMemory(to: Fields.self, capacity: 1).initialize(to: Fields(name: name.string))
+        // Names are at most 1,024 bytes long; every write has checked.
+        address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt32(name.count)))
+        name.withBytes { bytes in
+            UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: bytes.count).copyMemory(from: bytes)
+        }
+        backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back())
     }
 
     @inline(__always)
@@ -37,26 +49,30 @@ struct KeyEntry {
     }
 
     @inline(__always)
-    private var fields: UnsafeMutablePointer<Fields> { address.assumingMemoryBound(to: Fields.self) }
+    private var front: UnsafeMutablePointer<Front> { address.assumingMemoryBound(to: Front.self) }
 
-    var name: KeyName { KeyName(fields.pointee.name) }
+    private var backAddress: UnsafeMutableRawPointer { address + Self.size(nameCount: nameCount) - Self.backSize }
 
-    var nameCount: Int { fields.pointee.name.utf8.count }
+    private var back: UnsafeMutablePointer<Back> { backAddress.assumingMemoryBound(to: Back.self) }
+
+    var name: KeyName { KeyName(String(decoding: nameBytes, as: UTF8.self)) }
+
+    @inline(__always)
+    var nameCount: Int { Int(front.pointee.nameCount) }
 
     @inline(__always)
     func isNamed(_ name: KeyName) -> Bool {
-        fields.pointee.name.hasSameStorage(as: name.string) || isEqual(to: name)
+        let own = nameBytes
+        return name.withBytes { $0.isEqual(to: own) }
     }
 
-    @inline(never)
-    private func isEqual(to name: KeyName) -> Bool {
-        KeyName.areEqual(fields.pointee.name, name.string)
+    @inline(__always)
+    private var nameBytes: UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }
 
-    /// Takes the name out, with which the memory is free; nobody may be looking, and there is no value.
-    func destroy() {
-        fields.deinitialize(count: 1)
-    }
+    /// How much memory it takes.
+    var sizeInBytes: Int { Self.size(nameCount: nameCount) }
 }
 
 // MARK: Reading
@@ -64,34 +80,34 @@ struct KeyEntry {
 extension KeyEntry {
     /// What was read under a version is right if ``isStill(_:)`` says so afterwards.
     @inline(__always)
-    var version: UInt32 { fields.pointee.version.load(ordering: .acquiring) }
+    var version: UInt32 { front.pointee.version.load(ordering: .acquiring) }
 
     @inline(__always)
     func isStill(_ version: UInt32) -> Bool {
         atomicMemoryFence(ordering: .acquiring)
-        return version & 1 == 0 && fields.pointee.version.load(ordering: .relaxed) == version
+        return version & 1 == 0 && front.pointee.version.load(ordering: .relaxed) == version
     }
 
     @inline(__always)
-    var kind: UInt { fields.pointee.kind.load(ordering: .relaxed) }
+    var kind: UInt { front.pointee.kind.load(ordering: .relaxed) }
 
     @inline(__always)
     var words: EntryContent.Words {
-        (fields.pointee.first.load(ordering: .relaxed), fields.pointee.second.load(ordering: .relaxed))
+        (front.pointee.first.load(ordering: .relaxed), front.pointee.second.load(ordering: .relaxed))
     }
 
     /// What stands here: for the writer, and for who asks ``isStill(_:)`` afterwards.
     var content: EntryContent {
         EntryContent(
             kind: kind, words: words, revision: revision,
-            encodedSize: Int(fields.pointee.encodedSize.load(ordering: .relaxed)))
+            encodedSize: Int(back.pointee.encodedSize.load(ordering: .relaxed)))
     }
 
-    var revision: UInt64 { fields.pointee.revision.load(ordering: .relaxed) }
+    var revision: UInt64 { back.pointee.revision.load(ordering: .relaxed) }
 
     /// Whether it is told for the first time that the value of a revision cannot be read.
     func report(_ revision: UInt64) -> Bool {
-        fields.pointee.reported.exchange(revision, ordering: .relaxed) != revision
+        back.pointee.reported.exchange(revision, ordering: .relaxed) != revision
     }
 }
 
@@ -102,16 +118,16 @@ extension KeyEntry {
     @inline(__always)
     func exchange(_ content: EntryContent) -> EntryContent {
         let old = self.content
-        let version = fields.pointee.version.load(ordering: .relaxed)
-        fields.pointee.version.store(version &+ 1, ordering: .relaxed)
+        let back = back
+        let version = front.pointee.version.load(ordering: .relaxed)
+        front.pointee.version.store(version &+ 1, ordering: .relaxed)
         atomicMemoryFence(ordering: .releasing)
-        fields.pointee.kind.store(content.kind, ordering: .relaxed)
-        fields.pointee.first.store(content.words.0, ordering: .relaxed)
-        fields.pointee.second.store(content.words.1, ordering: .relaxed)
-        fields.pointee.revision.store(content.revision, ordering: .relaxed)
-        // The format has no longer values.
-        fields.pointee.encodedSize.store(UInt32(truncatingIfNeeded: content.encodedSize), ordering: .relaxed)
-        fields.pointee.version.store(version &+ 2, ordering: .releasing)
+        front.pointee.kind.store(content.kind, ordering: .relaxed)
+        front.pointee.first.store(content.words.0, ordering: .relaxed)
+        front.pointee.second.store(content.words.1, ordering: .relaxed)
+        back.pointee.revision.store(content.revision, ordering: .relaxed)
+        back.pointee.encodedSize.store(UInt64(content.encodedSize), ordering: .relaxed)
+        front.pointee.version.store(version &+ 2, ordering: .releasing)
         return old
     }
 }

@@ -23,7 +23,6 @@ struct Retirement: ~Copyable, @unchecked Sendable {
         }
 
         deinit {
-            for entry in entries { entry.destroy() }
             for cell in cells { cell.release() }
             for address in memory { address.deallocate() }
         }
@@ -33,8 +32,7 @@ struct Retirement: ~Copyable, @unchecked Sendable {
         /// For the writer.
         fileprivate mutating func giveBackEntries() {
             for entry in entries {
-                entry.destroy()
-                pool.giveBack(entry.address)
+                pool.giveBack(entry.address, entry.sizeInBytes)
             }
             entries = []
         }
@@ -77,7 +75,7 @@ struct Retirement: ~Copyable, @unchecked Sendable {
 
     /// Takes over an entry without a value that no reader finds any more.
     mutating func retire(_ entry: KeyEntry) {
-        currentSize += KeyEntry.size
+        currentSize += entry.sizeInBytes
         current.entries.append(entry)
     }
 

@@ -49,7 +49,7 @@ struct TableWriter: ~Copyable, Sendable {
     @inline(never)
     private mutating func insert(_ content: EntryContent, _ name: KeyName) {
         makeRoom()
-        let entry = KeyEntry(name, at: table.pool.take())
+        let entry = KeyEntry(name, at: table.pool.take(KeyEntry.size(nameCount: name.count)))
         _ = entry.exchange(content)
         table.view.array.insert(entry, hash: name.hash)
         usedCount += 1

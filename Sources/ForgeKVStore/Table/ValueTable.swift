@@ -22,10 +22,7 @@ final class ValueTable: @unchecked Sendable {
 
     deinit {
         var garbage = Retirement(pool)
-        view.array.forEach { entry, _ in
-            garbage.retire(entry.exchange(.none))
-            entry.destroy()
-        }
+        view.array.forEach { entry, _ in garbage.retire(entry.exchange(.none)) }
         view.destroy()
     }
 }

@@ -1,0 +1,55 @@
+import Dispatch
+import Synchronization
+
+/// Lets one thread at a time flush, for all who wait.
+///
+/// Who waits is woken by the end of the flush that has covered what he wrote, all at once; only one of those whom it has not
+/// covered flushes next. Behind a lock, threads would pass one by one, and the device would stand idle meanwhile.
+final class FlushQueue: Sendable {
+    private struct State: Sendable {
+        var isTaken = false
+        var waiting: [(wanted: UInt64, wake: DispatchSemaphore)] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Waits until it is this thread's turn, or what it wants is done.
+    ///
+    /// - Parameters:
+    ///   - wanted: Until which number everything is to be flushed.
+    ///   - isDone: Whether it is; called without a lock of the queue.
+    /// - Returns: Whether it is this thread's turn; it must call ``end(flushed:)`` then.
+    func begin(_ wanted: UInt64, isDone: () -> Bool) -> Bool {
+        while true {
+            if isDone() { return false }
+            let wake = state.withLock { state -> DispatchSemaphore? in
+                guard state.isTaken else {
+                    state.isTaken = true
+                    return nil
+                }
+                let wake = DispatchSemaphore(value: 0)
+                state.waiting.append((wanted, wake))
+                return wake
+            }
+            guard let wake else {
+                // It may have been done between the two looks.
+                guard isDone() else { return true }
+                end(flushed: wanted)
+                return false
+            }
+            wake.wait()
+        }
+    }
+
+    /// Ends a turn; all whose writes are among those that were flushed are woken, and one of the others.
+    func end(flushed: UInt64) {
+        let woken = state.withLock { state in
+            state.isTaken = false
+            var woken = state.waiting.filter { $0.wanted <= flushed }
+            state.waiting.removeAll { $0.wanted <= flushed }
+            if !state.waiting.isEmpty { woken.append(state.waiting.removeFirst()) }
+            return woken
+        }
+        for waiter in woken { waiter.wake.signal() }
+    }
+}
