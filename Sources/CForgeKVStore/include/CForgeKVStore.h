@@ -60,4 +60,25 @@ static inline void forge_leave(struct forge_reader *_Nonnull reader) {
     __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELEASE);
 }
 
+/// What stands in eight bytes that other processes may be storing into, and, for the caller, all that was done before it
+/// was stored.
+static inline uint64_t forge_load_word(const void *_Nonnull address) {
+    return __c11_atomic_load((const _Atomic(uint64_t) *)address, __ATOMIC_ACQUIRE);
+}
+
+/// Stores eight bytes at once, after all that the caller has done before.
+static inline void forge_store_word(void *_Nonnull address, uint64_t word) {
+    __c11_atomic_store((_Atomic(uint64_t) *)address, word, __ATOMIC_RELEASE);
+}
+
+/// Whether a process of this number is running, as far as the system tells: one that ended and that nobody has waited for
+/// is not.
+int forge_process_is_running(int32_t process_id);
+
+/// When a process was started, in units of the system; 0 if that cannot be told.
+uint64_t forge_process_start(int32_t process_id);
+
+/// A number that this run of the system has, and hardly any other one; 0 if there is none.
+uint32_t forge_boot_number(void);
+
 #endif

@@ -11,6 +11,7 @@ extension KVEngine {
 
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
+        if let sharing = place.sharing { return try compact(sharing) }
         try rewriting.withLock { (_) throws(KVStoreError) in
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
             try rewrite()
@@ -30,6 +31,10 @@ extension KVEngine {
     @inline(never)
     func rewriteWhenDue() -> KVStoreIssue? {
         guard !isRewritingDue.exchange(true, ordering: .acquiringAndReleasing) else { return nil }
+        if let sharing = place.sharing {
+            defer { isRewritingDue.store(false, ordering: .releasing) }
+            return rewriteIfDue(sharing)
+        }
         guard options.compactsInBackground else { return rewriteIfStillDue() }
         Self.queue.async(group: background) { [weak self] in
             guard let self, let issue = rewriteIfStillDue() else { return }

@@ -60,12 +60,16 @@ extension KVEngine {
         _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ examined: inout Examined
     ) throws(KVStoreError) {
         if !isReadable {
-            do throws(FileSystemError) {
-                examined.issue = .damage(
-                    try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
-            } catch {
-                throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+            func setAside() throws(KVStoreError) {
+                do throws(FileSystemError) {
+                    examined.issue = .damage(
+                        try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+                } catch {
+                    throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+                }
             }
+            // A process that opens the store meanwhile would sweep the file before it has its name.
+            if let sharing = place.sharing { try withLock(sharing, .setAside, name, setAside) } else { try setAside() }
         }
         examined.insert(cell)
     }
@@ -80,6 +84,7 @@ extension KVEngine {
     }
 
     func remove(_ name: KeyName) throws(KVStoreError) -> KVStoreIssue? {
+        try catchUp(.remove, name)
         let isThere = try writer.withLock { (writer) throws(KVStoreError) in
             try check(writer, .remove, name)
             return table.view.contains(name)
@@ -100,6 +105,7 @@ extension KVEngine {
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
         guard !changes.isEmpty else {
+            try catchUp(.batch)
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
             return nil
         }
@@ -138,7 +144,7 @@ extension KVEngine {
         count: UInt64 = 1, condition: (borrowing TableWriter) throws(KVStoreError) -> Void = { _ in },
         effect: (_ revision: UInt64, inout TableWriter) -> Void
     ) throws(KVStoreError) -> KVStoreIssue? {
-        let aftermath = try writer.withLock { (writer) throws(KVStoreError) -> Aftermath in
+        let aftermath = try writing(operation, name) { (writer) throws(KVStoreError) -> Aftermath in
             try check(writer, operation, name)
             try condition(writer.table)
             let revision: UInt64

@@ -13,6 +13,22 @@ extension FileKVStore {
         /// worth the while, which is slower and the same in every run. True by default.
         public var compactsInBackground = true
 
+        /// Whether other processes may have the store open at the same time; not by default. All objects for a store in
+        /// one process have to agree.
+        public var sharing: Sharing = .exclusive
+
+        /// How long a call waits, in a store that is shared, for other processes that write: 10 seconds by default. After
+        /// that it throws `.unavailable(.inUse(processID:))`. Each has the lock for microseconds, and for as long as it
+        /// takes to write the store's content when the log is rewritten; a process that is stopped meanwhile keeps it.
+        public var lockTimeout: Duration = .seconds(10)
+
+        /// How often a store that is shared is looked at for changes of other processes while there are streams that have
+        /// to tell of them: every 20 milliseconds by default, at most every millisecond. A look is one load.
+        public var pollingInterval: Duration = .milliseconds(20)
+
+        /// What the store knows of processes.
+        package var processes = ProcessTable.system
+
         /// Whether records are stored into mapped memory where the file system can do that, or always written.
         package var isMapped = true
 
@@ -44,7 +60,7 @@ extension FileKVStore {
         func report(_ issue: KVStoreIssue) {
             switch issue {
             case .tornTail: logger.notice("\(issue)")
-            case .compactionFailed, .undecodable: logger.warning("\(issue)")
+            case .compactionFailed, .undecodable, .sharing: logger.warning("\(issue)")
             case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
             }
             onIssue?(issue)

@@ -130,6 +130,13 @@ extension AppendLog {
         flushedSequence = sequence
     }
 
+    /// Notes what another process has appended.
+    mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64) {
+        self.end = end
+        self.sequence = sequence
+        self.flushedSequence = max(self.flushedSequence, flushedSequence)
+    }
+
     /// Notes that the name of the log is new.
     mutating func didMove() {
         isNew = true
