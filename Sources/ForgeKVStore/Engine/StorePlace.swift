@@ -1,5 +1,4 @@
 import ForgeFileSystem
-import Foundation
 import Synchronization
 import SystemPackage
 
@@ -107,7 +106,7 @@ final class StorePlace: Sendable {
     ///
     /// The line is followed by spaces, so that no process does anything else than another but for the digits.
     private func writeProcessID() throws(FileSystemError) {
-        var text = Array("\(ProcessInfo.processInfo.processIdentifier)\n".utf8)
+        var text = Array("\(processes.own.id)\n".utf8)
         text += [UInt8](repeating: UInt8(ascii: " "), count: max(0, Self.processIDLength - text.count))
         let file = try fileSystem.open(.lockName, at: directory, .writeOnly, options: [.noFollow])
         try fileSystem.closing(file) { () throws(FileSystemError) in

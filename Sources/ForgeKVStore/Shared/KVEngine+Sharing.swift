@@ -167,7 +167,7 @@ extension KVEngine {
     private func follow(
         _ sharing: EngineSharing, to end: Int64, _ writer: inout Writer
     ) throws(FileSystemError) -> SharedNews? {
-        guard writer.obstacle == nil, end > writer.log.end else { return nil }
+        guard writer.obstacle == nil, end > writer.log.end, end - writer.log.end < LogFollower.limit else { return nil }
         var follower = LogFollower(writer.log, to: end)
         guard let found = try follower.run() else { return nil }
         var news = SharedNews()

@@ -12,6 +12,9 @@ struct LogFollower {
         var flushedSequence: UInt64
     }
 
+    /// More than this is not believed to have been appended; the end of another log may look like any number.
+    static let limit: Int64 = 1 << 40
+
     private let start: Int64
     private let end: Int64
     private var window: LogWindow
