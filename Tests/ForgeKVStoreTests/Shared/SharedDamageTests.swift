@@ -41,7 +41,8 @@ struct SharedDamageTests {
         #expect(try fixture.open(fixture.process(3)).integers() == ["a": 1, "b": 2])
     }
 
-    @Test("what a process was killed in the middle of writing is cut off by the next that writes", arguments: [1, 19, 27])
+    @Test(
+        "what a process was killed in the middle of writing is cut off by the next that writes", arguments: [1, 19, 27])
     func tornTail(_ size: Int) throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -53,7 +54,8 @@ struct SharedDamageTests {
         try first.set(b, value: 3)
         #expect(try second.integers() == ["a": 2, "b": 3])
         #expect(try fixture.open(fixture.process(3)).integers() == ["a": 2, "b": 3])
-        #expect(fixture.recorder.descriptions == ["the log ended in \(size) bytes of an unfinished record, now removed"])
+        #expect(
+            fixture.recorder.descriptions == ["the log ended in \(size) bytes of an unfinished record, now removed"])
     }
 
     @Test("whatever stands in the page that processes share, nothing is lost, and the next write puts it right")
@@ -67,7 +69,8 @@ struct SharedDamageTests {
                 let (writer, reader) = bit.isMultiple(of: 2) ? (first, second) : (second, first)
                 expected["\(offset % 5)"] = offset * 8 + bit
                 try writer.set(KVKey<Int>("\(offset % 5)"), value: offset * 8 + bit)
-                try #require(reader.get(KVKey<Int>("\(offset % 5)")) == offset * 8 + bit, "bit \(bit) of byte \(offset)")
+                try #require(
+                    reader.get(KVKey<Int>("\(offset % 5)")) == offset * 8 + bit, "bit \(bit) of byte \(offset)")
                 if offset < 100 { try #require(try reader.integers() == expected) }
             }
         }
@@ -78,7 +81,8 @@ struct SharedDamageTests {
                 try fixture.overwrite("#shared", [byte ^ 1 << bit], at: Int64(offset))
                 try #require(try second.integers() == expected, "bit \(bit) of byte \(offset)")
                 try #require(try first.integers() == expected, "bit \(bit) of byte \(offset)")
-                try #require(try fixture.open(fixture.process(3)).integers() == expected, "bit \(bit) of byte \(offset)")
+                try #require(
+                    try fixture.open(fixture.process(3)).integers() == expected, "bit \(bit) of byte \(offset)")
             }
         }
         #expect(try fixture.open(fixture.process(3)).integers() == expected)
@@ -98,7 +102,8 @@ struct SharedDamageTests {
     @Test("a page that is garbage or too short is made anew", arguments: [0, 1, 63, 4095, 4096, 9000])
     func garbage(_ size: Int) throws {
         try fixture.fileSystem.makeDirectories("/store")
-        try fixture.fileSystem.write(Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7 + 3) | 0x80 }), to: URL(filePath: "/store/#shared"))
+        try fixture.fileSystem.write(
+            Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7 + 3) | 0x80 }), to: URL(filePath: "/store/#shared"))
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
         #expect(second.get(a) == 1)
@@ -136,7 +141,8 @@ struct SharedDamageTests {
         #expect(try first.integers() == second.integers())
     }
 
-    @Test("a read that cannot find out what others have written says so, or answers by what is known and reports it once")
+    @Test(
+        "a read that cannot find out what others have written says so, or answers by what is known and reports it once")
     func failingReads() throws {
         let plan = FaultPlan()
         let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)

@@ -154,7 +154,9 @@ struct SharedProcessTests {
         #expect(try FileKVStore(at: directory.url).get(count) == 3)
     }
 
-    @Test("of a process that is killed nothing is lost that was acknowledged, and another goes on writing", arguments: 0..<12)
+    @Test(
+        "of a process that is killed nothing is lost that was acknowledged, and another goes on writing",
+        arguments: 0..<12)
     func killed(_ round: Int) async throws {
         let own = try openShared(path + "/store", compactionFloorInBytes: 5000)
         let delay = UInt32((round * 7 + 3) % 60) * 500
