@@ -32,9 +32,13 @@ struct SharedDamageTests {
     func killedAfterRewriting() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
+        for _ in 0..<2 { try first.compact() }
         #expect(second.get(a) == 1)
         let page = try fixture.bytes("#shared")
+        let length = try fixture.bytes("log").count
         try first.compact()
+        // So that nothing but the file itself tells that it is another one.
+        #expect(try fixture.bytes("log").count == length)
         try fixture.overwrite("#shared", page, at: 0)
         try second.set(b, value: 2)
         #expect(try first.integers() == ["a": 1, "b": 2])
@@ -204,10 +208,6 @@ struct SharedDamageTests {
     }
 
     static let changes: [Change] = [
-        Change(testDescription: "set after a look", new: ["a": 2, "b": 0]) { pair in
-            _ = try pair.first.read(KVKey<Int>("a"))
-            try pair.first.set(KVKey<Int>("a"), value: 2)
-        },
         Change(testDescription: "both set", new: ["a": 2, "b": 3]) { pair in
             try pair.first.batch { batch in
                 try batch.set(KVKey<Int>("a"), value: 2)
