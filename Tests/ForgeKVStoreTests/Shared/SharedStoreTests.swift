@@ -125,6 +125,31 @@ struct SharedStoreTests {
         #expect(try first.snapshot().count == 51)
     }
 
+    @Test("a table that is made equal to a log lacks nothing meanwhile that is in both")
+    func replacing() {
+        let table = ValueTable()
+        var writer = TableWriter(table)
+        let names = (0..<50).map { KeyName("\($0)") }
+        for (index, name) in names.enumerated() { writer.store(EncodedCell([], revision: UInt64(index + 1)), name) }
+        let contents = writer.contents
+        let isDone = Flag()
+        let missing = Counter()
+        let readers = DispatchGroup()
+        DispatchQueue.global().async(group: readers) {
+            while !isDone.isSet { for name in names where !table.view.contains(name) { _ = missing.next() } }
+        }
+        for round in 0..<500 {
+            var news = SharedNews()
+            let extra = (name: KeyName("extra"), cell: EncodedCell([], revision: UInt64(100 + round)) as ValueCell)
+            news.apply(round.isMultiple(of: 2) ? contents + [extra] : contents, to: &writer)
+            news.collect(from: &writer)
+            #expect(news.mayConcernAll && writer.count == (round.isMultiple(of: 2) ? 51 : 50))
+        }
+        isDone.set()
+        readers.wait()
+        #expect(missing.next() == 1)
+    }
+
     @Test("values that did not change keep their revision, and are not decoded anew, when the log is rewritten")
     func untouched() throws {
         let (first, second) = try fixture.pair()
