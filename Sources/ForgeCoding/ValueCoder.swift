@@ -31,16 +31,8 @@ public struct ValueCoder: Sendable {
     public func encode<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> [UInt8] {
         switch format {
         case .binary:
-            var encoder = BinaryEncoder()
-            encoder.maximumDepth = maximumDepth
-            let sink = encoder.makeSink()
-            sink.appendEnvelope(.binary, schemaVersion)
-            let header = sink.count
-            try BinaryEncoder.encode(value, into: sink)
-            guard sink.count - header <= maximumSize else {
-                throw CodingFailure(.encode, .tooLarge(limit: maximumSize))
-            }
-            return sink.bytes
+            let encoded = try encoded(value, schemaVersion: schemaVersion)
+            return Array(encoded.bytes)
         case .json:
             let payload = try JSONPayload(maximumDepth: maximumDepth, maximumSize: maximumSize).encode(value)
             return ValueEnvelope(format: .json, schemaVersion: schemaVersion, payload: payload).encoded

@@ -82,6 +82,15 @@ public protocol KVStoring: Sendable {
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default, because nothing is known of it.
     func synchronize() throws
+
+    /// Calls a handler after each change that was made neither through this object nor through another one in this process:
+    /// by another process, in a store that is shared.
+    ///
+    /// - Parameter tell: Is given the names whose values may have changed, or nil if any may have. It is called in another
+    ///   thread, one call after the other, and finds the change when it reads. Several changes may be told as one.
+    /// - Returns: What keeps the handler being called for as long as it lives; nil, which is the default, for a store in which
+    ///   nothing changes elsewhere, or that cannot tell.
+    func changesElsewhere(_ tell: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 
 extension KVStoring {
@@ -110,4 +119,6 @@ extension KVStoring {
     public func commit(_ batch: KVBatch) throws { throw KVStoreError(.unsupported, .batch) }
 
     public func synchronize() throws { throw KVStoreError(.unsupported, .synchronize) }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }

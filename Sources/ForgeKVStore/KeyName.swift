@@ -5,29 +5,72 @@ package struct KeyName: Sendable {
     /// Computed once, because every look-up starts with it.
     let hash: UInt64
 
+    /// How many bytes the name has.
+    package let count: Int
+
+    /// The first eight bytes and the last; of fewer than eight the rest is zero, and what is no more than sixteen is told by
+    /// these alone.
+    private let words: (first: UInt64, last: UInt64)
+
+    /// Where the bytes of a longer name stand, in memory that belongs to the string: so that to look at them takes no hold on
+    /// the string, which would cost more than the look.
+    private nonisolated(unsafe) let address: UnsafeRawPointer?
+
     /// The longest name, in bytes of UTF-8.
     package static let maximumLength = 1024
 
     package init(_ string: String) {
         var string = string
-        // So that hashing and comparing always find the bytes in one place.
+        // From here on the bytes of all but the shortest strings, which are within the string itself, stay where they are.
         string.makeContiguousUTF8()
+        (hash, count, words, address) = string.withUTF8 { buffer in
+            let bytes = UnsafeRawBufferPointer(buffer)
+            return (
+                KeyHash.hash(bytes), bytes.count, Self.words(bytes), bytes.count > 16 ? bytes.baseAddress : nil
+            )
+        }
         self.string = string
-        hash = string.withUTF8 { KeyHash.hash(UnsafeRawBufferPointer($0)) }
     }
 
-    /// How many bytes the name has.
-    package var count: Int { string.utf8.count }
+    private static func words(_ bytes: UnsafeRawBufferPointer) -> (first: UInt64, last: UInt64) {
+        guard bytes.count >= 8 else {
+            return (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0)
+        }
+        return (
+            bytes.integer(at: 0, as: UInt64.self), bytes.integer(at: bytes.count - 8, as: UInt64.self)
+        )
+    }
 
     /// Calls `body` with the bytes of the name.
     @inline(__always)
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-        if let result = string.utf8.withContiguousStorageIfAvailable({ body(UnsafeRawBufferPointer($0)) }) {
-            return result
+        if let address {
+            defer { withExtendedLifetime(string) {} }
+            return body(UnsafeRawBufferPointer(start: address, count: count))
         }
-        var copy = string
-        return copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+        var bytes: (UInt64, UInt64) = (words.first.littleEndian, 0)
+        return withUnsafeMutableBytes(of: &bytes) { bytes in
+            // The last eight bytes, some of them for the second time.
+            if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
+            return body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        }
     }
+
+    /// Whether the name is that of `count` bytes, behind which there are zeros up to a multiple of eight.
+    @inline(__always)
+    func isEqual(to other: UnsafeRawPointer, count otherCount: Int) -> Bool {
+        guard count == otherCount else { return false }
+        if count == 0 { return true }
+        guard UInt64(littleEndian: other.load(as: UInt64.self)) == words.first else { return false }
+        if count <= 8 { return true }
+        let last = other.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self)
+        guard UInt64(littleEndian: last) == words.last else { return false }
+        guard let address else { return true }
+        defer { withExtendedLifetime(string) {} }
+        return UnsafeRawBufferPointer(start: address, count: count)
+            .isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
+    }
+
 
     /// Whether a store may keep a value under this name.
     @inline(__always)

@@ -64,6 +64,11 @@ private final class Probe: KVStoring {
 
     func commit(_ batch: KVBatch) throws { count(.commit) }
     func synchronize() throws { count(.synchronize) }
+
+    func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        count(.changesElsewhere)
+        return KVObservation {}
+    }
 }
 
 @Suite("Every layer forwards every requirement of a key-value store")
@@ -126,6 +131,7 @@ struct LayerForwardingTests {
         case .snapshot: _ = try store.snapshot()
         case .commit: try store.batch { $0.remove(key) }
         case .synchronize: try store.synchronize()
+        case .changesElsewhere: #expect(store.changesElsewhere { _ in } != nil)
         }
     }
 
@@ -151,7 +157,7 @@ struct LayerForwardingTests {
 
     @Test("a reader of defaults and of what is moved looks into the second store too")
     func secondStores() throws {
-        for operation: Operation in [.get, .read, .contains, .keys, .rawValue] {
+        for operation: Operation in [.get, .read, .contains, .keys, .rawValue, .changesElsewhere] {
             let probe = Probe()
             try Self.call(operation, of: DefaultsKVStore(InMemoryKVStore(), defaults: probe))
             let instead = operation

@@ -54,6 +54,24 @@ import Testing
         }
     }
 
+    @Test("damage that the next record vouches for is told, however many intact records follow")
+    func damageBeforeMany() throws {
+        let fixture = LogFixture()
+        do {
+            let store = try fixture.open()
+            try store.set(KVKey<Int>("a"), value: 1)
+            try store.synchronize()
+            for value in 0..<5 { try store.set(KVKey<Int>("b"), value: value) }
+        }
+        var bytes = try fixture.bytes()
+        bytes[64 + 22] ^= 0xFF
+        try fixture.replace(bytes)
+        let recorder = IssueRecorder()
+        #expect(try fixture.open(recorder).integers() == ["b": 4])
+        #expect(recorder.damage.map(\.offset) == [64])
+        #expect(try fixture.open().damageReports().count == 1)
+    }
+
     @Test("a log cut at any byte opens with all records that are whole, and can be written to")
     func truncation() throws {
         let sample = try Sample()

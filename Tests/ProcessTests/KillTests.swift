@@ -6,7 +6,7 @@ import Testing
 struct KillTests {
     @Test(
         "whatever moment a process is killed at, acknowledged values are there and none is torn",
-        arguments: ["keyValue", "batches", "file", "secret", "codable"])
+        arguments: ["keyValue", "sharedKeyValue", "batches", "file", "secret", "codable"])
     func survivesKill(kind: String) throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("kill-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: directory) }

@@ -10,6 +10,11 @@ int forge_crc32c_is_accelerated(void);
 /// Carries a CRC-32C, given and returned without the final inversion, over `size` bytes; only where accelerated.
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size);
 
+
+/// Asks for large pages behind memory that is looked at in no order, where the system has them for the asking: a table of
+/// some megabytes costs a walk through the page table at nearly every look otherwise.
+void forge_prefer_large_pages(void *_Nonnull address, size_t size);
+
 /// What a thread says of itself: how many times it has gone in and out, so that an odd number says that it is inside, and
 /// another number than before that it has been outside. Written by its thread alone; never freed, used again by another
 /// thread when its own has ended.
@@ -59,5 +64,26 @@ static inline void forge_leave(struct forge_reader *_Nonnull reader) {
     size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
     __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELEASE);
 }
+
+/// What stands in eight bytes that other processes may be storing into, and, for the caller, all that was done before it
+/// was stored.
+static inline uint64_t forge_load_word(const void *_Nonnull address) {
+    return __c11_atomic_load((const _Atomic(uint64_t) *)address, __ATOMIC_ACQUIRE);
+}
+
+/// Stores eight bytes at once, after all that the caller has done before.
+static inline void forge_store_word(void *_Nonnull address, uint64_t word) {
+    __c11_atomic_store((_Atomic(uint64_t) *)address, word, __ATOMIC_RELEASE);
+}
+
+/// Whether a process of this number is running, as far as the system tells: one that ended and that nobody has waited for
+/// is not.
+int forge_process_is_running(int32_t process_id);
+
+/// When a process was started, in units of the system; 0 if that cannot be told.
+uint64_t forge_process_start(int32_t process_id);
+
+/// A number that this run of the system has, and hardly any other one; 0 if there is none.
+uint32_t forge_boot_number(void);
 
 #endif

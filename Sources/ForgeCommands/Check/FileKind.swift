@@ -10,7 +10,7 @@ enum FileKind {
         let name = String(entry.name)
         if entry.name.isLeftover {
             self = .leftover
-        } else if entry.name.isReservedName {
+        } else if entry.name.isReservedName || name == "#shared" {
             self = .lock
         } else if name.hasPrefix("quarantine-") {
             self = .quarantine

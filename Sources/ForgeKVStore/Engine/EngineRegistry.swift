@@ -41,7 +41,8 @@ enum EngineRegistry {
             throw KVStoreError(error, .open, store: String(path))
         }
         guard let number = identity(of: fileSystem) else {
-            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: EngineLifetime())
+            let place = try StorePlace(
+                directory, path: path, on: fileSystem, options: options, lifetime: EngineLifetime())
             return try KVEngine(place, options: options)
         }
         let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
@@ -49,6 +50,10 @@ enum EngineRegistry {
             if let registered = engines[identity] {
                 if let engine = registered.engine {
                     do { try fileSystem.close(directory) } catch _ {}
+                    guard engine.options.sharing == options.sharing else {
+                        throw KVStoreError(
+                            .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
+                    }
                     return engine
                 }
                 // It is flushing in another thread and holds the lock until it is done.
@@ -58,7 +63,8 @@ enum EngineRegistry {
             // if that is when it goes, its last flush happens here instead of there.
             engines = engines.filter { !$0.value.lifetime.isOver }
             let lifetime = EngineLifetime()
-            let place = try StorePlace(directory, path: path, on: fileSystem, lifetime: lifetime)
+            let place = try StorePlace(
+                directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
             let engine = try KVEngine(place, options: options)
             engines[identity] = Registered(engine: engine, lifetime: lifetime)
             return engine

@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import Synchronization
 
 /// Lets one thread at a time flush, for all who wait.
@@ -9,7 +10,13 @@ final class FlushQueue: Sendable {
     private struct State: Sendable {
         var isTaken = false
         var waiting: [(wanted: UInt64, wake: DispatchSemaphore)] = []
+
+        /// How many were woken by the last flush, most of whom will soon write again.
+        var wokenCount = 0
     }
+
+    /// How many times who has his turn lets others go first: about as long as it takes them to write.
+    private static let patience = 32
 
     private let state = Mutex(State())
 
@@ -33,12 +40,20 @@ final class FlushQueue: Sendable {
             }
             guard let wake else {
                 // It may have been done between the two looks.
-                guard isDone() else { return true }
+                guard isDone() else {
+                    waitForOthers()
+                    return true
+                }
                 end(flushed: wanted)
                 return false
             }
             wake.wait()
         }
+    }
+
+    /// Lets those write whom the last flush has woken: one flush is as good for all of them.
+    private func waitForOthers() {
+        for _ in 0..<Self.patience where state.withLock({ $0.waiting.count + 1 < $0.wokenCount }) { sched_yield() }
     }
 
     /// Ends a turn; all whose writes are among those that were flushed are woken, and one of the others.
@@ -47,6 +62,8 @@ final class FlushQueue: Sendable {
             state.isTaken = false
             var woken = state.waiting.filter { $0.wanted <= flushed }
             state.waiting.removeAll { $0.wanted <= flushed }
+            // And who has flushed.
+            state.wokenCount = woken.count + 1
             if !state.waiting.isEmpty { woken.append(state.waiting.removeFirst()) }
             return woken
         }

@@ -9,8 +9,12 @@ extension KVEngine {
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
 
+    /// How many times the tail is copied before writers have to wait for the rest, however long it is.
+    private static let mostRounds = 8
+
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
+        if let sharing = place.sharing { return try compact(sharing) }
         try rewriting.withLock { (_) throws(KVStoreError) in
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
             try rewrite()
@@ -40,6 +44,7 @@ extension KVEngine {
             return true
         }
         guard isMine else { return }
+        if let sharing = place.sharing { return rewriteNow(sharing) }
         guard options.compactsInBackground else { return rewriteNow() }
         Self.queue.async(group: background) { [weak self] in self?.rewriteNow() }
     }
@@ -107,18 +112,27 @@ extension KVEngine {
     }
 
     /// Copies what is appended meanwhile, until little is left; returns up to where.
+    ///
+    /// Copying is faster than writing, so that every round has less to do than the one before, unless the device is waited
+    /// for in between: that is only done before the first, and again if somebody else has waited for it meanwhile.
     private func follow(
         _ old: LogFile, from start: Int64, into replacement: inout LogReplacement
     ) throws(FileSystemError) -> Int64 {
         var copied = start
         try replacement.synchronize()
-        while true {
-            let end = writer.withLock { $0.log.end }
-            guard end - copied > Self.shortTail else { return copied }
+        if options.compactsInBackground { replacement.reserve(options.space) }
+        for round in 0..<Self.mostRounds {
+            let (end, flushed) = writer.withLock { ($0.log.end, $0.log.flushedSequence) }
             try replacement.append(copied..<end, of: old)
-            try replacement.synchronize()
+            let isShort = end - copied <= Self.shortTail
             copied = end
+            if flushed > replacement.synchronizedSequence, round < 2 {
+                try replacement.synchronize()
+            } else if isShort {
+                break
+            }
         }
+        return copied
     }
 
     /// Copies the rest and puts the new log in the place of the old one.

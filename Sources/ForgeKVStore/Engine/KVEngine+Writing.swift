@@ -107,6 +107,7 @@ extension KVEngine {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
         try loadIfPartial(changes.names, .batch)
         guard !changes.isEmpty else {
+            try catchUp(.batch)
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
             return nil
         }
@@ -171,12 +172,16 @@ extension KVEngine {
     ) throws(KVStoreError) {
         var found = examined ?? Examined()
         if !isReadable {
-            do throws(FileSystemError) {
-                found.issue = .damage(
-                    try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
-            } catch {
-                throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+            func setAside() throws(KVStoreError) {
+                do throws(FileSystemError) {
+                    found.issue = .damage(
+                        try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+                } catch {
+                    throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+                }
             }
+            // A process that opens the store meanwhile would sweep the file before it has its name.
+            if let sharing = place.sharing { try withLock(sharing, .setAside, name, setAside) } else { try setAside() }
         }
         found.revisions.append(cell.revision)
         examined = found
@@ -208,7 +213,7 @@ extension KVEngine {
         _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
     ) throws(KVStoreError) -> Hindrance? {
         var chores: Chores = []
-        let hindrance = try writer.withLock { (writer) throws(KVStoreError) -> Hindrance? in
+        let hindrance = try writing(operation, name) { (writer) throws(KVStoreError) -> Hindrance? in
             try check(writer, operation, name)
             let hindrance = try body(&writer)
             chores = self.chores(of: writer)

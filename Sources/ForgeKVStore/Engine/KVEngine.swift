@@ -47,9 +47,16 @@ final class KVEngine: Sendable {
     }
 
     init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
+        defer { place.sharing?.lock.giveBack() }
+        var options = options
+        // What others may cut short must not be stored into.
+        if place.sharing != nil { options.isMapped = false }
+        // What others append is read into the table, which then holds everything.
+        if place.sharing != nil { options.usesIndex = false }
         let table = ValueTable()
         var opening = LogOpening(place, table: table, options: options)
-        let opened = try opening.run()
+        var opened = try opening.run()
+        try Self.share(&opened, at: place)
         openingIssues = opening.issues
         writer = Mutex(
             Writer(
@@ -74,7 +81,8 @@ extension KVEngine {
         rewriting.withLock { _ in
             do throws(KVStoreError) {
                 let isWritable = writer.withLock { $0.obstacle == nil && !$0.log.isPoisoned }
-                if isWritable { try close() }
+                guard isWritable else { return }
+                if let sharing = place.sharing { try close(sharing) } else { try close() }
             } catch {
                 options.logger.error("closing \(place.path): \(error)")
             }
@@ -119,6 +127,7 @@ extension KVEngine {
 extension KVEngine {
     /// Pushes everything that was written to the device.
     func synchronize() throws(KVStoreError) {
+        try catchUp(.synchronize)
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize, nil) }
         try flush()
     }

@@ -1,15 +1,18 @@
 import ForgeFileSystem
-import Foundation
 import Synchronization
 import SystemPackage
 
-/// The directory of a store, held open and locked against every other process.
+/// The directory of a store, held open, and locked against every other process or shared with others.
 final class StorePlace: Sendable {
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
     let directory: Descriptor
     private let lock: Mutex<StoreLock?>
+    private let processes: ProcessTable
     private let lifetime: EngineLifetime
+
+    /// What there is for a store that other processes have open too; nil for one that this process has for itself.
+    let sharing: EngineSharing?
 
     /// The path as errors show it.
     let name: String
@@ -17,14 +20,29 @@ final class StorePlace: Sendable {
     var quarantine: Quarantine { Quarantine(fileSystem: fileSystem, directory: directory, path: path) }
 
     /// Takes over an open directory; it is closed even if this throws.
+    ///
+    /// If the store is shared, its lock is had, and has to be given back when the store is open.
     init(
-        _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem, lifetime: EngineLifetime
+        _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem, options: FileKVStore.Options,
+        lifetime: EngineLifetime
     ) throws(KVStoreError) {
         let name = String(path)
+        processes = options.processes
         do throws(FileSystemError) {
-            lock = Mutex(try StoreLock(.exclusive, at: directory, on: fileSystem))
+            switch options.sharing {
+            case .exclusive:
+                let own = try StoreLock(.exclusive, at: directory, on: fileSystem)
+                guard try SharedPage.user(at: directory, on: fileSystem, options.processes) == nil else {
+                    throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
+                }
+                lock = Mutex(own)
+                sharing = nil
+            case .shared:
+                lock = Mutex(nil)
+                sharing = try EngineSharing(at: directory, on: fileSystem, options)
+            }
         } catch {
-            let error = Self.failure(error, of: directory, name, on: fileSystem)
+            let error = Self.failure(error, of: directory, name, on: fileSystem, options.processes)
             // The lock was not had; why is what the caller needs to hear.
             do { try fileSystem.close(directory) } catch _ {}
             throw error
@@ -35,37 +53,51 @@ final class StorePlace: Sendable {
         self.directory = directory
         self.name = name
         do throws(FileSystemError) {
-            try writeProcessID()
+            if sharing == nil { try writeProcessID() }
             for entry in try fileSystem.entries(of: directory) where entry.name.isLeftover {
                 try fileSystem.removeEntry(entry.name, at: directory)
             }
         } catch {
+            sharing?.lock.giveBack()
             throw KVStoreError(error, .open, store: name)
         }
     }
 
     deinit {
         lock.withLock { $0 = nil }
+        sharing?.close()
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
         lifetime.end()
     }
 
     private static func failure(
-        _ error: FileSystemError, of directory: Descriptor, _ name: String, on fileSystem: any POSIXFileSystem
+        _ error: FileSystemError, of directory: Descriptor, _ name: String, on fileSystem: any POSIXFileSystem,
+        _ processes: ProcessTable
     ) -> KVStoreError {
         guard error.operation == .lock, error.errno == .resourceTemporarilyUnavailable else {
             return KVStoreError(error, .open, store: name)
         }
-        var processID: Int32?
-        do throws(FileSystemError) {
-            let text = try fileSystem.readFile(.lockName, at: directory, maximumSizeInBytes: 64)
-            processID = Int32(String(decoding: text.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
-        } catch {
-            processID = nil  // That the store is in use is known without.
-        }
+        let processID = holder(of: directory, on: fileSystem, processes)
         return KVStoreError(.unavailable(.inUse(processID: processID)), .open, store: name, underlying: error)
     }
+
+    /// The number of a process that has the store open.
+    private static func holder(
+        of directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
+    ) -> Int32? {
+        do throws(FileSystemError) {
+            let text = try fileSystem.readFile(.lockName, at: directory, maximumSizeInBytes: 64)
+            let number = Int32(String(decoding: text.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
+            if let number { return number }
+            return try SharedPage.user(at: directory, on: fileSystem, processes)
+        } catch {
+            return nil  // That the store is in use is known without.
+        }
+    }
+
+    /// The number of a process that has the store for itself, or of one that shares it.
+    var holder: Int32? { Self.holder(of: directory, on: fileSystem, processes) }
 
     /// How long the lock's file is: the longest number and the end of its line.
     private static let processIDLength = 12
@@ -74,7 +106,7 @@ final class StorePlace: Sendable {
     ///
     /// The line is followed by spaces, so that no process does anything else than another but for the digits.
     private func writeProcessID() throws(FileSystemError) {
-        var text = Array("\(ProcessInfo.processInfo.processIdentifier)\n".utf8)
+        var text = Array("\(processes.own.id)\n".utf8)
         text += [UInt8](repeating: UInt8(ascii: " "), count: max(0, Self.processIDLength - text.count))
         let file = try fileSystem.open(.lockName, at: directory, .writeOnly, options: [.noFollow])
         try fileSystem.closing(file) { () throws(FileSystemError) in

@@ -288,4 +288,8 @@ extension ExpiringKVStore {
     }
 
     public func synchronize() throws { try base.synchronize() }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.changesElsewhere(tell)
+    }
 }

@@ -6,12 +6,29 @@ extension FileKVStore {
         /// The longest encoded value; a longer one is refused with `.valueTooLarge`. 256 MiB by default, at most 4 GiB.
         public var maximumValueSizeInBytes: Int
 
-        /// The log is rewritten when more of it is out of date than is not, and this much more: 1 MiB by default.
+        /// The log is rewritten when more of it is out of date than is not, and this much more: 4 MiB by default, as much as
+        /// SQLite's write-ahead log grows to. A store that is closed is left with a log of which no more than half is.
         public var compactionFloorInBytes: Int
 
         /// Whether the log is rewritten by another thread while this one goes on; otherwise by the write that made it
         /// worth the while, which is slower and the same in every run. True by default.
         public var compactsInBackground = true
+
+        /// Whether other processes may have the store open at the same time; not by default. All objects for a store in
+        /// one process have to agree.
+        public var sharing: Sharing = .exclusive
+
+        /// How long a call waits, in a store that is shared, for other processes that write: 10 seconds by default. After
+        /// that it throws `.unavailable(.inUse(processID:))`. Each has the lock for microseconds, and for as long as it
+        /// takes to write the store's content when the log is rewritten; a process that is stopped meanwhile keeps it.
+        public var lockTimeout: Duration = .seconds(10)
+
+        /// How often a store that is shared is looked at for changes of other processes while there are streams that have
+        /// to tell of them: every 20 milliseconds by default, at most every millisecond. A look is one load.
+        public var pollingInterval: Duration = .milliseconds(20)
+
+        /// What the store knows of processes.
+        package var processes = ProcessTable.system
 
         /// Whether records are stored into mapped memory where the file system can do that, or always written.
         package var isMapped: Bool {
@@ -41,7 +58,7 @@ extension FileKVStore {
 
         /// Options, each with its default.
         public init(
-            maximumValueSizeInBytes: Int = 256 << 20, compactionFloorInBytes: Int = 1 << 20,
+            maximumValueSizeInBytes: Int = 256 << 20, compactionFloorInBytes: Int = 4 << 20,
             logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
         ) {
             self.maximumValueSizeInBytes = maximumValueSizeInBytes
@@ -66,7 +83,7 @@ extension FileKVStore {
         func report(_ issue: KVStoreIssue) {
             switch issue {
             case .tornTail: logger.notice("\(issue)")
-            case .compactionFailed, .undecodable, .unavailable: logger.warning("\(issue)")
+            case .compactionFailed, .undecodable, .unavailable, .sharing: logger.warning("\(issue)")
             case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
             }
             onIssue?(issue)

@@ -18,13 +18,30 @@ public import Foundation
 /// it.
 ///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
-/// `.unavailable(.inUse(processID:))`.
+/// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
+///
+/// A store that is shared is the same in all processes: what one has written, when its call returns, is what every later
+/// read in every process returns, and ``KVStoring/update(_:default:_:)``, ``KVStoring/createIfAbsent(_:value:)``,
+/// ``KVStoring/compareAndSet(_:revision:value:)`` and ``KVStoring/commit(_:)`` are atomic among all of them. A
+/// ``ReactiveKVStore`` over it tells of changes that were made elsewhere too. No lock is held between calls.
+/// - A write waits for other processes that write, ``Options/lockTimeout`` at most.
+/// - A read looks at one word of memory. If that tells of changes, they are read from the log first; only if the log was
+///   rewritten elsewhere does a read wait as a write does.
+/// - If what was written elsewhere cannot be read, `get` and `contains` answer by what is known, which is reported through
+///   ``Options/onIssue``; everything else throws.
+/// - The log is rewritten by the write that makes it worth the while, before it returns.
+/// - A flush covers what other processes have written before. One that fails puts an end to the writes of its own
+///   process; on Linux, the next flush of every other one fails too.
+/// - Processes are told apart by their numbers, so all have to see the same ones: not from two containers.
 public final class FileKVStore: KVStoring {
     private let engine: KVEngine
 
     /// The engine's, at hand.
     private nonisolated(unsafe) let table: TableView
     private let options: Options
+
+    /// Nil for a store that this process has for itself, which it costs no more than finding that out.
+    private let sharing: EngineSharing?
 
     /// Opens the store in the directory at `url`, which is created durably, parents included, with mode 0700.
     ///
@@ -53,6 +70,7 @@ public final class FileKVStore: KVStoring {
     ) throws {
         engine = try EngineRegistry.open(path, options: options, on: fileSystem)
         table = engine.table.view
+        sharing = engine.place.sharing
         self.options = options
         engine.retain()
         engine.openingIssues.forEach(options.report)
@@ -92,6 +110,7 @@ public final class FileKVStore: KVStoring {
 
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
+        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.get, key.identity) }
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -115,6 +134,7 @@ extension FileKVStore {
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: engine.place.name)
+        try engine.catchUp(.read, key.identity)
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -150,6 +170,7 @@ extension FileKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
+        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.contains, key.identity) }
         do throws(KVStoreError) {
             return try engine.cell(of: key.identity, .contains) != nil
         } catch {
@@ -163,12 +184,14 @@ extension FileKVStore {
     }
 
     public func keys() throws -> [String] {
-        try engine.names()
+        try engine.catchUp(.keys)
+        return try engine.names()
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
+        try engine.catchUp(.read, name)
         return try engine.cell(of: name, .read)?.bytes
     }
 
@@ -190,12 +213,20 @@ extension FileKVStore {
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
+        try engine.catchUp(.read, name)
         return try engine.cell(of: name, .read).map { KVEntry($0) }
     }
 
-    public func snapshot() throws -> KVSnapshot { try engine.snapshot() }
+    public func snapshot() throws -> KVSnapshot {
+        try engine.catchUp(.snapshot)
+        return try engine.snapshot()
+    }
 
     public func commit(_ batch: KVBatch) throws {
         if let issue = try engine.commit(batch) { options.report(issue) }
+    }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        engine.observe(tell)
     }
 }

@@ -21,6 +21,11 @@ public indirect enum KVStoreIssue: Sendable {
 
     /// The log could not be rewritten without what is out of date. Nothing is lost; it is tried again later.
     case compactionFailed(KVStoreError)
+
+    /// Of a store that is shared: what other processes have written could not be read, and `get` and `contains` answered by
+    /// what was read before, or they could not be told of what was written here. The next call tries again; told once until
+    /// it succeeds.
+    case sharing(KVStoreError)
 }
 
 extension KVStoreIssue: CustomStringConvertible {
@@ -33,6 +38,7 @@ extension KVStoreIssue: CustomStringConvertible {
         case .undecodable(let error): "undecodable: \(error)"
         case .unavailable(let error): "unavailable: \(error)"
         case .compactionFailed(let error): "compaction failed: \(error)"
+        case .sharing(let error): "sharing with other processes: \(error)"
         }
     }
 }

@@ -65,6 +65,10 @@ extension DefaultsKVStore {
         }
         return KVSnapshot(entries + Array(try base.snapshot()))
     }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        KVObservation(base.changesElsewhere(tell), defaults.changesElsewhere(tell))
+    }
 }
 
 // MARK: Writing

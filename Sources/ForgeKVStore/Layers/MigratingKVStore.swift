@@ -158,6 +158,10 @@ extension MigratingKVStore {
             return try new.snapshot()
         }
     }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        KVObservation(new.changesElsewhere(tell), old.changesElsewhere(tell))
+    }
 }
 
 // MARK: Writing

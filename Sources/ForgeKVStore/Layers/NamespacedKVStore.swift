@@ -75,6 +75,14 @@ extension NamespacedKVStore {
     public func snapshot() throws -> KVSnapshot {
         KVSnapshot(try base.snapshot().compactMap { name, entry in outer(name).map { ($0, entry) } })
     }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.changesElsewhere { names in
+            guard let names else { return tell(nil) }
+            let own = names.compactMap(outer)
+            if !own.isEmpty { tell(own) }
+        }
+    }
 }
 
 // MARK: Writing

@@ -26,6 +26,10 @@ public struct ReadOnlyKVStore: KVStoring {
 
     /// Makes durable what others have written.
     public func synchronize() throws { try base.synchronize() }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.changesElsewhere(tell)
+    }
 }
 
 // MARK: Refusing

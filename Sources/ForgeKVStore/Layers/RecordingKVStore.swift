@@ -9,7 +9,7 @@ public final class RecordingKVStore: KVStoring {
     /// What a store can be asked to do: one case for each requirement of ``KVStoring``.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case get, set, remove, contains, removeAll, read, keys, rawValue, setRawValue, removeValue, entry, snapshot
-        case commit, synchronize
+        case commit, synchronize, changesElsewhere
     }
 
     /// A call.
@@ -87,6 +87,11 @@ extension RecordingKVStore {
     public func snapshot() throws -> KVSnapshot {
         record(.snapshot)
         return try base.snapshot()
+    }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        record(.changesElsewhere)
+        return base.changesElsewhere(tell)
     }
 }
 

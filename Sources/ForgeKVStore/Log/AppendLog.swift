@@ -32,12 +32,12 @@ struct AppendLog: ~Copyable, Sendable {
     private var scratch = Scratch()
 
     /// A log that ends at `end`.
-    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, space: LogSpace.Options) {
+    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, space: LogSpace) {
         self.file = file
         self.end = end
         self.sequence = sequence
         self.flushedSequence = flushedSequence
-        self.space = LogSpace(space)
+        self.space = space
         checksum = file.header.fileID.checksum
     }
 
@@ -142,6 +142,13 @@ extension AppendLog {
             throw error
         }
         flushedSequence = sequence
+    }
+
+    /// Notes what another process has appended.
+    mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64) {
+        self.end = end
+        self.sequence = sequence
+        self.flushedSequence = max(self.flushedSequence, flushedSequence)
     }
 
     /// Notes that the name of the log is new.

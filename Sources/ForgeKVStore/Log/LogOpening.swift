@@ -141,7 +141,8 @@ extension LogOpening {
         var opened = OpenedLog(
             log: AppendLog(
                 LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
-                flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence, space: space))
+                flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
+                space: LogSpace(space)))
         do throws(FileSystemError) {
             if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
             for range in found.damage {

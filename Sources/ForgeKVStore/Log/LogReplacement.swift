@@ -13,6 +13,7 @@ struct LogReplacement: ~Copyable {
     private var sequence: UInt64 = 0
     private var buffer: [UInt8]
     private var scratch = Scratch()
+    private var space: LogSpace?
 
     /// The last record that is on the device.
     private(set) var synchronizedSequence: UInt64 = 0
@@ -143,6 +144,16 @@ struct LogReplacement: ~Copyable {
         synchronizedSequence = sequence
     }
 
+    /// Reserves space behind what was written, so that nobody has to wait for that when the log is in use; if it cannot be
+    /// had now, who wants to store something there will hear of it.
+    mutating func reserve(_ options: LogSpace.Options) {
+        var space = LogSpace(options)
+        do throws(FileSystemError) {
+            _ = try space.reserve(1, at: end, of: file)
+            self.space = space
+        } catch _ {}
+    }
+
     /// Gives the log the name that is opened, without waiting for the device.
     ///
     /// - Returns: The log, of which nothing says yet that its name is durable.
@@ -150,7 +161,8 @@ struct LogReplacement: ~Copyable {
         try write()
         try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
         var log = AppendLog(
-            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence, space: space)
+            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence,
+            space: self.space ?? LogSpace(space))
         log.didMove()
         return log
     }

@@ -133,6 +133,7 @@ struct LogScan {
         pending[pending.count - 1].changes.append((record.change, record.frame.sequence, offset))
         pending[pending.count - 1].state = state
         settle(flushed: state.flushedSequence, apply)
+        state.damage = outcome.damage
     }
 
     /// Lets the segments count that a record has vouched for.

@@ -19,6 +19,9 @@ final class KVStreamHub: Sendable {
     private struct State {
         var watchers: [KeyName: [UInt64: Watcher]] = [:]
         var lastID: UInt64 = 0
+
+        /// Keeps changes that are made elsewhere being told, for as long as somebody watches.
+        var observation: KVObservation?
     }
 
     private let state = Mutex(State())
@@ -33,10 +36,20 @@ final class KVStreamHub: Sendable {
 
     func remove(_ id: UInt64, of name: KeyName) {
         // Returned, so that it is destroyed outside the lock: with it goes the last reference to a stream's elements.
-        _ = state.withLock { state -> Watcher? in
+        _ = state.withLock { state -> (Watcher?, KVObservation?) in
             let removed = state.watchers[name]?.removeValue(forKey: id)
             if state.watchers[name]?.isEmpty == true { state.watchers[name] = nil }
-            return removed
+            guard state.watchers.isEmpty else { return (removed, nil) }
+            defer { state.observation = nil }
+            return (removed, state.observation)
+        }
+    }
+
+    /// Sees to it that changes made elsewhere are told while somebody watches; called by one thread at a time.
+    func observe(_ start: () -> KVObservation?) {
+        guard state.withLock({ $0.observation == nil }), let observation = start() else { return }
+        state.withLock { state in
+            if !state.watchers.isEmpty { state.observation = observation }
         }
     }
 

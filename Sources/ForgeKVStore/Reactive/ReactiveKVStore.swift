@@ -5,6 +5,9 @@ import Synchronization
 /// A stream tells of every change that is made through this object, in the order of the writes. It knows nothing of
 /// writes that go to the store underneath directly, or through another `ReactiveKVStore` over it: make one and share it.
 ///
+/// Changes that another process makes in a store that is shared are told too, as soon as this process notices them; of
+/// several that it notices at once, the last (``KVStoring/changesElsewhere(_:)``).
+///
 /// Writes through this object are done one after another. While one is under way, `onIssue` of the store underneath and
 /// the code that encodes the value must not write through this object.
 public final class ReactiveKVStore: KVStoring {
@@ -42,12 +45,15 @@ public final class ReactiveKVStore: KVStoring {
         let buffer = KVStreamBuffer<T>(limit: limit)
         let base = base
         let id = writing.withLock { write in
-            Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
             let watcher = KVStreamHub.Watcher(
                 finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
                 tell: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
                 reach: { await buffer.reach($0) })
-            return hub.add(watcher, of: key.identity)
+            let id = hub.add(watcher, of: key.identity)
+            // Before the first element, so that no change comes between.
+            hub.observe { base.changesElsewhere { [weak self] names in self?.tell(ofChangesElsewhere: names) } }
+            Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
+            return id
         }
         return KVChanges(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
     }
@@ -57,15 +63,22 @@ public final class ReactiveKVStore: KVStoring {
         _ key: KVKey<T>, of base: any KVStoring, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>
     ) {
         guard isPresent else { return buffer.push(KVChange(value: nil, revision: nil, write: write), .absent) }
-        let value = base.get(key)
+        var value: T?
         var revision: UInt64?
         var content = KVContent.unknown
         do {
-            if let entry = try base.entry(named: key.name) {
-                revision = entry.revision
-                content = .bytes(entry.bytes)
+            var entry = try base.entry(named: key.name)
+            // Another process may have changed it between the two looks.
+            while true {
+                value = base.get(key)
+                let later = try base.entry(named: key.name)
+                if later?.revision == entry?.revision { break }
+                entry = later
             }
+            revision = entry?.revision
+            content = entry.map { .bytes($0.bytes) } ?? .absent
         } catch {
+            value = base.get(key)
             content = encoded(key, value, of: base)
         }
         buffer.push(KVChange(value: value, revision: revision, write: write), content)
@@ -129,6 +142,10 @@ extension ReactiveKVStore {
     public func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
 
     public func snapshot() throws -> KVSnapshot { try base.snapshot() }
+
+    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.changesElsewhere(tell)
+    }
 }
 
 // MARK: Writing
@@ -179,6 +196,16 @@ extension ReactiveKVStore {
             // Removing what is not there changes nothing.
             if !isPresent { watchers = watchers.filter { $0.isPresent() } }
             try telling([(watchers, isPresent)], &write, body)
+        }
+    }
+
+    /// Tells those who watch of changes that were not made through this object.
+    private func tell(ofChangesElsewhere names: [String]?) {
+        writing.withLock { write in
+            let watchers = names.map { $0.flatMap { hub.watchers(of: KeyName($0)) } } ?? hub.all
+            guard !watchers.isEmpty else { return }
+            write += 1
+            for watcher in watchers { watcher.tell(watcher.isPresent(), write) }
         }
     }
 

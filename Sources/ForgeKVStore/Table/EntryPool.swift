@@ -13,7 +13,7 @@ final class EntryPool: @unchecked Sendable {
 
     private static let granularity = 32
     private static let smallestSlab = 1 << 12
-    private static let largestSlab = 1 << 20
+    private static let largestSlab = TableMemory.largePage
 
     /// Memory of so many bytes, whose address is a multiple of 32.
     func take(_ size: Int) -> UnsafeMutableRawPointer {
@@ -28,7 +28,7 @@ final class EntryPool: @unchecked Sendable {
     private func addSlab(_ size: Int) {
         end = max(min(max(2 * end, Self.smallestSlab), Self.largestSlab), size)
         next = 0
-        slabs.append(.allocate(byteCount: end, alignment: 64))
+        slabs.append(TableMemory.allocate(end))
     }
 
     /// Takes memory of so many bytes back.

@@ -29,7 +29,10 @@ struct KeyEntry {
     private static let backSize = 24
 
     /// How much memory the entry of a name of so many bytes takes.
-    static func size(nameCount: Int) -> Int { frontSize + (nameCount + 7) / 8 * 8 + backSize }
+    static func size(nameCount: Int) -> Int { frontSize + nameSize(nameCount) + backSize }
+
+    /// A name is followed by zeros up to a multiple of eight.
+    private static func nameSize(_ count: Int) -> Int { (count + 7) / 8 * 8 }
 
     /// An entry for a name, without a value, in memory of its ``size(nameCount:)``.
     init(_ name: KeyName, at address: UnsafeMutableRawPointer) {
@@ -37,9 +40,10 @@ struct KeyEntry {
         self.address = address
         // Names are at most 1,024 bytes long; every write has checked.
         address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt32(name.count)))
-        name.withBytes { bytes in
-            UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: bytes.count).copyMemory(from: bytes)
-        }
+        let room = UnsafeMutableRawBufferPointer(
+            start: address + Self.frontSize, count: Self.nameSize(name.count))
+        room.initializeMemory(as: UInt8.self, repeating: 0)
+        name.withBytes { room.copyMemory(from: $0) }
         backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back())
     }
 
@@ -61,12 +65,8 @@ struct KeyEntry {
     var nameCount: Int { Int(front.pointee.nameCount) }
 
     @inline(__always)
-    func isNamed(_ name: KeyName) -> Bool {
-        let own = nameBytes
-        return name.withBytes { $0.isEqual(to: own) }
-    }
+    func isNamed(_ name: KeyName) -> Bool { name.isEqual(to: address + Self.frontSize, count: nameCount) }
 
-    @inline(__always)
     private var nameBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }

@@ -17,7 +17,7 @@ struct SlotArray {
 
     /// An empty array of `count` slots, a power of two.
     init(count: Int) {
-        address = .allocate(byteCount: Self.headerSize + count * Self.slotSize, alignment: 16)
+        address = TableMemory.allocate(Self.headerSize + count * Self.slotSize)
         address.storeBytes(of: count - 1, as: Int.self)
         for index in 0..<count { slot(index).initialize(to: Slot(hash: 0, entry: Atomic(0))) }
     }

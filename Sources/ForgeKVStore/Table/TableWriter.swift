@@ -208,7 +208,7 @@ extension TableWriter {
             position = Position(array: arrayNumber)
             collected = []
         }
-        let end = min(position.slot + 4096, array.count)
+        let end = min(position.slot + 512, array.count)
         array.forEach(in: position.slot..<end) { entry, _ in
             guard entry.revision <= revision, let cell = entry.content.asCell else { return }
             collected.append((entry.name, cell))

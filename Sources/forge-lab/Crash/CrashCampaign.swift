@@ -32,6 +32,7 @@ struct CrashCampaign {
         let start = clock.now
         switch kind {
         case .keyValue, .batches: try await campaign.run(KeyValueUnderCrash.self, states, seed, limit, jobs, tell)
+        case .sharedKeyValue: try await campaign.run(SharedKeyValueUnderCrash.self, states, seed, limit, jobs, tell)
         case .file: try await campaign.run(FilesUnderCrash.self, states, seed, limit, jobs, tell)
         case .secret: try await campaign.run(SecretsUnderCrash.self, states, seed, limit, jobs, tell)
         case .codable: try await campaign.run(StorageUnderCrash.self, states, seed, limit, jobs, tell)

@@ -3,7 +3,7 @@ import Foundation
 
 /// The stores on disk that are killed in the middle of writing.
 enum StoreKind: String, CaseIterable {
-    case keyValue, batches, file, secret, codable
+    case keyValue, sharedKeyValue, batches, file, secret, codable
 }
 
 /// Numbered writes to one store: write `n` goes to key `n % keyCount`, and its value tells `n` and cannot be mistaken
@@ -17,6 +17,7 @@ struct KillWorkload {
         store =
             switch kind {
             case .keyValue: try NumberedKVStore(directory: directory)
+            case .sharedKeyValue: try NumberedKVStore(directory: directory, sharing: .shared)
             case .batches: try NumberedBatches(directory: directory)
             case .file: try NumberedFileStore(directory: directory)
             case .secret: try NumberedVault(directory: directory)

@@ -10,8 +10,10 @@ protocol NumberedStore {
 struct NumberedKVStore: NumberedStore {
     let store: FileKVStore
 
-    init(directory: URL) throws {
-        store = try FileKVStore(at: directory)
+    init(directory: URL, sharing: FileKVStore.Sharing = .exclusive) throws {
+        var options = FileKVStore.Options()
+        options.sharing = sharing
+        store = try FileKVStore(at: directory, options: options)
     }
 
     func save(_ value: Data, _ key: String) throws { try store.set(KVKey(key), value: value) }

@@ -34,6 +34,12 @@ struct StoreCrashTests {
         #expect(report.stateCount > 20)
     }
 
+    @Test("a store that two processes share loses nothing that was flushed, and both see the same", arguments: programs)
+    func sharedValues(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(of: calls, in: SharedKeyValueUnderCrash.self, limit: 2000)
+        #expect(report.stateCount > 20)
+    }
+
     @Test(
         "a store of files loses nothing that was acknowledged, and never mixes",
         arguments: [
@@ -71,6 +77,7 @@ struct StoreCrashTests {
             try await forEachCrash(of: program, in: store, limit: 300, seed: seed)
         }
         try await crash(KeyValueUnderCrash.self)
+        try await crash(SharedKeyValueUnderCrash.self)
         try await crash(FilesUnderCrash.self)
         try await crash(SecretsUnderCrash.self)
         try await crash(StorageUnderCrash.self)

@@ -67,28 +67,30 @@ struct Overwrites {
         return Run(total: (last - start) / .nanoseconds(1), longest: longest / .nanoseconds(1))
     }
 
-    /// What the files take at the end and at most, beside what a log takes that was just rewritten; in a run of its own,
-    /// since looking costs time.
+    /// What the files take once the store is closed and at most before, beside what a log takes that was just rewritten; in a
+    /// run of its own, since looking costs time.
     private func sizes() throws -> [GoalLine] {
         let path = POSIXPath(workspace.place("overwrite-sizes").path)
-        let store = try FileKVStore(at: path)
         var most: Int64 = 0
-        var count = 0
-        _ = try run { index, value in
-            try store.set(samples.keys[index], value: value)
-            count += 1
-            if count % 500 == 0 { most = max(most, try size(of: path)) }
+        do {
+            let store = try FileKVStore(at: path)
+            var count = 0
+            _ = try run { index, value in
+                try store.set(samples.keys[index], value: value)
+                count += 1
+                if count % 500 == 0 { most = max(most, try size(of: path)) }
+            }
         }
         let end = try size(of: path)
-        try store.compact()
-        let live = try size(of: path)
+        do { try FileKVStore(at: path).compact() }
+        let live = try SystemFileSystem().status(path.appending("log")).sizeInBytes
         return [
             GoalLine(
-                "overwrites: files at the end, times live data", .ratioAtMost(2), .bytes(Double(end)),
+                "overwrites: files of the closed store, times live data", .ratioAtMost(2), .bytes(Double(end)),
                 ratio: Double(end) / Double(live),
                 peers: [GoalLine.Peer("live data: the log as compact() leaves it", .bytes(Double(live)))]),
             GoalLine(
-                "overwrites: files at most, times live data", .none, .bytes(Double(most)),
+                "overwrites: files at most while it is open, times live data", .none, .bytes(Double(most)),
                 ratio: Double(most) / Double(live)),
         ]
     }

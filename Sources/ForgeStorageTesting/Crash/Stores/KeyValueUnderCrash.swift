@@ -12,12 +12,17 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
     private let store: FileKVStore
 
     package init(on fileSystem: InMemoryFileSystem) throws {
+        try self.init(on: fileSystem) { _ in }
+    }
+
+    init(on fileSystem: InMemoryFileSystem, _ configure: (inout FileKVStore.Options) -> Void) throws {
         var options = FileKVStore.Options(
             compactionFloorInBytes: 1000,
             logger: Logger(label: "ForgeStorageTesting", factory: { _ in SwiftLogNoOpLogHandler() }))
         options.compactsInBackground = false
         options.reserveLittle()
         options.indexedFromBytes = 1
+        configure(&options)
         store = try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }
 

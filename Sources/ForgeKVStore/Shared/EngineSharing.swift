@@ -1,0 +1,97 @@
+import ForgeFileSystem
+import Synchronization
+
+/// What an engine has for a store that other processes have open too.
+final class EngineSharing: Sendable {
+    let lock: SharedLock
+    let page: SharedPage
+    let watch: SharingWatch
+
+    /// How long the lock is waited for.
+    let timeout: Duration
+
+    /// What ``SharedPage/word()`` is while there is nothing that this process has not read.
+    private let known = Atomic<UInt64>(0)
+
+    /// The number of the log's inode, by which it is known that another log has taken its place; 0 if it is not known.
+    /// Changed by who has the lock of the store.
+    private let inode = Atomic<UInt64>(0)
+
+    /// Whether it was reported that reading what others have written fails, until it succeeds again.
+    private let isFailing = Atomic(false)
+
+    /// Takes the lock of the store in a directory, which is given back when the store is open, and gets a page.
+    init(
+        at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ options: FileKVStore.Options
+    ) throws(FileSystemError) {
+        let lock = SharedLock(at: directory, on: fileSystem)
+        self.lock = lock
+        timeout = options.lockTimeout
+        watch = SharingWatch(interval: options.pollingInterval)
+        do throws(FileSystemError) {
+            try lock.takeToOpen(within: options.lockTimeout)
+            do throws(FileSystemError) {
+                page = try SharedPage(at: directory, on: fileSystem, options.processes)
+            } catch {
+                lock.giveBack()
+                throw error
+            }
+        } catch {
+            lock.close()
+            throw error
+        }
+    }
+
+    /// Leaves the store to the others, and gives the lock back if that is still had.
+    func close() {
+        page.close()
+        lock.close()
+    }
+}
+
+// MARK: The state of the log
+
+extension EngineSharing {
+    /// Whether something may have been written that this process has not read.
+    @inline(__always)
+    var mayHaveNews: Bool { !page.surelyHolds(known.load(ordering: .acquiring)) }
+
+    /// Whether a word is that of the state that this process has read.
+    func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
+
+    /// What tells a state of a log from every other state of it and of every other log: its end, mixed with its number.
+    private static func word(_ log: borrowing AppendLog, end: Int64) -> UInt64 { tag(log) ^ UInt64(bitPattern: end) }
+
+    /// Where the log ends if it is in the state that a word tells; nonsense if that is another log's.
+    static func end(of log: borrowing AppendLog, in word: UInt64) -> Int64 { Int64(bitPattern: tag(log) ^ word) }
+
+    private static func tag(_ log: borrowing AppendLog) -> UInt64 {
+        log.file.header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
+    }
+
+    /// Notes that the table holds what the log does.
+    func note(_ log: borrowing AppendLog) { known.store(Self.word(log, end: log.end), ordering: .releasing) }
+
+    /// Tells the others the state that was noted last. For who has the lock of the store.
+    func tell() throws(FileSystemError) { try page.tell(known.load(ordering: .acquiring)) }
+
+    /// Whether a file is the log that this process has open.
+    func isOpen(_ status: FileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
+
+    /// Notes which file the log is.
+    func noteFile(of log: borrowing AppendLog) {
+        do throws(FileSystemError) {
+            let file = log.file
+            inode.store(try file.fileSystem.status(of: .descriptor(file.descriptor)).inode, ordering: .relaxed)
+        } catch _ {
+            // The next call that has the lock takes the log for another one, and opens it anew.
+            inode.store(0, ordering: .relaxed)
+        }
+    }
+
+    /// Notes how an attempt to read what others have written ended; whether that it failed is news.
+    func isNews(failed: Bool) -> Bool {
+        guard isFailing.load(ordering: .relaxed) != failed else { return false }
+        return isFailing.exchange(failed, ordering: .relaxed) != failed && failed
+    }
+}

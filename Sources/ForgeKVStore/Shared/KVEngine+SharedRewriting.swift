@@ -1,0 +1,89 @@
+import ForgeFileSystem
+import Synchronization
+
+/// Rewriting and closing a store that other processes have open too.
+extension KVEngine {
+    /// Rewrites the log, durably, while nobody else can write.
+    func compact(_ sharing: EngineSharing) throws(KVStoreError) {
+        try withLock(sharing, .compact, nil) { () throws(KVStoreError) in
+            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
+            try rewrite(sharing)
+        }
+    }
+
+    /// The same if it is worth the while.
+    func rewriteNow(_ sharing: EngineSharing) {
+        do throws(KVStoreError) {
+            try withLock(sharing, .compact, nil) { () throws(KVStoreError) in
+                let isWanted = writer.withLock { writer in
+                    // Another process may have done it.
+                    writer.rewritingThreshold = 0
+                    return writer.obstacle == nil && !writer.log.isPoisoned && isRewritingDue(writer)
+                }
+                if isWanted { try rewrite(sharing) }
+            }
+        } catch {
+            // The write that set this off is done and stays acknowledged.
+            writer.withLock { writer in
+                writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
+            }
+            options.report(.compactionFailed(error))
+        }
+    }
+
+    private func rewrite(_ sharing: EngineSharing) throws(KVStoreError) {
+        do throws(FileSystemError) {
+            _ = flushing.begin(.max, isDone: { false })
+            defer { flushing.end(flushed: 0) }
+            try writer.withLock { (writer) throws(FileSystemError) in try replaceLog(of: &writer, sharing) }
+        } catch {
+            throw KVStoreError(error, .compact, store: place.name)
+        }
+        // Until the name has reached the device, a power cut could bring the old log back.
+        try flush()
+    }
+
+    private func replaceLog(of writer: inout Writer, _ sharing: EngineSharing) throws(FileSystemError) {
+        let header = LogHeader(
+            fileID: LogFileID(random: place.fileSystem.randomBits),
+            generation: writer.log.file.header.generation &+ 1)
+        var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
+        do throws(FileSystemError) {
+            let sequence = writer.log.sequence
+            try replacement.append(kept: writer.table.contents, upTo: sequence)
+            if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
+            try replacement.synchronize()
+            writer.log = try replacement.moveIntoPlace(options.space)
+        } catch {
+            replacement.discard()
+            throw error
+        }
+        writer.rewritingThreshold = 0
+        sharing.noteFile(of: writer.log)
+        sharing.note(writer.log)
+    }
+
+    /// Makes everything durable that was written, and, if nobody else has the store open, says so in a record.
+    func close(_ sharing: EngineSharing) throws(KVStoreError) {
+        guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) else { return }
+        // Before the lock is asked for, which may be in vain.
+        try flush()
+        try withLock(sharing, .synchronize, nil) { () throws(KVStoreError) in
+            do throws(FileSystemError) {
+                guard try sharing.page.isAlone() else { return }
+                guard writer.withLock({ $0.obstacle == nil && !$0.log.isPoisoned }) else { return }
+            } catch {
+                throw KVStoreError(error, .synchronize, store: place.name)
+            }
+            try flush()
+            try writer.withLock { (writer) throws(KVStoreError) in
+                do throws(FileSystemError) {
+                    _ = try writer.log.append(.flushed, nil, UnsafeRawBufferPointer(start: nil, count: 0))
+                } catch {
+                    throw KVStoreError(error, .synchronize, store: place.name)
+                }
+                sharing.note(writer.log)
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+/// The wish to hear of changes that are made elsewhere (``KVStoring/changesElsewhere(_:)``): it lasts as long as the object.
+public final class KVObservation: Sendable {
+    private let cancel: @Sendable () -> Void
+
+    /// An observation that calls `cancel`, once, when it goes.
+    public init(cancel: @escaping @Sendable () -> Void) {
+        self.cancel = cancel
+    }
+
+    /// Several observations as one; nil if there is none.
+    convenience init?(_ parts: KVObservation?...) {
+        let parts = parts.compactMap(\.self)
+        guard !parts.isEmpty else { return nil }
+        self.init { withExtendedLifetime(parts) {} }
+    }
+
+    deinit { cancel() }
+}

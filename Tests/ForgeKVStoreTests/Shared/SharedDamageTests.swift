@@ -1,0 +1,251 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("What goes wrong in a store that is shared")
+struct SharedDamageTests {
+    private let fixture = SharedFixture()
+    private let a = KVKey<Int>("a")
+    private let b = KVKey<Int>("b")
+
+    @Test("a record that a killed process had written and not told of counts, and the next is told behind it")
+    func killedBeforeTelling() throws {
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        let page = try fixture.bytes("#shared")
+        try first.set(a, value: 2)
+        // As if it had not come to that.
+        try fixture.overwrite("#shared", page, at: 0)
+        #expect(second.get(a) == 1)
+        try second.set(b, value: 3)
+        #expect(second.get(a) == 2)
+        #expect(try first.integers() == ["a": 2, "b": 3])
+        #expect(fixture.recorder.issues.isEmpty)
+    }
+
+    @Test("a log that was rewritten by a process that was killed before it told so is written to, not the old one")
+    func killedAfterRewriting() throws {
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        for _ in 0..<2 { try first.compact() }
+        #expect(second.get(a) == 1)
+        let page = try fixture.bytes("#shared")
+        let length = try fixture.bytes("log").count
+        try first.compact()
+        // So that nothing but the file itself tells that it is another one.
+        #expect(try fixture.bytes("log").count == length)
+        try fixture.overwrite("#shared", page, at: 0)
+        try second.set(b, value: 2)
+        #expect(try first.integers() == ["a": 1, "b": 2])
+        #expect(try fixture.open(fixture.process(3)).integers() == ["a": 1, "b": 2])
+    }
+
+    @Test(
+        "what a process was killed in the middle of writing is cut off by the next that writes", arguments: [1, 19, 27])
+    func tornTail(_ size: Int) throws {
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        let end = try fixture.bytes("log").count
+        try second.set(a, value: 2)
+        let record = Array(try fixture.bytes("log")[end...])
+        try fixture.overwrite("log", Array(record.prefix(size)), at: Int64(end + record.count))
+        #expect(first.get(a) == 2)
+        try first.set(b, value: 3)
+        #expect(try second.integers() == ["a": 2, "b": 3])
+        #expect(try fixture.open(fixture.process(3)).integers() == ["a": 2, "b": 3])
+        #expect(
+            fixture.recorder.descriptions == ["the log ended in \(size) bytes of an unfinished record, now removed"])
+    }
+
+    @Test("whatever stands in the page that processes share, nothing is lost, and the next write puts it right")
+    func flippedBits() throws {
+        let (first, second) = try fixture.pair()
+        var expected: [String: Int] = [:]
+        for offset in 0..<SharedPageContent.size {
+            for bit in offset < 100 ? Array(0..<8) : [offset % 8] {
+                let byte = try fixture.byte(of: "#shared", at: offset)
+                try fixture.overwrite("#shared", [byte ^ 1 << bit], at: Int64(offset))
+                let (writer, reader) = bit.isMultiple(of: 2) ? (first, second) : (second, first)
+                expected["\(offset % 5)"] = offset * 8 + bit
+                try writer.set(KVKey<Int>("\(offset % 5)"), value: offset * 8 + bit)
+                try #require(
+                    reader.get(KVKey<Int>("\(offset % 5)")) == offset * 8 + bit, "bit \(bit) of byte \(offset)")
+                if offset < 100 { try #require(try reader.integers() == expected) }
+            }
+        }
+        // Before anybody has written.
+        for offset in 0..<100 {
+            for bit in 0..<8 {
+                let byte = try fixture.byte(of: "#shared", at: offset)
+                try fixture.overwrite("#shared", [byte ^ 1 << bit], at: Int64(offset))
+                try #require(try second.integers() == expected, "bit \(bit) of byte \(offset)")
+                try #require(try first.integers() == expected, "bit \(bit) of byte \(offset)")
+                try #require(
+                    try fixture.open(fixture.process(3)).integers() == expected, "bit \(bit) of byte \(offset)")
+            }
+        }
+        #expect(try fixture.open(fixture.process(3)).integers() == expected)
+        #expect(fixture.recorder.issues.isEmpty)
+    }
+
+    @Test("a process that was struck off the page is on it again after its next write")
+    func registering() throws {
+        let process = fixture.process(1)
+        let store = try fixture.open(process)
+        try fixture.overwrite("#shared", [UInt8](repeating: 0, count: 4096), at: 0)
+        try store.set(a, value: 1)
+        #expect(code { _ = try fixture.open(fixture.process(2), .exclusive) } == .unavailable(.inUse(processID: 1)))
+        #expect(SharedPageContent(try fixture.bytes("#shared")).bytes == (try fixture.bytes("#shared")))
+    }
+
+    @Test("a page that is garbage or too short is made anew", arguments: [0, 1, 63, 4095, 4096, 9000])
+    func garbage(_ size: Int) throws {
+        try fixture.fileSystem.makeDirectories("/store")
+        try fixture.fileSystem.write(
+            Data((0..<size).map { UInt8(truncatingIfNeeded: $0 * 7 + 3) | 0x80 }), to: URL(filePath: "/store/#shared"))
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        #expect(try fixture.bytes("#shared").starts(with: SharedPageContent.signature))
+    }
+
+    @Test("what is no file of its own is not taken for the page")
+    func notAPage() throws {
+        try fixture.fileSystem.makeDirectories("/store/#shared")
+        #expect(code { _ = try fixture.open(fixture.process(1)) } == .unavailable(.inputOutput))
+        try fixture.fileSystem.removeDirectory("/store/#shared")
+        try fixture.fileSystem.write(Data(), to: URL(filePath: "/mine"))
+        try fixture.fileSystem.link("/mine", to: "/store/#shared")
+        #expect(code { _ = try fixture.open(fixture.process(1)) } == .unavailable(.inputOutput))
+        try fixture.fileSystem.unlink("/store/#shared")
+        try fixture.fileSystem.createSymbolicLink("/store/#shared", to: "/mine")
+        #expect(code { _ = try fixture.open(fixture.process(1)) } == .unavailable(.inputOutput))
+        #expect(code { _ = try fixture.open(fixture.process(1), .exclusive) } == .unavailable(.inputOutput))
+        #expect(try fixture.fileSystem.readFile("/mine").isEmpty)
+    }
+
+    @Test("damage in the log that a process meets when it opens it anew is set aside, and the rest served to all")
+    func damage() throws {
+        let (first, second) = try fixture.pair()
+        for value in 0..<20 { try first.set(KVKey<Int>("\(value)"), value: value) }
+        try first.synchronize()
+        try first.set(a, value: 1)
+        try first.compact()
+        // In the first record of the new log, which the second process has not read yet.
+        try fixture.overwrite("log", [0xFF, 0xFF], at: 64 + 22)
+        #expect(try second.keys().count == 20)
+        #expect(fixture.recorder.damage.count == 1)
+        try second.set(b, value: 2)
+        #expect(try first.read(b) == 2)
+        #expect(try first.integers() == second.integers())
+    }
+
+    @Test(
+        "a read that cannot find out what others have written says so, or answers by what is known and reports it once")
+    func failingReads() throws {
+        let plan = FaultPlan()
+        let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)
+        let store = try FileKVStore(at: "/store", fileSystem: faulting, options: fixture.options(1))
+        let other = try fixture.open(fixture.process(2))
+        try other.set(a, value: 1)
+        #expect(store.get(a) == 1)
+        try other.set(a, value: 2)
+        plan.add(.fail(.read, name: "broken", with: .ioError))
+        for _ in 0..<3 {
+            #expect(store.get(a) == 1)
+            #expect(store.contains(a))
+            #expect(code { _ = try store.read(a) } == .unavailable(.inputOutput))
+            #expect(code { _ = try store.keys() } == .unavailable(.inputOutput))
+            #expect(code { _ = try store.snapshot() } == .unavailable(.inputOutput))
+            #expect(code { _ = try store.entry(named: "a") } == .unavailable(.inputOutput))
+            #expect(code { _ = try store.rawValue(named: "a") } == .unavailable(.inputOutput))
+            #expect(code { try store.set(a, value: 3) } == .unavailable(.inputOutput))
+        }
+        #expect(fixture.recorder.issues.count == 1)
+        #expect(fixture.recorder.descriptions.first?.hasPrefix("sharing with other processes: get \"a\"") == true)
+        plan.lift("broken")
+        #expect(store.get(a) == 2)
+        #expect(other.get(a) == 2)
+    }
+
+    @Test("a flush that fails puts an end to the writes of one process, and the others go on")
+    func poison() throws {
+        let plan = FaultPlan()
+        let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)
+        let store = try FileKVStore(at: "/store", fileSystem: faulting, options: fixture.options(1))
+        let other = try fixture.open(fixture.process(2))
+        try store.set(a, value: 1)
+        plan.add(.fail(.synchronize, name: "broken", with: .ioError))
+        #expect(code { try store.synchronize() } == .durabilityUnknown)
+        plan.lift("broken")
+        #expect(code { try store.set(a, value: 2) } == .unavailable(.poisoned))
+        try other.set(a, value: 3)
+        #expect(store.get(a) == 3)
+        try other.compact()
+        try other.set(a, value: 4)
+        #expect(store.get(a) == 4)
+        #expect(code { try store.set(a, value: 5) } == .unavailable(.poisoned))
+        try other.synchronize()
+    }
+
+    // MARK: Failing calls
+
+    /// Two processes, and what is done by them.
+    struct Pair {
+        var first: FileKVStore
+        var second: FileKVStore
+    }
+
+    struct Change: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let new: [String: Int]
+        let run: @Sendable (Pair) throws -> Void
+    }
+
+    static let changes: [Change] = [
+        Change(testDescription: "both set", new: ["a": 2, "b": 3]) { pair in
+            try pair.first.batch { batch in
+                try batch.set(KVKey<Int>("a"), value: 2)
+                try batch.set(KVKey<Int>("b"), value: 3)
+            }
+            _ = try pair.second.read(KVKey<Int>("a"))
+        },
+        Change(testDescription: "the other rewrites", new: ["a": 2, "b": 0]) { pair in
+            try pair.second.compact()
+            try pair.first.set(KVKey<Int>("a"), value: 2)
+            try pair.first.synchronize()
+        },
+        Change(testDescription: "remove all", new: [:]) { pair in try pair.first.removeAll() },
+    ]
+
+    @Test("with each call failing in turn, both processes hold the old state or the new", arguments: changes)
+    func failingCalls(_ change: Change) throws {
+        _ = fixture.process(1)
+        var options = fixture.options(1)
+        options.lockTimeout = .milliseconds(2)
+        let report = try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+            let memory = try #require(fileSystem.base as? InMemoryFileSystem)
+            let second = FaultingFileSystem(memory.process(), plan: fileSystem.plan)
+            return Pair(
+                first: try FileKVStore(at: "/store", fileSystem: fileSystem, options: options),
+                second: try FileKVStore(at: "/store", fileSystem: second, options: options))
+        } prepare: { pair in
+            try pair.first.set(KVKey<Int>("a"), value: 1)
+            try pair.second.set(KVKey<Int>("b"), value: 0)
+        } change: { pair in
+            try change.run(pair)
+        } verify: { pair, error in
+            let state = try pair.first.integers()
+            try expectOldOrNew(state, old: ["a": 1, "b": 0], new: change.new, after: error)
+            #expect(try pair.second.integers() == state)
+            try pair.second.set(KVKey<Int>("after"), value: 1)
+            #expect(try pair.first.read(KVKey<Int>("after")) == 1)
+        }
+        #expect(report.runCount == report.callCount * 18)
+    }
+}

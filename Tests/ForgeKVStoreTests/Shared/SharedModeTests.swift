@@ -1,0 +1,167 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Who may open a store that others have open")
+struct SharedModeTests {
+    private let fixture = SharedFixture()
+    private let a = KVKey<Int>("a")
+
+    @Test(
+        "two processes may have a store open if both share it, and otherwise the second is told who has it",
+        arguments: FileKVStore.Sharing.allCases, FileKVStore.Sharing.allCases)
+    func modes(_ firstMode: FileKVStore.Sharing, _ secondMode: FileKVStore.Sharing) throws {
+        let (first, second) = (fixture.process(11), fixture.process(22))
+        do {
+            let store = try fixture.open(first, firstMode)
+            try store.set(a, value: 1)
+            if firstMode == .shared, secondMode == .shared {
+                #expect(try fixture.open(second, .shared).get(a) == 1)
+            } else {
+                #expect(code { _ = try fixture.open(second, secondMode) } == .unavailable(.inUse(processID: 11)))
+                #expect(second.fileSystem.openDescriptors.isEmpty)
+            }
+            try store.set(a, value: 2)
+        }
+        // And when the first is gone, in any mode.
+        #expect(try fixture.open(second, secondMode).get(a) == 2)
+        #expect(first.fileSystem.openDescriptors.isEmpty && second.fileSystem.openDescriptors.isEmpty)
+        #expect(fixture.recorder.issues.isEmpty)
+    }
+
+    @Test("a process that was killed is in nobody's way", arguments: FileKVStore.Sharing.allCases)
+    func killed(_ mode: FileKVStore.Sharing) throws {
+        let (first, second) = (fixture.process(11), fixture.process(22))
+        let store = try fixture.open(first, .shared)
+        try store.set(a, value: 1)
+        fixture.kill(first)
+        #expect(try fixture.open(second, mode).get(a) == 1)
+        withExtendedLifetime(store) {}
+    }
+
+    @Test("a process is known again by its start, and not by its number alone")
+    func startOfProcess() throws {
+        let table = ProcessTable.system
+        #expect(table.isRunning(table.own))
+        #expect(table.own.id == ProcessInfo.processInfo.processIdentifier)
+        #expect(!table.isRunning(ProcessIdentity(id: 0)) && !table.isRunning(ProcessIdentity(id: -1)))
+        #if os(Linux)
+        #expect(table.own.boot != 0 && table.own.start != 0)
+        #expect(!table.isRunning(ProcessIdentity(id: table.own.id, boot: table.own.boot, start: table.own.start + 1)))
+        #expect(!table.isRunning(ProcessIdentity(id: table.own.id, boot: table.own.boot &+ 1, start: table.own.start)))
+        #endif
+        // When in doubt it is.
+        #expect(table.isRunning(ProcessIdentity(id: table.own.id)))
+        #expect(table.isRunning(ProcessIdentity(id: 1)))
+    }
+
+    @Test("in one process all objects for a store have to agree")
+    func oneProcess() throws {
+        let process = fixture.process(11)
+        for (mode, other) in [(FileKVStore.Sharing.shared, FileKVStore.Sharing.exclusive), (.exclusive, .shared)] {
+            let first = try fixture.open(process, mode)
+            try first.set(a, value: 1)
+            #expect(code { _ = try fixture.open(process, other) } == .unavailable(.inUse(processID: 11)))
+            let second = try fixture.open(process, mode)
+            try second.set(a, value: 2)
+            #expect(first.get(a) == 2)
+        }
+        #expect(process.fileSystem.openDescriptors.isEmpty)
+    }
+
+    @Test("no lock is held between calls")
+    func lockIsFree() throws {
+        let (first, second) = try fixture.pair()
+        let lock = try fixture.fileSystem.open("/store/#lock", .readWrite)
+        func expectFree() throws {
+            try fixture.fileSystem.lock(lock, .exclusive, waiting: false)
+            try fixture.fileSystem.lock(lock, .unlocked, waiting: false)
+        }
+        try expectFree()
+        try first.set(a, value: 1)
+        try expectFree()
+        _ = second.get(a)
+        try expectFree()
+        try second.compact()
+        try expectFree()
+        _ = first.get(a)
+        #expect(try !first.compareAndSet(a, revision: 99, value: 2))
+        try expectFree()
+        try second.synchronize()
+        try expectFree()
+        try fixture.fileSystem.close(lock)
+    }
+
+    @Test("who has the lock for too long makes writes fail, and reads go on")
+    func lockTimeout() throws {
+        let (first, second) = try fixture.pair()
+        try first.set(a, value: 1)
+        #expect(second.get(a) == 1)
+        let lock = try fixture.fileSystem.open("/store/#lock", .readWrite)
+        try fixture.fileSystem.lock(lock, .exclusive, waiting: false)
+        #expect(code { try first.set(a, value: 2) } == .unavailable(.inUse(processID: 1)))
+        #expect(first.get(a) == 1 && second.get(a) == 1)
+        #expect(code { try second.removeAll() } != nil)
+        #expect(code { try second.compact() } != nil)
+        #expect(code { _ = try fixture.open(fixture.process(3)) } != nil)
+        try fixture.fileSystem.lock(lock, .unlocked, waiting: false)
+        try first.set(a, value: 3)
+        #expect(second.get(a) == 3)
+        try fixture.fileSystem.close(lock)
+    }
+
+    @Test("a store that was killed while a process had it for itself can be shared, without the space it had reserved")
+    func reservedSpace() throws {
+        let (owner, first, second) = (fixture.process(1), fixture.process(2), fixture.process(3))
+        let exclusive = try fixture.open(owner, .exclusive)
+        try exclusive.set(a, value: 1)
+        #expect(try fixture.bytes("log").count % 65_536 == 0)
+        fixture.kill(owner)
+        let store = try fixture.open(first)
+        #expect(try fixture.bytes("log").count < 200)
+        try store.set(a, value: 2)
+        #expect(try fixture.open(second).get(a) == 2)
+        withExtendedLifetime(exclusive) {}
+        #expect(fixture.recorder.issues.isEmpty)
+    }
+
+    @Test("the last process to close the store says that everything is flushed, and no other one")
+    func closing() throws {
+        func records() throws -> Int? {
+            try KVInspection(of: URL(filePath: "/store"), fileSystem: fixture.fileSystem)?.recordCount
+        }
+        do {
+            let first = try fixture.open(fixture.process(1))
+            do {
+                let second = try fixture.open(fixture.process(2))
+                try second.set(a, value: 1)
+            }
+            #expect(try records() == 1)
+            #expect(first.get(a) == 1)
+        }
+        #expect(try records() == 2)
+        let bytes = try fixture.bytes("log")
+        do {
+            let (first, second) = try fixture.pair()
+            #expect(first.get(a) == 1 && second.get(a) == 1)
+        }
+        #expect(try fixture.bytes("log") == bytes)
+    }
+
+    @Test("no more than 252 processes share a store, and the places of those that ended are free")
+    func manyProcesses() throws {
+        let processes = (1...252).map { fixture.process($0) }
+        var stores = try processes.map { try fixture.open($0) }
+        let error = try #require(throws: KVStoreError.self) { try fixture.open(fixture.process(1000)) }
+        #expect((error.underlying as? FileSystemError)?.errno == .noLocks)
+        try stores[0].set(a, value: 1)
+        for store in stores { #expect(store.get(a) == 1) }
+        fixture.kill(processes[100])
+        #expect(try fixture.open(fixture.process(1001)).get(a) == 1)
+        stores.removeLast()
+        #expect(try fixture.open(fixture.process(1002)).get(a) == 1)
+    }
+}

@@ -1,0 +1,143 @@
+import ForgeFileSystem
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Streams of changes that other processes make", .timeLimit(.minutes(10)))
+struct SharedStreamTests {
+    private let fixture = SharedFixture()
+    private let key = KVKey<Int>("a")
+
+    @Test("a stream tells of what another process writes, and of what is written here, with their revisions")
+    func told() async throws {
+        let (first, second) = try fixture.pair()
+        let reactive = ReactiveKVStore(first)
+        var changes = reactive.changes(key).makeAsyncIterator()
+        #expect(await changes.next()?.value == nil)
+        try second.set(key, value: 1)
+        let one = await changes.next()
+        #expect(one?.value == 1)
+        #expect(one?.revision == 1)
+        try reactive.set(key, value: 2)
+        #expect(await changes.next()?.value == 2)
+        try second.remove(key)
+        let none = try #require(await changes.next())
+        #expect(none.value == nil && none.revision == nil)
+        try second.batch { try $0.set(key, value: 3) }
+        #expect(await changes.next()?.value == 3)
+        try second.removeAll()
+        #expect(try #require(await changes.next()).value == nil)
+        try second.set(key, value: 4)
+        #expect(await changes.next()?.value == 4)
+        try second.set(KVKey<Int>("other"), value: 1)
+        try second.set(key, value: 4)
+        try second.compact()
+        try second.set(key, value: 5)
+        // Neither the same value again, nor that another log has taken the place of this one, is a change.
+        let five = try #require(await changes.next())
+        #expect(five.value == 5)
+        #expect(five.revision == (try second.entry(named: "a")?.revision))
+    }
+
+    @Test("a stream of one key is told of a rewritten log in which it is missing")
+    func removedByRewriting() async throws {
+        let (first, second) = try fixture.pair()
+        try second.set(key, value: 1)
+        var stream = ReactiveKVStore(first).stream(key).makeAsyncIterator()
+        let reactive = ReactiveKVStore(first)
+        var changes = reactive.stream(key).makeAsyncIterator()
+        #expect(await changes.next() == .some(1))
+        try second.remove(key)
+        try second.compact()
+        #expect(await changes.next() == .some(nil))
+        // The store that made this one is gone.
+        #expect(await stream.next() == .some(1))
+        #expect(await stream.next() == nil)
+    }
+
+    @Test("every change of many reaches the end that all have agreed on, whoever made it")
+    func many() async throws {
+        let (first, second) = try fixture.pair()
+        let (left, right) = (ReactiveKVStore(first), ReactiveKVStore(second))
+        let (ofLeft, ofRight) = (left.changes(key), right.changes(key))
+        await withTaskGroup(of: Void.self) { group in
+            for (store, parity) in [(left, 0), (right, 1)] {
+                group.addTask { [key] in
+                    for value in 0..<100 {
+                        while code({ try store.set(key, value: 2 * value + parity) }) != nil {}
+                    }
+                    while code({ try store.update(KVKey<Int>("done"), default: 0) { $0 += 1 } }) != nil {}
+                    if store.get(KVKey<Int>("done")) == 2 { while code({ try store.set(key, value: -1) }) != nil {} }
+                }
+            }
+            for changes in [ofLeft, ofRight] {
+                group.addTask {
+                    var last: KVChange<Int>?
+                    for await change in changes {
+                        #expect(change.revision ?? 0 >= last?.revision ?? 0)
+                        #expect(last.map { $0.value != change.value } ?? true)
+                        last = change
+                        if change.value == -1 { break }
+                    }
+                    #expect(last?.value == -1)
+                }
+            }
+        }
+    }
+
+    @Test("layers pass on what they are told, by their own names")
+    func layers() async throws {
+        let (first, second) = try fixture.pair()
+        let layered = ReactiveKVStore(
+            ExpiringKVStore(
+                DefaultsKVStore(
+                    RecordingKVStore(NamespacedKVStore(first, namespace: "n")), defaults: InMemoryKVStore())))
+        let other = ExpiringKVStore(NamespacedKVStore(second, namespace: "n"))
+        var changes = layered.stream(key).makeAsyncIterator()
+        #expect(await changes.next() == .some(nil))
+        try other.set(key, value: 7)
+        #expect(await changes.next() == .some(7))
+        try other.removeAll()
+        #expect(await changes.next() == .some(nil))
+    }
+
+    @Test("a store that is not shared has nothing to tell, and nothing is looked at without a stream")
+    func off() throws {
+        let exclusive = try FileKVStore(at: "/other", fileSystem: fixture.fileSystem)
+        #expect((exclusive.changesElsewhere { _ in } as KVObservation?) === nil)
+        #expect((InMemoryKVStore().changesElsewhere { _ in } as KVObservation?) === nil)
+        #expect((KVObservation(nil, nil) as KVObservation?) === nil)
+        let (first, second) = try fixture.pair()
+        let reactive = ReactiveKVStore(first)
+        do {
+            let stream = reactive.stream(key)
+            let another = reactive.stream(KVKey<Int>("b"))
+            #expect(reactive.subscriptionCount == 2)
+            withExtendedLifetime((stream, another)) {}
+        }
+        #expect(reactive.subscriptionCount == 0)
+        try second.set(key, value: 1)
+        #expect(reactive.get(key) == 1)
+    }
+
+    @Test("names that a catch-up has changed are handed over, and nil where it may be any")
+    func names() async throws {
+        let (first, second) = try fixture.pair()
+        let (told, continuation) = AsyncStream<[String]?>.makeStream()
+        let observation = try #require(first.changesElsewhere { continuation.yield($0) })
+        var iterator = told.makeAsyncIterator()
+        try second.set(key, value: 1)
+        #expect(await iterator.next() == .some(["a"]))
+        try second.batch { batch in
+            try batch.set(KVKey<Int>("x"), value: 1)
+            batch.remove(key)
+        }
+        #expect(await iterator.next()??.sorted() == ["a", "x"])
+        try second.removeAll()
+        #expect(await iterator.next() == .some(nil))
+        withExtendedLifetime(observation) {}
+    }
+}
