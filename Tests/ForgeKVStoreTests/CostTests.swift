@@ -285,9 +285,10 @@ import Testing
 private struct Costs {
     let fileSystem = FaultingFileSystem(InMemoryFileSystem())
 
-    func open(isMapped: Bool = true) throws -> FileKVStore {
+    func open(isMapped: Bool = true, usesIndex: Bool = true) throws -> FileKVStore {
         var options = IssueRecorder().options()
         options.isMapped = isMapped
+        options.usesIndex = usesIndex
         return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
