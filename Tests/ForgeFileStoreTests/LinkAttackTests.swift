@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite("What others put into a store's directory leads nowhere", .timeLimit(.minutes(3)))
+@Suite("What others put into a store's directory leads nowhere", .timeLimit(.minutes(20)))
 struct LinkAttackTests {
     private let directory: TemporaryDirectory
     private let store: DiskFileStore

@@ -145,7 +145,7 @@ struct InMemoryFileSystemTests {
         expectErrno(.notDirectory) { try fileSystem.changeDirectory("/file") }
     }
 
-    @Test("who waits for a lock gets it when it is free", .timeLimit(.minutes(1)))
+    @Test("who waits for a lock gets it when it is free", .timeLimit(.minutes(20)))
     func waitingLock() throws {
         try fileSystem.write(Data(), to: file)
         let order = Mutex<[String]>([])
