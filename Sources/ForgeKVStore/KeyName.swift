@@ -71,7 +71,6 @@ package struct KeyName: Sendable {
             .isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
     }
 
-
     /// Whether a store may keep a value under this name.
     @inline(__always)
     var isValid: Bool { count <= Self.maximumLength }

@@ -70,7 +70,8 @@ import Testing
                     }
                     for number in 0..<value % 90 { expected["key.\(number)"] = value }
                     expected[name] = nil
-                case 13: #expect(try store.update(KVKey<Int>(name), default: 0) { $0 += 1 } == (expected[name] ?? 0) + 1)
+                case 13:
+                    #expect(try store.update(KVKey<Int>(name), default: 0) { $0 += 1 } == (expected[name] ?? 0) + 1)
                     expected[name, default: 0] += 1
                 case 14: #expect(Set(try store.keys()) == Set(expected.keys))
                 case 15 where value < 200:

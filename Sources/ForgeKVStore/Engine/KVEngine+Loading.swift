@@ -3,9 +3,8 @@ import Synchronization
 
 /// Taking in what the table does not hold, of a store that was opened by its index.
 extension KVEngine {
-    /// Takes in the value of a name; returns whether it has one.
-    ///
-    /// - Parameter keepsAbsence: Whether the table is to hold that there is none, so that it is not looked for again.
+    /// Takes in the value of a name; returns whether it has one. With `keepsAbsence` the table is to hold that there is
+    /// none, so that it is not looked for again.
     @discardableResult
     func load(
         _ name: KeyName, for operation: KVStoreError.Operation, keepsAbsence: Bool
@@ -116,11 +115,12 @@ extension KVEngine {
                     issues.append(.missingRecords(offset: range.lowerBound))
                     continue
                 }
-                issues.append(.damage(try place.quarantine.setAside(range, of: log.descriptor, .records, logName: name)))
+                let report = try place.quarantine.setAside(range, of: log.descriptor, .records, logName: name)
+                issues.append(.damage(report))
             }
             if found.end < end {
-                let range = found.end..<end
-                issues.append(.damage(try place.quarantine.setAside(range, of: log.descriptor, .tail, logName: name)))
+                let report = try place.quarantine.setAside(found.end..<end, of: log.descriptor, .tail, logName: name)
+                issues.append(.damage(report))
             }
         } catch {
             let error = KVStoreError(error, .setAside, store: place.name)

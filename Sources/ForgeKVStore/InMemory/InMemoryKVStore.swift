@@ -164,7 +164,9 @@ public final class InMemoryKVStore: KVStoring {
         var suspect: PreparedBatch.Suspect?
         _ = try writer.withLock { (writer) throws(KVStoreError) -> Retirement.Garbage? in
             try changes.check(writer.table, store: nil)
-            suspect = changes.suspect(in: writer.table) { cell in !examined.contains { $0.suspect.cell.revision == cell.revision } }
+            suspect = changes.suspect(in: writer.table) { cell in
+                !examined.contains { $0.suspect.cell.revision == cell.revision }
+            }
             guard suspect == nil else { return nil }
             for (suspect, isReadable) in examined where !isReadable {
                 // Somebody may have replaced it meanwhile, who has then seen to it.

@@ -25,6 +25,7 @@ struct LogIndexWriter {
     ///   - end: Where the first record begins that the index is not to know.
     ///   - liveBytes: How long a log of the values alone would be, at most.
     /// - Returns: Whether there is an index; there is none of a log that has to be repaired.
+    /// - Throws: ``FileSystemError``. The index before is still there.
     mutating func write(upTo end: Int64, liveBytes: Int64) throws(FileSystemError) -> Bool {
         let base = LogIndex.open(at: directory, of: log.header.fileID, logSize: end, on: fileSystem)
         let seed = base?.header.seed ?? KeyHash.Seed(first: fileSystem.randomBits(), second: fileSystem.randomBits())

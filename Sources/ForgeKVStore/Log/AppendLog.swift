@@ -20,8 +20,8 @@ struct AppendLog: ~Copyable, Sendable {
     /// Whether a flush failed, so that nothing is acknowledged any more.
     private(set) var isPoisoned = false
 
-    /// Whether the name that leads to this log may not have reached the device yet.
-    private(set) var isNew = false
+    /// Whether the name that leads to this log may not have reached the device yet: whoever gave it may have been killed.
+    private(set) var isNew = true
 
     /// Whether part of a record that failed may stand behind the end, because the device was locked before it could be
     /// cut off; it has to go before anything is appended.
@@ -149,11 +149,6 @@ extension AppendLog {
         self.end = end
         self.sequence = sequence
         self.flushedSequence = max(self.flushedSequence, flushedSequence)
-    }
-
-    /// Notes that the name of the log is new.
-    mutating func didMove() {
-        isNew = true
     }
 
     /// Gives back the space that was reserved behind the end.

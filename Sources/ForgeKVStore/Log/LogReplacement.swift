@@ -160,11 +160,9 @@ struct LogReplacement: ~Copyable {
     mutating func moveIntoPlace(_ space: LogSpace.Options) throws(FileSystemError) -> AppendLog {
         try write()
         try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
-        var log = AppendLog(
+        return AppendLog(
             file, end: end, sequence: sequence, flushedSequence: synchronizedSequence,
             space: self.space ?? LogSpace(space))
-        log.didMove()
-        return log
     }
 
     /// Removes what was written.

@@ -81,7 +81,8 @@ struct LogSpace: @unchecked Sendable {
             if let next, offset >= next.range.lowerBound, end <= next.range.upperBound {
                 enter(next.mapping, next.range)
             } else {
-                try enter(LogWindow(file, after: offset, upTo: end + growth, granularity), orAtLeast: end, offset, of: file)
+                let window = LogWindow(file, after: offset, upTo: end + growth, granularity)
+                try enter(window, orAtLeast: end, offset, of: file)
             }
         } catch {
             guard

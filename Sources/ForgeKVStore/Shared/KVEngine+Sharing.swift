@@ -205,8 +205,6 @@ extension KVEngine {
     ) throws(KVStoreError) {
         sharing.noteFile(of: opened.log)
         guard opened.obstacle == nil else { return }
-        // Who gave it its name may have been killed before that was durable.
-        opened.log.didMove()
         do throws(FileSystemError) {
             let file = opened.log.file
             // A process that had the store for itself has reserved space behind the end.

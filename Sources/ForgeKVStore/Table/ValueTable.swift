@@ -78,9 +78,8 @@ extension ValueTable {
 // MARK: Reading what has to be decoded
 
 extension ValueTable {
-    /// The value of a key in a cell that holds no value of its type.
-    ///
-    /// - Parameter keep: Called with what is to stand in the place of the cell, so that nobody has to decode it again.
+    /// The value of a key in a cell that holds no value of its type. `keep` is called with what is to stand in the place of
+    /// the cell, so that nobody has to decode it again.
     @inline(never)
     func decode<Value: Codable & Sendable>(
         _ cell: ValueCell, of key: KVKey<Value>, keep: (EntryContent) -> Void

@@ -1,0 +1,51 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A store whose process was killed, and then the power was cut")
+struct KilledProcessTests {
+    private struct Lost: Error {}
+
+    private let key = KVKey<Int>("count")
+
+    private func open(on fileSystem: any POSIXFileSystem) throws -> FileKVStore {
+        var options = IssueRecorder().options()
+        options.compactsInBackground = false
+        options.reserveLittle()
+        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+    }
+
+    @Test("what is durable stays so where a process was killed when it had renamed the log that it has rewritten")
+    func renamed() async throws {
+        try await forEachCrash(
+            prepare: { fileSystem in
+                let store = try open(on: fileSystem)
+                try store.set(key, value: 1)
+            },
+            run: { fileSystem, run in
+                let plan = FaultPlan([.on(.rename, do: .crash(effect: .done))])
+                let first = FaultingFileSystem(fileSystem, plan: plan)
+                do {
+                    let store = try open(on: first)
+                    try store.set(key, value: 2)
+                    #expect(throws: KVStoreError.self) { try store.compact() }
+                }
+                try plan.requireAllFired()
+                // Nothing of the first process says that what it wrote was durable; this does.
+                let store = try open(on: FaultingFileSystem(fileSystem))
+                guard try store.read(key) == 2 else { throw Lost() }
+                try store.synchronize()
+                run.acknowledge("2")
+                try store.set(key, value: 3)
+                try store.synchronize()
+                run.acknowledge("3")
+            },
+            recover: { fileSystem, crash in
+                let value = try open(on: fileSystem).read(key) ?? 0
+                if crash.acknowledged.contains("3"), value < 3 { throw Lost() }
+                if crash.acknowledged.contains("2"), value < 2 { throw Lost() }
+            })
+    }
+}
