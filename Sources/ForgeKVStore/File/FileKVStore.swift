@@ -11,11 +11,13 @@ public import Foundation
 /// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
 ///
 /// Damage costs the damaged records only. What cannot be read is set aside in a file beside the log before anything is
-/// written in its place (``damageReports()``), and told through ``Options/onIssue`` and the log.
+/// written in its place (``damageReports()``), and told through ``Options/onIssue`` and the log: when the store is opened,
+/// or, of what its index leads to, when it is first read.
 ///
-/// Reads take no lock and do no input or output; a value is decoded when it is first read. Writes come one after another,
-/// and each copies its record into mapped memory. Nobody waits for a flush or for the rewriting of the log but who asks for
-/// it.
+/// A read of what is in memory takes no lock and makes no call of the system; a value is decoded once, when it is first read.
+/// A store that was closed is opened by its index, without its log: the first read of a key then reads a block of the index
+/// and a record, and the first ``KVStoring/keys()`` or ``KVStoring/snapshot()`` the log. Writes come one after another, and
+/// each makes its record in mapped memory. Nobody waits for a flush or for the rewriting of the log but who asks for it.
 ///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
 /// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
@@ -51,7 +53,9 @@ public final class FileKVStore: KVStoring {
     ///   - options: Limits and reporting. Limits of a store that is open already stay as they are.
     /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that the file system does not let us read
     ///   or lock; `.unknownFormat` for a store of a later version. What is on disk stays as it is.
-    /// - Complexity: O(*n*) in the length of the log.
+    /// - Complexity: O(1) for a store that was closed. After a kill or a power cut, O(*n*) in the length of what the index
+    ///   does not know: 4 MiB of the log or a quarter of it, whichever is more. O(*n*) in the length of the log for one that is
+    ///   shared, or damaged.
     public convenience init(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
     ) throws {
@@ -92,6 +96,7 @@ public final class FileKVStore: KVStoring {
     /// Rewrites the log without what is out of date, durably; the store does so itself from time to time.
     ///
     /// - Throws: ``KVStoreError``. The old log is still in use, unless the store takes no more writes after that.
+    /// - Complexity: O(*n*) in the length of the live values and of what is written meanwhile.
     public func compact() throws {
         try engine.compact()
     }
