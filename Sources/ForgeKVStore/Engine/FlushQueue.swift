@@ -11,8 +11,8 @@ final class FlushQueue: Sendable {
         var isTaken = false
         var waiting: [(wanted: UInt64, wake: DispatchSemaphore)] = []
 
-        /// How many were woken by the last flush, most of whom will soon write again.
-        var wokenCount = 0
+        /// How many flushed, or waited, when the last flush ended: most of them will soon write again.
+        var busyCount = 0
     }
 
     /// How many times who has his turn lets others go first: about as long as it takes them to write.
@@ -53,17 +53,17 @@ final class FlushQueue: Sendable {
 
     /// Lets those write whom the last flush has woken: one flush is as good for all of them.
     private func waitForOthers() {
-        for _ in 0..<Self.patience where state.withLock({ $0.waiting.count + 1 < $0.wokenCount }) { sched_yield() }
+        for _ in 0..<Self.patience where state.withLock({ $0.waiting.count + 1 < $0.busyCount }) { sched_yield() }
     }
 
     /// Ends a turn; all whose writes are among those that were flushed are woken, and one of the others.
     func end(flushed: UInt64) {
         let woken = state.withLock { state in
             state.isTaken = false
+            // And who has flushed.
+            state.busyCount = state.waiting.count + 1
             var woken = state.waiting.filter { $0.wanted <= flushed }
             state.waiting.removeAll { $0.wanted <= flushed }
-            // And who has flushed.
-            state.wokenCount = woken.count + 1
             if !state.waiting.isEmpty { woken.append(state.waiting.removeFirst()) }
             return woken
         }

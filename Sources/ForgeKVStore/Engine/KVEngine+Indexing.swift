@@ -1,4 +1,3 @@
-import Dispatch
 import ForgeFileSystem
 import Logging
 import Synchronization
@@ -19,14 +18,13 @@ extension KVEngine {
             return writer.log.end
         }
         guard let end else { return }
-        Self.queue.async(group: background) { [weak self] in
-            guard let self else { return }
-            rewriting.withLock { _ in
+        inBackground { engine in
+            engine.rewriting.withLock { _ in
                 do throws(KVStoreError) {
-                    try flush()
-                    writeIndex(upTo: end)
+                    try engine.flush()
+                    engine.writeIndex(upTo: end)
                 } catch {
-                    options.logger.warning("no index of \(place.path): \(error)")
+                    engine.options.logger.warning("no index of \(engine.place.path): \(error)")
                 }
             }
         }

@@ -1,11 +1,8 @@
-import Dispatch
 import ForgeFileSystem
 import Synchronization
 
 /// Rewriting the log without what is out of date, while everybody goes on reading and writing.
 extension KVEngine {
-    static let queue = DispatchQueue(label: "ForgeKVStore.rewriting", qos: .utility, attributes: .concurrent)
-
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
 
@@ -46,7 +43,7 @@ extension KVEngine {
         guard isMine else { return }
         if let sharing = place.sharing { return rewriteNow(sharing) }
         guard options.compactsInBackground else { return rewriteNow() }
-        Self.queue.async(group: background) { [weak self] in self?.rewriteNow() }
+        inBackground { $0.rewriteNow() }
     }
 
     private func rewriteNow() {
@@ -76,7 +73,7 @@ extension KVEngine {
     /// Sees to it that there is space for what is written next, in another thread if the options allow.
     func prepareSpace() {
         guard options.compactsInBackground, let space = writer.withLock({ $0.log.nextSpace() }) else { return }
-        Self.queue.async(group: background) { space.prepare() }
+        inBackground { _ in space.prepare() }
     }
 
     /// For who holds `rewriting`.

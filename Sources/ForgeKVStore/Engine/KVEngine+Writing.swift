@@ -26,7 +26,7 @@ extension KVEngine {
             let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if entry == nil, writer.table.isPartial { return .unknown }
-                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) {
+                if let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect) {
                     return .suspect(suspect)
                 }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
@@ -47,17 +47,17 @@ extension KVEngine {
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
         let encoded = try ValueTable.encoded(value, key, maximumSize: options.valueLimit, store: place.name)
-        let type = CellType.encoded(Value.self, isVersioned: key.schema != nil)
+        let type = CellType.encoded(key)
         var examined: Examined?
         while true {
             let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if entry == nil, writer.table.isPartial { return .unknown }
-                if let suspect = Overwriting.suspect(in: entry, key), !examined.contains(suspect) {
+                if let suspect = Overwriting.suspect(in: entry, type), !examined.contains(suspect) {
                     return .suspect(suspect)
                 }
                 let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
-                let cell = EncodedCell(Array(encoded.bytes), revision: revision, type: type)
+                let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
                 writer.table.store(EntryContent(cell), key.identity, in: entry)
                 return nil
             }

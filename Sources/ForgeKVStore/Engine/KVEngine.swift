@@ -89,6 +89,16 @@ extension KVEngine {
         }
     }
 
+    private static let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
+
+    /// Does something in another thread.
+    ///
+    /// It does not keep the engine alive, nor may it be gone: the last ``release()`` waits for it. A weak reference would make
+    /// every use of the engine slower from then on.
+    func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
+        Self.queue.async(group: background) { [unowned(unsafe) self] in work(self) }
+    }
+
     /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
     private func close() throws(KVStoreError) {
         if writer.withLock({ isMostlyDead($0) }) { try rewrite() }

@@ -88,7 +88,7 @@ public final class InMemoryKVStore: KVStoring {
         var suspect: ValueCell?
         change { writer in
             let entry = writer.table.entry(of: key.identity)
-            if let found = Overwriting.suspect(in: entry, key), found.revision != readable?.revision {
+            if let found = Overwriting.suspect(in: entry, .encoded(key)), found.revision != readable?.revision {
                 guard found.revision == unreadable?.revision else {
                     suspect = found
                     return

@@ -122,7 +122,7 @@ enum InlineTypes {
             guard content.kind == kind(of: type) else { return nil }
             do {
                 let bytes = try ValueTable.coder.encode(value(content.words, as: type))
-                return EncodedCell(bytes, revision: content.revision, type: .encoded(type, isVersioned: false))
+                return EncodedCell(bytes, revision: content.revision, type: .encoded(type))
             } catch {
                 // It was encoded once already, and there is nothing in such a value that could refuse.
                 preconditionFailure("a value of type \(type) cannot be encoded twice")

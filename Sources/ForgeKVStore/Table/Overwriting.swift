@@ -7,13 +7,10 @@ enum Overwriting {
     ///
     /// Costs nothing to speak of if the value was written or read as the key's type before.
     @inline(__always)
-    static func suspect<Value>(in entry: KeyEntry?, _ key: KVKey<Value>) -> ValueCell? {
-        guard let entry, entry.kind != EntryContent.nothing else { return nil }
-        if entry.kind == InlineTypes.kind(of: Value.self), key.schema == nil { return nil }
+    static func suspect(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
+        guard let entry, entry.kind != EntryContent.nothing, !type.isKind(entry.kind) else { return nil }
         let content = entry.content
-        if let cell = content.ownCell, cell._withUnsafeGuaranteedRef({ TypedCell<Value>.isSurely($0, key) }) {
-            return nil
-        }
+        if let cell = content.ownCell, cell._withUnsafeGuaranteedRef({ $0.type.isSame(as: type) }) { return nil }
         return content.asCell
     }
 
@@ -31,19 +28,17 @@ enum Overwriting {
 
 /// The type of a value in a batch, without the value.
 struct WrittenType: Sendable {
+    /// What is known of a cell with such a value.
+    let cellType: CellType
+
     private let type: any Written.Type
     private let schema: (any AnyObject & Sendable)?
 
     init<Value>(_ key: KVKey<Value>) {
+        cellType = .encoded(key)
         type = WrittenAs<Value>.self
         schema = key.schema
     }
-
-    /// What is known of a cell with such a value.
-    var cellType: CellType { type.cellType(schema) }
-
-    /// The value in a name's place if it has to be looked at before it is overwritten.
-    func suspect(in entry: KeyEntry?, _ name: KeyName) -> ValueCell? { type.suspect(in: entry, name, schema) }
 
     /// Whether a value can be read as this type. Runs the code of the type: no lock may be held.
     func canRead(_ cell: ValueCell, _ name: KeyName) -> Bool { type.canRead(cell, name, schema) }
@@ -51,23 +46,12 @@ struct WrittenType: Sendable {
 
 /// A type of values, so that it can be kept without a box.
 private protocol Written: Sendable {
-    static func cellType(_ schema: AnyObject?) -> CellType
-    static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell?
     static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool
 }
 
 private enum WrittenAs<Value: Codable & Sendable>: Written {
-    private static func key(_ name: KeyName, _ schema: AnyObject?) -> KVKey<Value> {
-        KVKey(name, schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) })
-    }
-
-    static func cellType(_ schema: AnyObject?) -> CellType { .encoded(Value.self, isVersioned: schema != nil) }
-
-    static func suspect(in entry: KeyEntry?, _ name: KeyName, _ schema: AnyObject?) -> ValueCell? {
-        Overwriting.suspect(in: entry, key(name, schema))
-    }
-
     static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool {
-        Overwriting.isReadable(cell, as: key(name, schema))
+        let schema = schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) }
+        return Overwriting.isReadable(cell, as: KVKey(name, schema))
     }
 }

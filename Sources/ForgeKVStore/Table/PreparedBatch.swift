@@ -1,8 +1,11 @@
 /// A batch whose names and values were checked, ready to be written and done.
 struct PreparedBatch: Sendable {
-    private enum Step: Sendable {
-        case set(KeyName, [UInt8], WrittenType?)
-        case remove(KeyName)
+    private struct Step: Sendable {
+        var name: KeyName
+
+        /// Nil for a removal.
+        var bytes: [UInt8]?
+        var type: WrittenType?
     }
 
     private var steps: [Step] = []
@@ -17,32 +20,29 @@ struct PreparedBatch: Sendable {
             try name.check(.batch, in: store)
             requirements.append((name, requirement.revision))
         }
+        steps.reserveCapacity(batch.changes.count)
+        var size = 0
         for (change, type) in zip(batch.changes, batch.types) {
-            let name = KeyName(change.name)
-            try name.check(.batch, in: store)
-            switch change {
-            case .set(_, let bytes):
+            var step = Step(name: KeyName(change.name), type: type)
+            try step.name.check(.batch, in: store)
+            if case .set(_, let bytes) = change {
                 // The record as a whole has to fit as well.
-                guard bytes.count <= valueLimit - content.count else {
+                guard bytes.count <= valueLimit - size else {
                     throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
                 }
-                steps.append(.set(name, bytes, type))
-                LogRecord.appendToBatch(.set, name, bytes, &content)
-            case .remove:
-                steps.append(.remove(name))
-                LogRecord.appendToBatch(.remove, name, [], &content)
+                step.bytes = bytes
             }
+            size += LogRecord.batchPrefixSize + step.name.count + (step.bytes?.count ?? 0)
+            steps.append(step)
+        }
+        content.reserveCapacity(size)
+        for step in steps {
+            LogRecord.appendToBatch(step.bytes == nil ? .remove : .set, step.name, step.bytes ?? [], &content)
         }
     }
 
     /// The names that the batch changes or requires something of.
-    var names: [KeyName] {
-        steps.map { step in
-            switch step {
-            case .set(let name, _, _), .remove(let name): name
-            }
-        } + requirements.map(\.name)
-    }
+    var names: [KeyName] { steps.map(\.name) + requirements.map(\.name) }
 
     var isEmpty: Bool { steps.isEmpty }
 
@@ -67,10 +67,11 @@ struct PreparedBatch: Sendable {
 
     /// The first value that has to be looked at before the batch may overwrite it.
     func suspect(in table: borrowing TableWriter, where isNew: (ValueCell) -> Bool) -> Suspect? {
-        for case .set(let name, _, let type?) in steps {
-            if let cell = type.suspect(in: table.entry(of: name), name), isNew(cell) {
-                return Suspect(name: name, cell: cell, type: type)
-            }
+        for index in steps.indices where steps[index].bytes != nil {
+            guard let type = steps[index].type?.cellType,
+                let cell = Overwriting.suspect(in: table.entry(of: steps[index].name), type), isNew(cell)
+            else { continue }
+            return steps[index].type.map { Suspect(name: steps[index].name, cell: cell, type: $0) }
         }
         return nil
     }
@@ -80,10 +81,10 @@ struct PreparedBatch: Sendable {
         var revision = last - count
         for step in steps {
             revision += 1
-            switch step {
-            case .set(let name, let bytes, let type):
-                table.store(EncodedCell(bytes, revision: revision, type: type?.cellType ?? .unknown), name)
-            case .remove(let name): table.remove(name)
+            if let bytes = step.bytes {
+                table.store(EncodedCell(bytes, revision: revision, type: step.type?.cellType ?? .unknown), step.name)
+            } else {
+                table.remove(step.name)
             }
         }
     }

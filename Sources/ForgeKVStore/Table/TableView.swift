@@ -86,7 +86,7 @@ struct TableView {
             }
             if kind == EntryContent.cell, let address = UnsafeRawPointer(bitPattern: words.0) {
                 let cell = Unmanaged<ValueCell>.fromOpaque(address)
-                if cell._withUnsafeGuaranteedRef({ TypedCell.isDecoded($0, key) }) {
+                if cell._withUnsafeGuaranteedRef({ $0.type == .decoded(key) }) {
                     defer { gate.leave(pass) }
                     return cell._withUnsafeGuaranteedRef { TypedCell<Value>.value(in: $0) }
                 }

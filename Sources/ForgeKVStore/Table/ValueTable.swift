@@ -70,8 +70,7 @@ extension ValueTable {
         InlineTypes.contain(Value.self) && key.schema == nil
             ? EntryContent(value, revision: revision, encodedSize: bytes.count)
             : EntryContent(
-                EncodedCell(
-                    Array(bytes), revision: revision, type: .encoded(Value.self, isVersioned: key.schema != nil)))
+                EncodedCell.copying(bytes, revision: revision, type: .encoded(key)))
     }
 }
 
@@ -95,7 +94,7 @@ extension ValueTable {
             keep(
                 InlineTypes.contain(Value.self) && key.schema == nil
                     ? EntryContent(value, revision: cell.revision, encodedSize: cell.encodedSize)
-                    : EntryContent(TypedCell.cell(value, from: source, key)))
+                    : EntryContent(TypedCell(value, from: source, key)))
         }
         return value
     }

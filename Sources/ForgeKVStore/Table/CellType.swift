@@ -1,0 +1,49 @@
+/// What is known of the type of a value in a cell: looked at before a cell is taken for a ``TypedCell``.
+///
+/// Two versions of a type are two types here, for what they mean may be different.
+struct CellType: Sendable, Equatable {
+    private let identity: ObjectIdentifier?
+
+    /// Zero for a type that has only ever had one version.
+    private let version: UInt32
+
+    private let isDecoded: Bool
+
+    /// Bytes of which nothing is known.
+    static let unknown = CellType(identity: nil, version: 0, isDecoded: false)
+
+    private init(identity: ObjectIdentifier?, version: UInt32, isDecoded: Bool) {
+        self.identity = identity
+        self.version = version
+        self.isDecoded = isDecoded
+    }
+
+    /// The encoding of a value of a key.
+    @inline(__always)
+    static func encoded<Value>(_ key: KVKey<Value>) -> CellType {
+        CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.version ?? 0, isDecoded: false)
+    }
+
+    /// The encoding of a value of a type that has only ever had one version.
+    static func encoded(_ type: Any.Type) -> CellType {
+        CellType(identity: ObjectIdentifier(type), version: 0, isDecoded: false)
+    }
+
+    /// A decoded value of a key.
+    @inline(__always)
+    static func decoded<Value>(_ key: KVKey<Value>) -> CellType {
+        CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.version ?? 0, isDecoded: true)
+    }
+
+    /// Whether values of both are of the same type, decoded or not.
+    @inline(__always)
+    func isSame(as other: CellType) -> Bool {
+        identity != nil && identity == other.identity && version == other.version
+    }
+
+    /// Whether a value that stands in an entry itself is of this type.
+    @inline(__always)
+    func isKind(_ kind: UInt) -> Bool {
+        version == 0 && identity.map { UInt(bitPattern: $0) } == kind
+    }
+}
