@@ -29,7 +29,7 @@ struct FuzzLogsChildCommand: ParsableCommand {
                 tally.count(try trial.run(), isForged: log.isForged)
             } catch {
                 tally.violationCount += 1
-                print("seed \(seed), case \(number): \(error)")
+                print("seed \(seed), case \(number)\(log.isForged ? ", forged" : ""): \(error)")
                 for line in log.history { print("  \(line)") }
             }
         }

@@ -11,6 +11,13 @@ extension LogCase {
         }
     }
 
+    /// Makes the checksum of a record right, and with it whatever has happened to the record before.
+    private mutating func sign(_ record: Range<Int>) {
+        LogBytes.sign(record, of: &log)
+        isForged = true
+        if !history.isEmpty { hasForgedContent = true }
+    }
+
     private mutating func forgeHeader() {
         let offset = random.pick([8, 12, 32, 56, random.below(60)])
         let value = UInt32(truncatingIfNeeded: extreme(near: UInt64(log.integer(at: min(offset, 56), UInt32.self))))
@@ -41,8 +48,7 @@ extension LogCase {
             let count = extreme(near: UInt64(log.integer(at: start + 12, UInt32.self)))
             log.store(UInt32(truncatingIfNeeded: count), at: start + 12)
         }
-        LogBytes.sign(record, of: &log)
-        isForged = true
+        sign(record)
         history.append("the frame of \(record) is \(Array(log[start..<start + 16])), and its checksum is right")
     }
 
@@ -58,8 +64,7 @@ extension LogCase {
             ])
             log[offset] = UInt8(truncatingIfNeeded: random.pick([random.next(), 0, 1, 2, 3, 4, 5, 0xFF, 0x80]))
         }
-        LogBytes.sign(record, of: &log)
-        isForged = true
+        sign(record)
         hasForgedContent = true
         history.append("the payload of \(record) begins with \(Array(log[start..<min(start + 8, record.upperBound)]))")
     }
@@ -78,8 +83,7 @@ extension LogCase {
         record.store(random.chance(70) ? UInt32(0) : UInt32(truncatingIfNeeded: random.next()), at: 12)
         log.insert(contentsOf: record + payload, at: min(offset, log.count))
         let start = min(offset, log.count)
-        LogBytes.sign(start..<start + record.count + payload.count, of: &log)
-        isForged = true
+        sign(start..<start + record.count + payload.count)
         hasForgedContent = true
         history.append("a record \(number) of \(payload.count) bytes, \(payload.prefix(12)), stands at \(start)")
     }

@@ -150,7 +150,8 @@ extension LogTrial {
         var content: [String: [UInt8]] = [:]
         for entry in try store.snapshot() { content[entry.name] = entry.entry.bytes }
         guard content == kept.content else { throw FuzzFailure("the content is not what it was: \(first)") }
-        guard issues.descriptions.isEmpty else {
+        // Of a log that was opened by its index, what is out of date may never have been read.
+        guard issues.descriptions.isEmpty || log.index != nil else {
             throw FuzzFailure("not repaired: first \(first), then \(issues.descriptions)")
         }
     }
