@@ -3,9 +3,8 @@ import Synchronization
 
 /// Taking in what the table does not hold, of a store that was opened by its index.
 extension KVEngine {
-    /// Takes in the value of a name; returns whether it has one.
-    ///
-    /// - Parameter keepsAbsence: Whether the table is to hold that there is none, so that it is not looked for again.
+    /// Takes in the value of a name and tells whether it has one; if `keepsAbsence`, the table is to hold that there is
+    /// none, so that it is not looked for again.
     @discardableResult
     func load(
         _ name: KeyName, for operation: KVStoreError.Operation, keepsAbsence: Bool
@@ -49,7 +48,8 @@ extension KVEngine {
             } catch {
                 throw LogIndex.Unreliable()
             }
-            guard let record else { throw LogIndex.Unreliable() }
+            // A number that the index does not know of would be used again by what is written next.
+            guard let record, record.sequence <= index.header.sequence else { throw LogIndex.Unreliable() }
             // It would be read once for each of its names: everything is read instead.
             if record.change.count > Self.largestBatch { throw LogIndex.Unreliable() }
             if let outcome = record.change.outcome(for: name, record.sequence) { return outcome }
@@ -103,6 +103,10 @@ extension KVEngine {
             guard writer.index === index else { return }
             writer.index = nil
             writer.table.endPartial()
+            // Records with higher numbers than the index knows of: what is written next comes after them.
+            writer.log.follow(
+                to: writer.log.end, sequence: max(writer.log.sequence, found.sequence),
+                flushedSequence: writer.log.flushedSequence)
         }
         return issues
     }
@@ -116,7 +120,8 @@ extension KVEngine {
                     issues.append(.missingRecords(offset: range.lowerBound))
                     continue
                 }
-                issues.append(.damage(try place.quarantine.setAside(range, of: log.descriptor, .records, logName: name)))
+                issues.append(
+                    .damage(try place.quarantine.setAside(range, of: log.descriptor, .records, logName: name)))
             }
             if found.end < end {
                 let range = found.end..<end
