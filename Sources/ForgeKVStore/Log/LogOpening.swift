@@ -109,8 +109,8 @@ struct LogOpening: ~Copyable {
         else { return nil }
         table.beginPartial(bytesElsewhere: index.header.liveBytes)
         let found = try scan(log, size, header.fileID, from: LogScan.Outcome(endOf: index.header))
-        guard found.damage.isEmpty else {
-            // What is repaired is the whole log.
+        guard found.damage.isEmpty, found.discardedRecordCount == 0 else {
+            // What is repaired is the whole log, and all of it is looked at before intact records are cut off.
             table.removeAll()
             return nil
         }

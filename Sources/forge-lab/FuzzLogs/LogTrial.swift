@@ -153,7 +153,8 @@ extension LogTrial {
         }
         // A name that a forged index hides is absent until the log is read as a whole.
         guard !kept.isWhole || content == kept.content || log.hasForgedIndex else {
-            throw FuzzFailure("the content is not what it was: first \(first), then \(second)")
+            let names = Set(content.keys).union(kept.content.keys).filter { content[$0] != kept.content[$0] }.sorted()
+            throw FuzzFailure("\(names) are not what they were: first \(first), then \(second)")
         }
         // Of a log that was opened by its index, what is out of date may never have been read.
         guard second.isEmpty || log.index != nil || !kept.isWhole else {
