@@ -72,6 +72,7 @@ extension LogCase {
     /// Puts a piece of a log somewhere, of another one perhaps.
     private mutating func splice(at offset: Int) {
         let other = random.chance(50) ? sources.min() ?? 0 : random.below(LogTemplate.all.count - 2)
+        hasMoved = hasMoved || sources.contains(other)
         sources.insert(other)
         let bytes = LogTemplate.all[other].log
         let starts = [0, 64] + LogBytes.records(bytes).map(\.lowerBound)
@@ -86,6 +87,7 @@ extension LogCase {
         let records = LogBytes.records(log)
         guard !records.isEmpty else { return }
         let (first, second) = (random.pick(records), random.pick(records))
+        hasMoved = true
         switch random.below(3) {
         case 0:
             log.removeSubrange(first)

@@ -15,6 +15,9 @@ struct LogCase {
     /// Whether a checksum was made right, which no accident does.
     var isForged = false
 
+    /// Whether intact records stand where none stood, which takes more than an accident too.
+    var hasMoved = false
+
     /// Whether names or values were forged, so that nobody knows what is served.
     var hasForgedContent = false
 

@@ -110,7 +110,8 @@ extension LogTrial {
         for _ in 0..<4 where !names.isEmpty {
             let name = log.random.pick(names)
             try check(name, try store.rawValue(named: name))
-            _ = store.get(KVKey<String>(name))
+            // What was read as a type is encoded anew when its bytes are asked for, as no forger may have written it.
+            if !log.hasForgedContent { _ = store.get(KVKey<String>(name)) }
         }
         var kept = Kept(name: log.random.chance(50) ? "new" : names.last ?? "new", value: "set \(log.log.count)")
         kept.isWhole = log.random.chance(70)
@@ -145,9 +146,11 @@ extension LogTrial {
         let store = try open()
         let value = try store.read(KVKey<String>(kept.name))
         let content = try content(of: store)
+        for name in content.keys { _ = store.get(KVKey<String>(name)) }
         let second = issues.descriptions
-        // Forged records in the part that an index tells of are met when that is read as a whole: what they cost is told.
-        if log.isForged, log.index != nil, !(first + second).isEmpty { return }
+        // Forged records, or some in a wrong place, in the part that an index tells of are met when that is read as a
+        // whole: what they cost is told.
+        if log.isForged || log.hasMoved, log.index != nil, !(first + second).isEmpty { return }
         guard value == kept.value, content[kept.name] != nil else {
             throw FuzzFailure("what was set is not there any more: first \(first), then \(second)")
         }

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 import SystemPackage
 import Testing
@@ -9,16 +10,18 @@ import Testing
     private let fileSystem = InMemoryFileSystem()
     private let recorder = IssueRecorder()
 
-    private func open(usesIndex: Bool = true) throws -> FileKVStore {
+    private func open(
+        on fileSystem: (any POSIXFileSystem)? = nil, usesIndex: Bool = true, indexedFromBytes: Int = 1 << 16
+    ) throws -> FileKVStore {
         var options = recorder.options()
-        options.indexedFromBytes = 1
+        options.indexedFromBytes = indexedFromBytes
         options.usesIndex = usesIndex
-        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
     }
 
     /// What the golden log tells, from the making of the store to its closing.
     private func operate() throws {
-        let store = try open()
+        let store = try open(indexedFromBytes: 1)
         try store.set(KVKey<Int>("a"), value: 1)
         try store.set(KVKey<String>("é"), value: "two")
         try store.set(KVKey<Int>("a"), value: 3)
@@ -68,11 +71,13 @@ import Testing
         try replace("log", GoldenLog.log)
         try replace("index", GoldenLog.index)
         do {
-            let counted = try open()
-            // A value that the log holds where the index leads to, and one that it leads nowhere for.
-            #expect(counted.get(KVKey<Int>("c")) == -70_000)
-            #expect(counted.get(KVKey<Int>("b")) == nil)
-            try check(counted)
+            let counted = FaultingFileSystem(fileSystem)
+            let store = try open(on: counted)
+            #expect(store.get(KVKey<Int>("c")) == -70_000)
+            #expect(store.get(KVKey<Int>("b")) == nil)
+            // The headers, the record behind the end of the index, its block, the record of c, and its block again.
+            #expect(counted.log.records.filter { $0.operation == .read }.count == 6)
+            try check(store)
         }
         #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
         #expect(try fileSystem.readFile("/store/index") == GoldenLog.index)
