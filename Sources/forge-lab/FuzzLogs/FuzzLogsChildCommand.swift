@@ -15,6 +15,9 @@ struct FuzzLogsChildCommand: ParsableCommand {
     /// How many seconds a case may take before it counts as endless.
     private static let patience: UInt32 = 20
 
+    /// So many violations are told in full.
+    private static let toldCount = 10
+
     func run() throws {
         let file = try FileDescriptor.open(
             FilePath(progress), .writeOnly, options: [.create], permissions: .ownerReadWrite)
@@ -29,6 +32,7 @@ struct FuzzLogsChildCommand: ParsableCommand {
                 tally.count(try trial.run(), isForged: log.isForged)
             } catch {
                 tally.violationCount += 1
+                guard tally.violationCount <= Self.toldCount else { continue }
                 print("seed \(seed), case \(number)\(log.isForged ? ", forged" : ""): \(error)")
                 for line in log.history { print("  \(line)") }
             }

@@ -146,8 +146,8 @@ extension LogTrial {
         let store = try open()
         let value = try store.read(KVKey<String>(kept.name))
         let content = try content(of: store)
-        for name in content.keys { _ = store.get(KVKey<String>(name)) }
         let second = issues.descriptions
+        for name in content.keys { _ = store.get(KVKey<String>(name)) }
         // Forged records, or some in a wrong place, in the part that an index tells of are met when that is read as a
         // whole: what they cost is told.
         if log.isForged || log.hasMoved, log.index != nil, !(first + second).isEmpty { return }
