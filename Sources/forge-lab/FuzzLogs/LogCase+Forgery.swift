@@ -142,6 +142,5 @@ extension LogCase {
         LogBytes.signBlocks(&bytes)
         index = bytes
         isForged = true
-        hasForgedIndex = true
     }
 }

@@ -21,9 +21,6 @@ struct LogCase {
     /// Whether names or values were forged, so that nobody knows what is served.
     var hasForgedContent = false
 
-    /// Whether the index was forged: what it says of the log is believed.
-    var hasForgedIndex = false
-
     var random: FuzzRandom
 
     init(seed: UInt64, number: Int) {
