@@ -70,7 +70,11 @@ struct LogTemplate: Sendable {
         log = try fileSystem.readFile("/store/log")
         // An open store has reserved more than is worth looking at.
         if !isClosed { log.removeLast(max(0, log.count - (log.lastIndex { $0 != 0 } ?? 0) - 200)) }
-        index = try? fileSystem.readFile("/store/index")
+        do {
+            index = try fileSystem.readFile("/store/index")
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            // A store that was never closed has none.
+        }
         names = written.keys.sorted()
     }
 
