@@ -70,12 +70,17 @@ struct LogTemplate: Sendable {
         log = try fileSystem.readFile("/store/log")
         // An open store has reserved more than is worth looking at.
         if !isClosed { log.removeLast(max(0, log.count - (log.lastIndex { $0 != 0 } ?? 0) - 200)) }
-        do {
-            index = try fileSystem.readFile("/store/index")
-        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
-            // A store that was never closed has none.
-        }
+        index = try Self.index(on: fileSystem)
         names = written.keys.sorted()
+    }
+
+    /// The index of a store; nil if it was never closed.
+    private static func index(on fileSystem: InMemoryFileSystem) throws(FileSystemError) -> [UInt8]? {
+        do throws(FileSystemError) {
+            return try fileSystem.readFile("/store/index")
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
     }
 
     /// Options under which everything is the same in every run.
