@@ -64,7 +64,9 @@ let package = Package(
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .executableTarget(
             name: "forge-lab",
-            dependencies: ["ForgeFileSystem", "ForgeStorage", "ForgeStorageTesting", system, arguments],
+            dependencies: [
+                "ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", system, arguments,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],

@@ -8,6 +8,7 @@ struct ForgeLab: AsyncParsableCommand {
         abstract: "Tools that try to break ForgeStorage.",
         subcommands: [
             AcknowledgeCommand.self, VerifyCommand.self, ConformanceCommand.self, DeterminismCommand.self,
-            FuzzCommand.self, FuzzChildCommand.self, CrashCommand.self, ServeCommand.self, CallCommand.self,
+            FuzzCommand.self, FuzzChildCommand.self, FuzzLogsCommand.self, FuzzLogsChildCommand.self, CrashCommand.self,
+            ServeCommand.self, CallCommand.self,
         ] + platformCommands)
 }

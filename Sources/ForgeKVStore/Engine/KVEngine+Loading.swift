@@ -48,7 +48,8 @@ extension KVEngine {
             } catch {
                 throw LogIndex.Unreliable()
             }
-            guard let record else { throw LogIndex.Unreliable() }
+            // A number that the index does not know of would be used again by what is written next.
+            guard let record, record.sequence <= index.header.sequence else { throw LogIndex.Unreliable() }
             // It would be read once for each of its names: everything is read instead.
             if record.change.count > Self.largestBatch { throw LogIndex.Unreliable() }
             if let outcome = record.change.outcome(for: name, record.sequence) { return outcome }
@@ -102,6 +103,10 @@ extension KVEngine {
             guard writer.index === index else { return }
             writer.index = nil
             writer.table.endPartial()
+            // Records with higher numbers than the index knows of: what is written next comes after them.
+            writer.log.follow(
+                to: writer.log.end, sequence: max(writer.log.sequence, found.sequence),
+                flushedSequence: writer.log.flushedSequence)
         }
         return issues
     }

@@ -42,7 +42,10 @@ extension LogFile {
             let record = UnsafeRawBufferPointer(rebasing: buffer[..<size])
             guard LogRecord.isIntact(record, checksum: header.fileID.checksum) else { return nil }
             let payload = UnsafeRawBufferPointer(rebasing: record[LogRecord.frameSize...])
-            return LogRecord.change(payload).map { ($0, frame.sequence) }
+            guard let change = LogRecord.change(payload), change.count <= frame.sequence,
+                frame.sequence <= LogRecord.maximumSequence
+            else { return nil }
+            return (change, frame.sequence)
         }
     }
 }

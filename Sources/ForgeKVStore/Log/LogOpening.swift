@@ -91,7 +91,9 @@ struct LogOpening: ~Copyable {
         switch reading {
         case .valid(let header):
             if let opened = try resume(log, header, size: size) { return opened }
-            return try recover(log, header, try scan(log, size, header.fileID), size: size)
+            var opened = try recover(log, header, try scan(log, size, header.fileID), size: size)
+            dropIndex(of: header, unlessWithin: &opened)
+            return opened
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
         case .damaged(let candidates): return try recoverWithoutHeader(log, candidates, size: size)
@@ -107,8 +109,8 @@ struct LogOpening: ~Copyable {
         else { return nil }
         table.beginPartial(bytesElsewhere: index.header.liveBytes)
         let found = try scan(log, size, header.fileID, from: LogScan.Outcome(endOf: index.header))
-        guard found.damage.isEmpty else {
-            // What is repaired is the whole log.
+        guard found.damage.isEmpty, found.discardedRecordCount == 0 else {
+            // What is repaired is the whole log, and all of it is looked at before intact records are cut off.
             table.removeAll()
             return nil
         }
@@ -166,6 +168,23 @@ extension LogOpening {
             opened.obstacle = error
         }
         return opened
+    }
+
+    /// Removes an index that knows more than there is in the log, durably: once that much is written again, it would lead
+    /// past what was written.
+    private mutating func dropIndex(of header: LogHeader, unlessWithin opened: inout OpenedLog) {
+        guard opened.obstacle == nil, opened.log.file.header.fileID == header.fileID,
+            let index = LogIndex.open(at: place.directory, of: header.fileID, logSize: .max, on: fileSystem),
+            index.header.end > opened.log.end
+        else { return }
+        do throws(FileSystemError) {
+            try fileSystem.unlink(.indexName, at: place.directory)
+            try fileSystem.synchronize(place.directory, .full)
+        } catch {
+            let error = KVStoreError(error, .open, store: place.name)
+            issues.append(.readOnly(error))
+            opened.obstacle = error
+        }
     }
 
     private mutating func setAside(

@@ -1,0 +1,146 @@
+/// What only somebody does who knows the format: fields are changed, and the checksums made right.
+extension LogCase {
+    mutating func forge() {
+        guard log.count >= LogBytes.headerSize else { return damage() }
+        switch random.below(10) {
+        case 0: forgeHeader()
+        case 1..<5: forgeFrame()
+        case 5: forgePayload()
+        case 6, 7: insertRecord()
+        default: if index != nil { forgeIndex() } else { forgeFrame() }
+        }
+    }
+
+    /// Makes the checksum of a record right, and with it whatever has happened to the record before.
+    private mutating func sign(_ record: Range<Int>) {
+        LogBytes.sign(record, of: &log)
+        isForged = true
+        if !history.isEmpty { hasForgedContent = true }
+    }
+
+    private mutating func forgeHeader() {
+        let offset = random.pick([8, 12, 32, 56, random.below(60)])
+        let value = UInt32(truncatingIfNeeded: extreme(near: UInt64(log.integer(at: min(offset, 56), UInt32.self))))
+        log.store(value, at: min(offset, 56))
+        LogBytes.signHeader(&log)
+        isForged = true
+        history.append("the header says \(value) at \(offset), and its checksum is right")
+    }
+
+    /// Changes what a record says of its length, its number, or what had been flushed.
+    private mutating func forgeFrame() {
+        let records = LogBytes.records(log)
+        guard !records.isEmpty else { return insertRecord() }
+        var record = random.pick(records)
+        let start = record.lowerBound
+        switch random.below(4) {
+        case 0:
+            let size = extreme(near: UInt64(record.count - LogBytes.frameSize))
+            log.store(UInt32(truncatingIfNeeded: size), at: start)
+            // Where the bytes are there, the checksum can be made right.
+            let end = start + LogBytes.frameSize + Int(clamping: UInt32(truncatingIfNeeded: size))
+            if end <= log.count { record = start..<end }
+            hasForgedContent = true
+        case 1, 2:
+            let number = extreme(near: log.integer(at: start + 4, UInt64.self))
+            log.store(number, at: start + 4)
+        default:
+            let count = extreme(near: UInt64(log.integer(at: start + 12, UInt32.self)))
+            log.store(UInt32(truncatingIfNeeded: count), at: start + 12)
+        }
+        sign(record)
+        history.append("the frame of \(record) is \(Array(log[start..<start + 16])), and its checksum is right")
+    }
+
+    /// Changes what a record does: its operation, flags, lengths, or any byte.
+    private mutating func forgePayload() {
+        let records = LogBytes.records(log)
+        guard !records.isEmpty else { return insertRecord() }
+        let record = random.pick(records)
+        let start = record.lowerBound + LogBytes.frameSize
+        for _ in 0...random.below(2) {
+            let offset = random.pick([
+                start, start + 1, start + 2, start + 3, start + random.below(record.upperBound - start),
+            ])
+            log[offset] = UInt8(truncatingIfNeeded: random.pick([random.next(), 0, 1, 2, 3, 4, 5, 0xFF, 0x80]))
+        }
+        sign(record)
+        hasForgedContent = true
+        history.append("the payload of \(record) begins with \(Array(log[start..<min(start + 8, record.upperBound)]))")
+    }
+
+    /// Adds a record that nobody wrote.
+    private mutating func insertRecord() {
+        let records = LogBytes.records(log)
+        let end = records.last?.upperBound ?? LogBytes.headerSize
+        let offset = max(LogBytes.headerSize, random.chance(60) ? end : place())
+        let last = records.last { $0.upperBound <= offset }.map { log.integer(at: $0.lowerBound + 4, UInt64.self) } ?? 0
+        let payload = random.chance(50) ? batchPayload() : plainPayload()
+        var record = [UInt8](repeating: 0, count: LogBytes.frameSize)
+        let number = random.chance(50) ? last &+ UInt64(1 + random.below(6)) : extreme(near: last)
+        record.store(UInt32(payload.count), at: 0)
+        record.store(number, at: 4)
+        record.store(random.chance(70) ? UInt32(0) : UInt32(truncatingIfNeeded: random.next()), at: 12)
+        log.insert(contentsOf: record + payload, at: min(offset, log.count))
+        let start = min(offset, log.count)
+        sign(start..<start + record.count + payload.count)
+        hasForgedContent = true
+        history.append("a record \(number) of \(payload.count) bytes, \(payload.prefix(12)), stands at \(start)")
+    }
+
+    private mutating func plainPayload() -> [UInt8] {
+        let nameSize = random.pick([0, 1, 1, 5, 1023, 1024, 1025, 65_535])
+        var payload: [UInt8] = [
+            random.pick([1, 1, 1, 2, 3, 4, 0, 6, 0xFF]), random.pick([0, 0, 0, 1, 2, 0xFF]), 0, 0,
+        ]
+        payload.store(UInt16(nameSize), at: 2)
+        payload += [UInt8](repeating: random.pick([0x61, 0x61, 0, 0xC3]), count: random.chance(80) ? nameSize : 3)
+        payload += (0..<random.pick([0, 0, 1, 9, 300])).map { _ in UInt8(random.below(256)) }
+        return payload
+    }
+
+    private mutating func batchPayload() -> [UInt8] {
+        var payload: [UInt8] = [5, random.chance(90) ? 0 : 1, random.chance(90) ? 0 : 1, 0]
+        for _ in 0..<random.pick([0, 1, 2, 3, 8, 70]) {
+            let name = Array(random.pick(["a", "b", "key.1", "", "é"]).utf8)
+            let isRemoval = random.chance(30)
+            let valueSize = isRemoval ? 0 : random.below(12)
+            var change: [UInt8] = [isRemoval ? 2 : 1, 0, 0, 0, 0, 0, 0, 0]
+            change.store(UInt16(name.count), at: 2)
+            change.store(UInt32(valueSize), at: 4)
+            if random.chance(4) { change[random.below(8)] = UInt8(random.below(256)) }
+            if random.chance(2) { change.store(UInt32(truncatingIfNeeded: extreme(near: UInt64(valueSize))), at: 4) }
+            payload += change + name + [UInt8](repeating: 0x11, count: valueSize)
+        }
+        return payload
+    }
+
+    /// Changes what an index says of the log, or where it says that records stand.
+    private mutating func forgeIndex() {
+        guard var bytes = index, bytes.count >= 2 * LogBytes.blockSize else { return damageIndex() }
+        if random.chance(40) {
+            // The seed, the end, the last number, the length of what is alive, the number of blocks.
+            let offset = random.pick([32, 40, 48, 48, 56, 56, 64, 72, 72])
+            let value = extreme(near: bytes.integer(at: offset, UInt64.self))
+            bytes.store(value, at: offset)
+            history.append("the index says \(value) at \(offset)")
+        } else {
+            let block = LogBytes.blockSize * (1 + random.below(bytes.count / LogBytes.blockSize - 1))
+            for _ in 0...random.below(4) {
+                let count = Int(bytes.integer(at: block + 4, UInt32.self))
+                let entry = block + 16 + 16 * random.below(max(1, min(255, count)))
+                switch random.below(5) {
+                case 0: bytes.store(UInt32(truncatingIfNeeded: extreme(near: UInt64(count))), at: block + 4)
+                case 1: bytes.store(extreme(near: bytes.integer(at: entry, UInt64.self)), at: entry)
+                case 2: bytes.store(UInt64(random.pick([64, place()])), at: entry + 8)
+                default: bytes.store(extreme(near: bytes.integer(at: entry + 8, UInt64.self)), at: entry + 8)
+                }
+            }
+            history.append("entries of the index are forged in the block at \(block)")
+        }
+        LogBytes.signIndexHeader(&bytes)
+        LogBytes.signBlocks(&bytes)
+        index = bytes
+        isForged = true
+    }
+}

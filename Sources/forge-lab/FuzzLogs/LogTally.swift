@@ -1,0 +1,41 @@
+/// How many cases there were, and how the stores took them.
+struct LogTally {
+    private var counts = [Int](repeating: 0, count: LogTrial.Outcome.allCases.count)
+    private var forgedCount = 0
+    var violationCount = 0
+
+    init() {}
+
+    /// Reads what another process printed as its ``line``; nil if it is none.
+    init?(line: some StringProtocol) {
+        let numbers = line.split(separator: " ").compactMap { Int($0) }
+        guard line.hasPrefix("tally "), numbers.count == counts.count + 2 else { return nil }
+        counts = Array(numbers.prefix(counts.count))
+        forgedCount = numbers[counts.count]
+        violationCount = numbers[counts.count + 1]
+    }
+
+    var line: String { "tally " + (counts + [forgedCount, violationCount]).map(String.init).joined(separator: " ") }
+
+    mutating func count(_ outcome: LogTrial.Outcome, isForged: Bool) {
+        counts[outcome.rawValue] += 1
+        if isForged { forgedCount += 1 }
+    }
+
+    static func += (tally: inout LogTally, other: LogTally) {
+        for index in tally.counts.indices { tally.counts[index] += other.counts[index] }
+        tally.forgedCount += other.forgedCount
+        tally.violationCount += other.violationCount
+    }
+
+    private subscript(outcome: LogTrial.Outcome) -> Int { counts[outcome.rawValue] }
+
+    var caseCount: Int { counts.reduce(violationCount, +) }
+
+    /// All of it in words.
+    var summary: String {
+        "\(caseCount) logs, \(forgedCount) of them forged: \(self[.clean]) opened clean, \(self[.damaged]) with damage "
+            + "told, \(self[.torn]) torn, \(self[.readOnly]) read-only, \(self[.refused]) refused; "
+            + "\(violationCount) violations"
+    }
+}

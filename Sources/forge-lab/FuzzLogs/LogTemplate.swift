@@ -1,0 +1,117 @@
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import SystemPackage
+
+/// The log of a store that a healthy program wrote, and its index, before anything is damaged.
+struct LogTemplate: Sendable {
+    private(set) var log: [UInt8] = []
+    private(set) var index: [UInt8]?
+
+    /// Every value that was ever written under a name.
+    private(set) var written: [String: Set<[UInt8]>] = [:]
+
+    /// The names, always in the same order.
+    private(set) var names: [String] = []
+
+    /// What a healthy program does.
+    enum Step {
+        /// Sets a name to a text of about that many bytes, which occurs once.
+        case set(String, size: Int = 8)
+        case remove(String)
+        case removeAll
+        case batch([String], removing: String? = nil)
+        case synchronize
+        case compact
+        case reopen
+    }
+
+    static let all: [LogTemplate] = {
+        do {
+            return try scripts.enumerated().map { try LogTemplate($0.element.steps, $0.offset, $0.element.isClosed) }
+        } catch {
+            preconditionFailure("nothing fails in memory, but: \(error)")
+        }
+    }()
+
+    private static let longName = String(repeating: "né", count: 341)
+
+    private static let scripts: [(steps: [Step], isClosed: Bool)] = {
+        let small: [Step] = [.set("a"), .set("b"), .set("a"), .remove("b"), .set("c", size: 90), .set("")]
+        let mixed =
+            small + [
+                .batch(["d", "e", "a"], removing: "c"), .synchronize, .set("f", size: 300), .remove("a"), .set("b"),
+                .batch((0..<9).map { "key.\($0)" }),
+            ]
+        let late: [Step] = [.set("g"), .remove("d"), .set(longName, size: 700), .set("a"), .batch(["a", "b"])]
+        let many: [Step] = [.batch((0..<40).map { "key.\($0)" })] + (0..<260).map { .set("name.\($0)") }
+        return [
+            ([], true), ([.set("a")], true), ([.set("a")], false), (small, true), (small, false), (mixed, true),
+            (mixed, false), (mixed + [.reopen] + late, true), (mixed + [.reopen] + late, false),
+            (mixed + [.removeAll] + late, true), (mixed + [.reopen, .removeAll] + late, false),
+            (mixed + [.compact] + late, true), (mixed + [.compact, .reopen] + late + [.reopen, .set("z")], false),
+            (late + [.compact, .reopen, .compact], true), (many, true), (many + [.reopen] + mixed, false),
+        ]
+    }()
+
+    private init(_ steps: [Step], _ number: Int, _ isClosed: Bool) throws {
+        // Logs of one number would be told apart by nothing.
+        let fileSystem = InMemoryFileSystem(options: .init(seed: 1000 + UInt64(number)))
+        var store: FileKVStore? = try FileKVStore(at: "/store", fileSystem: fileSystem, options: Self.options)
+        for (place, step) in steps.enumerated() {
+            if case .reopen = step {
+                store = nil
+                store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: Self.options)
+            } else if let store {
+                try perform(step, "\(number)/\(place)", on: store)
+            }
+        }
+        if isClosed { store = nil }
+        log = try fileSystem.readFile("/store/log")
+        // An open store has reserved more than is worth looking at.
+        if !isClosed { log.removeLast(max(0, log.count - (log.lastIndex { $0 != 0 } ?? 0) - 200)) }
+        index = try Self.index(on: fileSystem)
+        names = written.keys.sorted()
+    }
+
+    /// The index of a store; nil if it was never closed.
+    private static func index(on fileSystem: InMemoryFileSystem) throws(FileSystemError) -> [UInt8]? {
+        do throws(FileSystemError) {
+            return try fileSystem.readFile("/store/index")
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// Options under which everything is the same in every run.
+    static var options: FileKVStore.Options {
+        var options = FileKVStore.Options.silent
+        options.compactsInBackground = false
+        options.indexedFromBytes = 1
+        options.reserveLittle()
+        return options
+    }
+
+    private mutating func perform(_ step: Step, _ text: String, on store: FileKVStore) throws {
+        switch step {
+        case .set(let name, let size):
+            try store.set(KVKey<String>(name), value: text + String(repeating: "x", count: max(0, size - text.count)))
+            try note(name, store)
+        case .remove(let name): try store.remove(KVKey<String>(name))
+        case .removeAll: try store.removeAll()
+        case .batch(let names, let removed):
+            try store.batch { batch in
+                for name in names { try batch.set(KVKey<String>(name), value: text) }
+                if let removed { batch.remove(KVKey<String>(removed)) }
+            }
+            for name in names { try note(name, store) }
+        case .synchronize: try store.synchronize()
+        case .compact: try store.compact()
+        case .reopen: break
+        }
+    }
+
+    private mutating func note(_ name: String, _ store: FileKVStore) throws {
+        if let bytes = try store.rawValue(named: name) { written[name, default: []].insert(bytes) }
+    }
+}

@@ -1,0 +1,207 @@
+import ForgeFileSystem
+import ForgeKVStore
+import Foundation
+import Synchronization
+import SystemPackage
+
+/// Opens a store on damaged bytes, uses it, and looks whether it keeps what it promises.
+struct LogTrial {
+    private var log: LogCase
+    private let fileSystem: InMemoryFileSystem
+    private let issues = IssueCounter()
+    private let names: [String]
+
+    /// How a store took it.
+    enum Outcome: Int, CaseIterable {
+        /// Nothing was told: nothing that counts was damaged, or the log is another healthy one.
+        case clean
+
+        /// Bytes were set aside, or records found to be missing.
+        case damaged
+
+        /// The log ended in something unfinished.
+        case torn
+
+        /// The store could be read only.
+        case readOnly
+
+        /// An error was thrown by the opening.
+        case refused
+    }
+
+    init(_ log: LogCase) {
+        self.log = log
+        fileSystem = InMemoryFileSystem(options: .init(seed: UInt64(log.log.count)))
+        names = log.sources.sorted().flatMap { LogTemplate.all[$0].names }
+    }
+
+    private var options: FileKVStore.Options {
+        var options = LogTemplate.options
+        options.onIssue = issues.count
+        if log.page != nil { options.sharing = .shared }
+        return options
+    }
+
+    private func open() throws -> FileKVStore {
+        try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+    }
+
+    /// - Throws: ``FuzzFailure`` if a promise is broken.
+    mutating func run() throws -> Outcome {
+        try fileSystem.makeDirectories("/store")
+        try write("log", log.log)
+        if let index = log.index { try write("index", index) }
+        if let page = log.page { try write("#shared", page) }
+        if log.random.chance(5) { try inspect() }
+        let kept: Kept
+        do {
+            kept = try use(try open())
+        } catch let error as KVStoreError where error.operation == .open {
+            try checkRefusal(error)
+            return .refused
+        }
+        let outcome = issues.outcome
+        try reopen(kept)
+        return outcome
+    }
+
+    private func write(_ name: POSIXPath, _ bytes: [UInt8]) throws {
+        let path = POSIXPath("/store").appending(name)
+        let file = try fileSystem.open(path, .writeOnly, options: [.create], permissions: [.ownerReadWrite])
+        try fileSystem.writeBytes(bytes, to: file)
+        try fileSystem.close(file)
+    }
+
+    /// A store is refused only if a later version wrote it, and is left as it is then.
+    private func checkRefusal(_ error: KVStoreError) throws {
+        // Only a checksum that was made right, or a part of it spliced in, makes a version believed.
+        guard "\(error.code)".hasPrefix("unknown format"), log.isForged else {
+            throw FuzzFailure("refused: \(error)")
+        }
+        guard try fileSystem.readFile("/store/log") == log.log else {
+            throw FuzzFailure("what was refused has changed")
+        }
+    }
+
+    private func inspect() throws {
+        do {
+            _ = try KVInspection(of: URL(filePath: "/store"), fileSystem: fileSystem)
+        } catch let error as KVStoreError where "\(error.code)".hasPrefix("unknown format") && log.isForged {
+            // The opening is refused too.
+        }
+    }
+}
+
+// MARK: Using the store
+
+extension LogTrial {
+    /// What has to be there when the store is opened again.
+    private struct Kept {
+        var name: String
+        var value: String
+        /// Nil if the value could not be set.
+        var isSet = false
+        var content: [String: [UInt8]] = [:]
+        /// Whether all was read before, so that all damage was found.
+        var isWhole = false
+    }
+
+    private mutating func use(_ store: FileKVStore) throws -> Kept {
+        for _ in 0..<4 where !names.isEmpty {
+            let name = log.random.pick(names)
+            try check(name, try store.rawValue(named: name))
+            // What was read as a type is encoded anew when its bytes are asked for, as no forger may have written it.
+            if !log.hasForgedContent { _ = store.get(KVKey<String>(name)) }
+        }
+        var kept = Kept(name: log.random.chance(50) ? "new" : names.last ?? "new", value: "set \(log.log.count)")
+        kept.isWhole = log.random.chance(70)
+        if kept.isWhole {
+            for name in try store.keys() { try check(name, try store.rawValue(named: name)) }
+        }
+        do {
+            if log.random.chance(20), let name = names.first { try store.remove(KVKey<String>(name)) }
+            try store.set(KVKey<String>(kept.name), value: kept.value)
+            if log.random.chance(10) { try store.batch { try $0.set(KVKey<Int>("other"), value: 1) } }
+            if log.random.chance(5) { try store.compact() }
+            if log.random.chance(5) { try store.synchronize() }
+            kept.isSet = true
+        } catch let error as KVStoreError where log.isForged && error.code.unavailability != nil {
+            // A forged number leaves none for what is written next; the caller was told.
+        }
+        if kept.isWhole { kept.content = try content(of: store) }
+        return kept
+    }
+
+    /// A value that is served was written under its name.
+    private func check(_ name: String, _ bytes: [UInt8]?) throws {
+        guard let bytes, !log.hasForgedContent else { return }
+        guard log.sources.contains(where: { LogTemplate.all[$0].written[name]?.contains(bytes) ?? false }) else {
+            throw FuzzFailure("\(name) has a value that nobody wrote: \(bytes.prefix(40))")
+        }
+    }
+
+    private func reopen(_ kept: Kept) throws {
+        guard kept.isSet else { return }
+        let first = issues.take()
+        let store = try open()
+        let value = try store.read(KVKey<String>(kept.name))
+        let content = try content(of: store)
+        let second = issues.descriptions
+        for name in content.keys { _ = store.get(KVKey<String>(name)) }
+        // Forged records, or some in a wrong place, in the part that an index tells of are met when that is read as a
+        // whole: what they cost is told.
+        if log.isForged || log.hasMoved, log.index != nil, !(first + second).isEmpty { return }
+        guard value == kept.value, content[kept.name] != nil else {
+            throw FuzzFailure("what was set is not there any more: first \(first), then \(second)")
+        }
+        // Where an index and a log say different things of a name, it depends on what is read first.
+        let isAmbiguous = log.isForged && log.index != nil
+        guard !kept.isWhole || content == kept.content || isAmbiguous else {
+            let names = Set(content.keys).union(kept.content.keys).filter { content[$0] != kept.content[$0] }.sorted()
+            throw FuzzFailure("\(names) are not what they were: first \(first), then \(second)")
+        }
+        // Of a log that was opened by its index, what is out of date may never have been read.
+        guard second.isEmpty || log.index != nil || !kept.isWhole else {
+            throw FuzzFailure("not repaired: first \(first), then \(second)")
+        }
+    }
+
+    private func content(of store: FileKVStore) throws -> [String: [UInt8]] {
+        var content: [String: [UInt8]] = [:]
+        for entry in try store.snapshot() { content[entry.name] = entry.entry.bytes }
+        return content
+    }
+}
+
+/// What a store has told.
+final class IssueCounter: Sendable {
+    private let issues = Mutex<[KVStoreIssue]>([])
+
+    @Sendable func count(_ issue: KVStoreIssue) { issues.withLock { $0.append(issue) } }
+
+    var descriptions: [String] { issues.withLock { $0.map(\.description) } }
+
+    /// What was told up to now, which is forgotten.
+    func take() -> [String] {
+        issues.withLock { issues in
+            defer { issues = [] }
+            return issues.map(\.description)
+        }
+    }
+
+    /// The worst that was told.
+    var outcome: LogTrial.Outcome {
+        issues.withLock { issues in
+            var outcome = LogTrial.Outcome.clean
+            for issue in issues {
+                switch issue {
+                case .readOnly: return .readOnly
+                case .damage, .missingRecords: outcome = .damaged
+                case .tornTail where outcome == .clean: outcome = .torn
+                default: break
+                }
+            }
+            return outcome
+        }
+    }
+}

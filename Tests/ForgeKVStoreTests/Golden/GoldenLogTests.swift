@@ -1,0 +1,109 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Golden log and index") struct GoldenLogTests {
+    private let fileSystem = InMemoryFileSystem()
+    private let recorder = IssueRecorder()
+
+    private func open(
+        on fileSystem: (any POSIXFileSystem)? = nil, usesIndex: Bool = true, indexedFromBytes: Int = 1 << 16
+    ) throws -> FileKVStore {
+        var options = recorder.options()
+        options.indexedFromBytes = indexedFromBytes
+        options.usesIndex = usesIndex
+        return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
+    }
+
+    /// What the golden log tells, from the making of the store to its closing.
+    private func operate() throws {
+        let store = try open(indexedFromBytes: 1)
+        try store.set(KVKey<Int>("a"), value: 1)
+        try store.set(KVKey<String>("é"), value: "two")
+        try store.set(KVKey<Int>("a"), value: 3)
+        try store.compact()
+        try store.set(KVKey<Bool>("b"), value: true)
+        try store.remove(KVKey<Int>("a"))
+        try store.removeAll()
+        try store.synchronize()
+        try store.batch { batch in
+            try batch.set(KVKey<Int>("c"), value: -70_000)
+            batch.remove(KVKey<String>("é"))
+            try batch.set(KVKey<[Int]>("list"), value: [1, 500])
+        }
+        try store.set(KVKey<Int>("a"), value: 5)
+    }
+
+    private func replace(_ name: POSIXPath, _ bytes: [UInt8]) throws {
+        try fileSystem.makeDirectories("/store", permissions: .privateDirectory)
+        try fileSystem.withDirectory("/store") { directory throws(FileSystemError) in
+            try fileSystem.replaceFile(
+                name, at: directory, .replacing, permissions: .privateFile, durability: .none
+            ) { descriptor throws(FileSystemError) in try fileSystem.writeBytes(bytes, to: descriptor) }
+        }
+    }
+
+    private func check(_ store: FileKVStore) throws {
+        #expect(try store.entry(named: "a")?.revision == 11)
+        #expect(store.get(KVKey<Int>("a")) == 5)
+        #expect(store.get(KVKey<Int>("c")) == -70_000)
+        #expect(store.get(KVKey<[Int]>("list")) == [1, 500])
+        #expect(try store.entry(named: "list")?.revision == 10)
+        #expect(store.get(KVKey<String>("é")) == nil)
+        #expect(store.get(KVKey<Bool>("b")) == nil)
+        #expect(try store.keys().sorted() == ["a", "c", "list"])
+        #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
+    }
+
+    @Test("a log of version 1 is read as it was meant, and left as it is")
+    func log() throws {
+        try replace("log", GoldenLog.log)
+        do { try check(open(usesIndex: false)) }
+        #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
+    }
+
+    @Test("an index of version 1 leads to the values, and is left as it is")
+    func index() throws {
+        try replace("log", GoldenLog.log)
+        try replace("index", GoldenLog.index)
+        do {
+            let counted = FaultingFileSystem(fileSystem)
+            let store = try open(on: counted)
+            #expect(store.get(KVKey<Int>("c")) == -70_000)
+            #expect(store.get(KVKey<Int>("b")) == nil)
+            // The headers, the record behind the end of the index, its block, the record of c, and its block again.
+            #expect(counted.log.records.filter { $0.operation == .read }.count == 6)
+            try check(store)
+        }
+        #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
+        #expect(try fileSystem.readFile("/store/index") == GoldenLog.index)
+    }
+
+    @Test("what is written is version 1, to the last byte")
+    func writing() throws {
+        try operate()
+        let log = try fileSystem.readFile("/store/log")
+        let index = try fileSystem.readFile("/store/index")
+        #expect(log == GoldenLog.log, "\(GoldenLog.text(of: log))")
+        #expect(index == GoldenLog.index, "\(GoldenLog.text(of: index))")
+    }
+
+    @Test("every record of the format is in the golden log")
+    func completeness() throws {
+        try replace("log", GoldenLog.log)
+        var found: Set<String> = []
+        var offset = LogHeader.size
+        while offset < GoldenLog.log.count {
+            GoldenLog.log.withUnsafeBytes { bytes in
+                let rest = UnsafeRawBufferPointer(rebasing: bytes[offset...])
+                found.insert("\(rest[LogRecord.frameSize]), \(rest[LogRecord.frameSize + 1])")
+                offset += LogRecord.frameSize + LogRecord.frame(rest).payloadSize
+            }
+        }
+        #expect(found == ["1, 0", "1, 1", "2, 0", "3, 0", "4, 0", "4, 1", "5, 0"])
+    }
+}

@@ -1,0 +1,15 @@
+import Testing
+
+/// Stores opened on logs that were damaged and forged, by processes that may trap.
+struct LogFuzzTests {
+    @Test(
+        "no damaged log makes a store trap, serve what nobody wrote, or lose what is set then",
+        arguments: [1, UInt64.random(in: 2...(.max))])
+    func logs(seed: UInt64) throws {
+        let outcome = try LabProcess.run("forge-lab", ["fuzz-logs", "--seed", "\(seed)", "--count", "1500"])
+        #expect(outcome.status == 0, "\(outcome.output)")
+        #expect(outcome.output.contains("seed \(seed): 1500 logs, "), "\(outcome.output)")
+        #expect(outcome.output.contains("; 0 violations"), "\(outcome.output)")
+        print(outcome.output, terminator: "")
+    }
+}
