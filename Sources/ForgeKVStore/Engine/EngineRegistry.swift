@@ -18,14 +18,14 @@ enum EngineRegistry {
     }
 
     private struct Registered {
-        weak var engine: KVEngine?
+        weak var use: EngineUse?
         var lifetime: EngineLifetime
     }
 
     /// Opens the store in a directory, which is created durably if it is missing.
     static func open(
         _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
-    ) throws(KVStoreError) -> KVEngine {
+    ) throws(KVStoreError) -> EngineUse {
         let directory: Descriptor
         let status: FileStatus
         do throws(FileSystemError) {
@@ -43,31 +43,31 @@ enum EngineRegistry {
         guard let number = identity(of: fileSystem) else {
             let place = try StorePlace(
                 directory, path: path, on: fileSystem, options: options, lifetime: EngineLifetime())
-            return try KVEngine(place, options: options)
+            return EngineUse(of: try KVEngine(place, options: options))
         }
         let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
         return try engines.withLock { (engines) throws(KVStoreError) in
             if let registered = engines[identity] {
-                if let engine = registered.engine {
+                if let use = registered.use {
                     do { try fileSystem.close(directory) } catch _ {}
-                    guard engine.options.sharing == options.sharing else {
+                    guard use.engine.options.sharing == options.sharing else {
                         throw KVStoreError(
                             .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
                     }
-                    return engine
+                    return use
                 }
                 // It is flushing in another thread and holds the lock until it is done.
                 registered.lifetime.wait()
             }
-            // The lifetimes are asked and not the engines: who looks at somebody else's engine holds it meanwhile, and
-            // if that is when it goes, its last flush happens here instead of there.
+            // The lifetimes are asked and not the uses: who looks at somebody else's holds it meanwhile, and if that is when
+            // it ends, the last flush happens here instead of there.
             engines = engines.filter { !$0.value.lifetime.isOver }
             let lifetime = EngineLifetime()
             let place = try StorePlace(
                 directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
-            let engine = try KVEngine(place, options: options)
-            engines[identity] = Registered(engine: engine, lifetime: lifetime)
-            return engine
+            let use = EngineUse(of: try KVEngine(place, options: options))
+            engines[identity] = Registered(use: use, lifetime: lifetime)
+            return use
         }
     }
 
@@ -76,6 +76,21 @@ enum EngineRegistry {
         if fileSystem is SystemFileSystem { return ObjectIdentifier(SystemFileSystem.self) }
         guard type(of: fileSystem) is AnyObject.Type else { return nil }
         return ObjectIdentifier(fileSystem as AnyObject)
+    }
+}
+
+/// What all objects of the app that lead to one engine have in common: when the last of them goes, the store is closed.
+///
+/// The engine itself is never referred to weakly, which would make every use of it slower.
+final class EngineUse: Sendable {
+    let engine: KVEngine
+
+    init(of engine: KVEngine) {
+        self.engine = engine
+    }
+
+    deinit {
+        engine.close()
     }
 }
 

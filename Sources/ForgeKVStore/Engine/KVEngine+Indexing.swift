@@ -7,7 +7,7 @@ extension KVEngine {
     /// The log's end at which an index is worth its writing while the store is in use.
     static func indexesAt(_ indexedEnd: Int64, _ options: FileKVStore.Options) -> Int64 {
         guard options.usesIndex, options.compactsInBackground else { return .max }
-        return indexedEnd + max(64 * Int64(options.indexedFromBytes), indexedEnd / 4)
+        return indexedEnd + max(128 * Int64(options.indexedFromBytes), indexedEnd / 4)
     }
 
     /// Sees to it that there is an index of what was written, by another thread.

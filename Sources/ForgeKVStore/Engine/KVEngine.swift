@@ -24,9 +24,6 @@ final class KVEngine: Sendable {
     /// What is done in other threads.
     let background = DispatchGroup()
 
-    /// How many objects of the app lead here.
-    private let users = Atomic<Int>(0)
-
     struct Writer: ~Copyable, Sendable {
         var log: AppendLog
         var table: TableWriter
@@ -68,21 +65,18 @@ final class KVEngine: Sendable {
     }
 }
 
-// MARK: Use
+// MARK: The end
 
 extension KVEngine {
-    func retain() { users.wrappingAdd(1, ordering: .relaxed) }
-
-    /// Ends one use; with the last, everything that was written is made durable.
-    func release() {
-        guard users.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
-        // Whoever is rewriting the log comes to an end first, and lets this go.
+    /// Makes everything durable that was written, when nobody uses the store any more.
+    func close() {
+        // Whoever is rewriting the log comes to an end first.
         background.wait()
         rewriting.withLock { _ in
             do throws(KVStoreError) {
                 let isWritable = writer.withLock { $0.obstacle == nil && !$0.log.isPoisoned }
                 guard isWritable else { return }
-                if let sharing = place.sharing { try close(sharing) } else { try close() }
+                if let sharing = place.sharing { try close(sharing) } else { try closeLog() }
             } catch {
                 options.logger.error("closing \(place.path): \(error)")
             }
@@ -93,14 +87,14 @@ extension KVEngine {
 
     /// Does something in another thread.
     ///
-    /// It does not keep the engine alive, nor may it be gone: the last ``release()`` waits for it. A weak reference would make
-    /// every use of the engine slower from then on.
+    /// It does not keep the engine alive, nor may it be gone: ``close()`` waits for it. A weak reference would make every
+    /// use of the engine slower from then on.
     func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
         Self.queue.async(group: background) { [unowned(unsafe) self] in work(self) }
     }
 
     /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
-    private func close() throws(KVStoreError) {
+    private func closeLog() throws(KVStoreError) {
         if writer.withLock({ isMostlyDead($0) }) { try rewrite() }
         let end = writer.withLock { $0.log.end }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flushAndSaySo() }
@@ -111,8 +105,6 @@ extension KVEngine {
     private func flushAndSaySo() throws(KVStoreError) {
         try flush()
         try writer.withLock { (writer) throws(KVStoreError) in
-            // Somebody may have opened the store again.
-            guard writer.log.sequence == writer.log.flushedSequence else { return }
             do throws(FileSystemError) {
                 _ = try writer.log.append(.flushed, nil, UnsafeRawBufferPointer(start: nil, count: 0))
             } catch {

@@ -36,6 +36,7 @@ public import Foundation
 ///   process; on Linux, the next flush of every other one fails too.
 /// - Processes are told apart by their numbers, so all have to see the same ones: not from two containers.
 public final class FileKVStore: KVStoring {
+    private let use: EngineUse
     private let engine: KVEngine
 
     /// The engine's, at hand.
@@ -54,7 +55,7 @@ public final class FileKVStore: KVStoring {
     /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that the file system does not let us read
     ///   or lock; `.unknownFormat` for a store of a later version. What is on disk stays as it is.
     /// - Complexity: O(1) for a store that was closed. After a kill or a power cut, O(*n*) in the length of what the index
-    ///   does not know: 4 MiB of the log or a quarter of it, whichever is more. O(*n*) in the length of the log for one that is
+    ///   does not know: 8 MiB of the log or a quarter of it, whichever is more. O(*n*) in the length of the log for one that is
     ///   shared, or damaged.
     public convenience init(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
@@ -72,16 +73,12 @@ public final class FileKVStore: KVStoring {
     public init(
         at path: POSIXPath, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
     ) throws {
-        engine = try EngineRegistry.open(path, options: options, on: fileSystem)
+        use = try EngineRegistry.open(path, options: options, on: fileSystem)
+        engine = use.engine
         table = engine.table.view
         sharing = engine.place.sharing
         self.options = options
-        engine.retain()
         engine.openingIssues.forEach(options.report)
-    }
-
-    deinit {
-        engine.release()
     }
 
     /// Makes everything that was written durable: it survives a power cut when the call returns.
