@@ -43,16 +43,18 @@ package struct KeyName: Sendable {
 
     /// Calls `body` with the bytes of the name.
     @inline(__always)
-    func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+    func withBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         if let address {
             defer { withExtendedLifetime(string) {} }
-            return body(UnsafeRawBufferPointer(start: address, count: count))
+            return try body(UnsafeRawBufferPointer(start: address, count: count))
         }
         var bytes: (UInt64, UInt64) = (words.first.littleEndian, 0)
-        return withUnsafeMutableBytes(of: &bytes) { bytes in
+        return try withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
             // The last eight bytes, some of them for the second time.
             if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
-            return body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+            return try body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
         }
     }
 

@@ -95,20 +95,22 @@ extension LogRecord {
         _ change: Change, flags: UInt8 = 0, sequence: UInt64, unflushedCount: UInt32, checksum: CRC32C,
         to bytes: inout [UInt8]
     ) {
-        let (code, name, value): (Code, KeyName?, [UInt8]) =
+        let (code, name, value): (Code, KeyName, [UInt8]) =
             switch change {
             case .set(let name, let value): (.set, name, value)
             case .remove(let name): (.remove, name, [])
-            case .removeAll: (.removeAll, nil, [])
-            case .flushed: (.flushed, nil, [])
+            case .removeAll: (.removeAll, KeyName(""), [])
+            case .flushed: (.flushed, KeyName(""), [])
             case .batch: preconditionFailure("a batch is appended as its content")
             }
-        var record = [UInt8](repeating: 0, count: size(nameCount: name?.count ?? 0, valueSize: value.count))
+        var record = [UInt8](repeating: 0, count: size(nameCount: name.count, valueSize: value.count))
         record.withUnsafeMutableBytes { record in
             value.withUnsafeBytes { value in
-                write(
-                    code, flags: flags, name, value, sequence: sequence, unflushedCount: unflushedCount,
-                    checksum: checksum, to: record)
+                name.withBytes { name in
+                    write(
+                        code, flags: flags, name, value, sequence: sequence, unflushedCount: unflushedCount,
+                        checksum: checksum, to: record)
+                }
             }
         }
         bytes += record

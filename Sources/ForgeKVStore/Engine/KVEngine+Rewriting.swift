@@ -38,6 +38,8 @@ extension KVEngine {
         let isMine = writer.withLock { writer in
             guard isRewritingDue(writer) else { return false }
             writer.rewritingThreshold = .max
+            // Of a log that is about to go nobody needs an index.
+            writer.indexesAt = .max
             return true
         }
         guard isMine else { return }
@@ -51,8 +53,10 @@ extension KVEngine {
             let isWanted = writer.withLock { writer in
                 // Somebody else may have done it.
                 writer.rewritingThreshold = 0
+                writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
                 guard writer.obstacle == nil, !writer.log.isPoisoned, isRewritingDue(writer) else { return false }
                 writer.rewritingThreshold = .max
+                writer.indexesAt = .max
                 return true
             }
             guard isWanted else { return nil }
@@ -62,6 +66,7 @@ extension KVEngine {
             } catch {
                 // The write that set this off is done and stays acknowledged.
                 writer.withLock { writer in
+                    writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
                     writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
                 }
                 return .compactionFailed(error)

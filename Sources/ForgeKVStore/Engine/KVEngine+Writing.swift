@@ -73,7 +73,9 @@ extension KVEngine {
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
         try loadIfPartial([name], .set)
         _ = try write(.set, name) { (writer) throws(KVStoreError) in
-            let revision = try append(.set, .set, name, bytes, &writer)
+            let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
+                try append(.set, .set, name, bytes, &writer)
+            }
             writer.table.store(EncodedCell(bytes, revision: revision), name)
             return nil
         }
@@ -87,7 +89,7 @@ extension KVEngine {
         try loadIfPartial([name], .remove)
         _ = try write(.remove, name) { (writer) throws(KVStoreError) in
             guard writer.table.revision(of: name) != nil else { return nil }
-            _ = try append(.remove, .remove, name, [], &writer)
+            _ = try append(.remove, .remove, name, .empty, &writer)
             writer.table.remove(name)
             return nil
         }
@@ -95,7 +97,7 @@ extension KVEngine {
 
     func removeAll() throws(KVStoreError) {
         _ = try write(.removeAll, nil) { (writer) throws(KVStoreError) in
-            _ = try append(.removeAll, .removeAll, nil, [], &writer)
+            _ = try append(.removeAll, .removeAll, [], &writer)
             writer.table.removeAll()
             writer.index = nil
             return nil
@@ -118,7 +120,7 @@ extension KVEngine {
                 try changes.check(writer.table, store: place.name)
                 next = changes.suspect(in: writer.table) { !examined.contains($0) }
                 guard next == nil else { return nil }
-                let revision = try append(.batch, .batch, nil, changes.content, count: changes.count, &writer)
+                let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
                 changes.apply(to: &writer.table, last: revision)
                 return nil
             }
@@ -209,12 +211,12 @@ extension KVEngine {
     /// Runs `body` while nobody else writes; it has changed nothing if it says what stands in the way.
     @inline(__always)
     private func write(
-        _ operation: KVStoreError.Operation, _ name: KeyName?,
+        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?,
         _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
     ) throws(KVStoreError) -> Hindrance? {
         var chores: Chores = []
-        let hindrance = try writing(operation, name) { (writer) throws(KVStoreError) -> Hindrance? in
-            try check(writer, operation, name)
+        let hindrance = try writing(operation, name()) { (writer) throws(KVStoreError) -> Hindrance? in
+            try check(writer, operation, name())
             let hindrance = try body(&writer)
             chores = self.chores(of: writer)
             return hindrance
@@ -246,42 +248,43 @@ extension KVEngine {
 
     @inline(__always)
     private func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: UnsafeRawBufferPointer,
-        count: UInt64 = 1, _ writer: inout Writer
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
+        _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
         do throws(FileSystemError) {
-            return try writer.log.append(code, name, value, count: count)
+            return try name.withBytes { (name) throws(FileSystemError) in
+                try writer.log.append(code, name, value)
+            }
         } catch {
-            throw KVStoreError(error, operation, key: name?.string, store: place.name)
+            throw KVStoreError(error, operation, key: name.string, store: place.name)
         }
     }
 
+    /// Appends a record that is about no key.
     private func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName?, _ value: [UInt8],
-        count: UInt64 = 1, _ writer: inout Writer
+        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ content: [UInt8], count: UInt64 = 1,
+        _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
-        var outcome: Result<UInt64, KVStoreError> = .success(0)
-        value.withUnsafeBytes { bytes in
-            do throws(KVStoreError) {
-                outcome = .success(try append(code, operation, name, bytes, count: count, &writer))
-            } catch {
-                outcome = .failure(error)
+        do throws(FileSystemError) {
+            return try content.withBytes { (content) throws(FileSystemError) in
+                try writer.log.append(code, .empty, content, count: count)
             }
+        } catch {
+            throw KVStoreError(error, operation, store: place.name)
         }
-        return try outcome.get()
     }
 
     /// Throws unless the log can be written to.
     @inline(__always)
     func check(
-        _ writer: borrowing Writer, _ operation: KVStoreError.Operation, _ name: KeyName?
+        _ writer: borrowing Writer, _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?
     ) throws(KVStoreError) {
         guard writer.log.isPoisoned || writer.obstacle != nil else { return }
         guard let obstacle = writer.obstacle else {
-            throw KVStoreError(.unavailable(.poisoned), operation, key: name?.string, store: place.name)
+            throw KVStoreError(.unavailable(.poisoned), operation, key: name()?.string, store: place.name)
         }
         throw KVStoreError(
-            .unavailable(.inputOutput), operation, key: name?.string, store: place.name, underlying: obstacle)
+            .unavailable(.inputOutput), operation, key: name()?.string, store: place.name, underlying: obstacle)
     }
 
     private func invalidKey(_ operation: KVStoreError.Operation, _ name: KeyName) -> KVStoreError {

@@ -58,3 +58,24 @@ extension UnsafeMutableRawBufferPointer {
         storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
     }
 }
+
+extension UnsafeRawBufferPointer {
+    /// No bytes.
+    static var empty: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
+}
+
+extension [UInt8] {
+    /// `withUnsafeBytes` for what throws errors of one type.
+    func withBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let result = withUnsafeBytes { bytes -> Swift.Result<Result, Failure> in
+            do throws(Failure) {
+                return .success(try body(bytes))
+            } catch {
+                return .failure(error)
+            }
+        }
+        return try result.get()
+    }
+}

@@ -47,22 +47,21 @@ enum LogRecord {
 
     /// Writes a record into memory that is as long as ``size(nameCount:valueSize:)`` says.
     ///
-    /// `name` is nil for the codes that are about no key; `value` is the encoded value for `.set`, the content for `.batch`
+    /// `name` is empty for the codes that are about no key; `value` is the encoded value for `.set`, the content for `.batch`
     /// and empty for the others.
     static func write(
-        _ code: Code, flags: UInt8, _ name: KeyName?, _ value: UnsafeRawBufferPointer, sequence: UInt64,
+        _ code: Code, flags: UInt8, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, sequence: UInt64,
         unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer
     ) {
-        let nameCount = name?.count ?? 0
         record.store(UInt32(record.count - frameSize), at: 0)
         record.store(sequence, at: 4)
         record[frameSize] = code.rawValue
         record[frameSize + 1] = flags
         // Names are at most 1,024 bytes long; every set and remove has checked.
-        record.store(UInt16(nameCount), at: frameSize + 2)
+        record.store(UInt16(name.count), at: frameSize + 2)
         let payload = frameSize + payloadPrefixSize
-        name?.withBytes { UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: $0) }
-        UnsafeMutableRawBufferPointer(rebasing: record[(payload + nameCount)...]).copyMemory(from: value)
+        UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: name)
+        UnsafeMutableRawBufferPointer(rebasing: record[(payload + name.count)...]).copyMemory(from: value)
         sign(record, unflushedCount: unflushedCount, checksum: start)
     }
 

@@ -45,18 +45,18 @@ struct AppendLog: ~Copyable, Sendable {
     ///
     /// - Parameters:
     ///   - code: What it does.
-    ///   - name: The key that it is about, if it is about one.
+    ///   - name: The name of the key that it is about; empty if it is about none.
     ///   - value: The encoded value, or the content of a batch.
     ///   - count: How many numbers it takes.
     /// - Returns: Its number, which is the last of them.
     /// - Throws: ``FileSystemError``. The log is as it was; where it could not be brought back there, it is poisoned.
     @inline(__always)
     mutating func append(
-        _ code: LogRecord.Code, _ name: KeyName?, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
+        _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
     ) throws(FileSystemError) -> UInt64 {
         guard sequence < LogRecord.maximumSequence - count else { throw FileSystemError(.write, .overflow) }
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
-        let size = LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count)
+        let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
         if hasTail { try dropLockedTail() }
         let isMapped = try space.reserve(size, at: end, of: file)
         // In the system's own memory a record is put together in its place.

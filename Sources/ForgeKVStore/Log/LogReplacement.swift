@@ -42,7 +42,11 @@ struct LogReplacement: ~Copyable {
     mutating func append(
         kept values: [(name: KeyName, cell: ValueCell)], upTo number: UInt64
     ) throws(FileSystemError) {
-        for (name, cell) in values { try append(.set, name, cell.bytes, sequence: cell.revision) }
+        for (name, cell) in values {
+            try name.withBytes { (name) throws(FileSystemError) in
+                try append(.set, name, cell.bytes, sequence: cell.revision)
+            }
+        }
         // What comes next is the next number, or something is missing.
         if sequence < number { try appendFlushed(number) }
     }
@@ -50,7 +54,7 @@ struct LogReplacement: ~Copyable {
     /// Adds a record that says that all before `number`, under which it stands, is on the device: true by the time that
     /// anybody can read it, if nothing else is added before the log is synchronised.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
-        try append(.flushed, nil, [], sequence: number)
+        try append(.flushed, .empty, [], sequence: number)
     }
 
     /// Adds the records of another log in a range of its bytes.
@@ -112,9 +116,9 @@ struct LogReplacement: ~Copyable {
     }
 
     private mutating func append(
-        _ code: LogRecord.Code, _ name: KeyName?, _ value: [UInt8], sequence number: UInt64
+        _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: [UInt8], sequence number: UInt64
     ) throws(FileSystemError) {
-        let record = scratch.bytes(LogRecord.size(nameCount: name?.count ?? 0, valueSize: value.count))
+        let record = scratch.bytes(LogRecord.size(nameCount: name.count, valueSize: value.count))
         value.withUnsafeBytes { value in
             LogRecord.write(
                 code, flags: LogRecord.keptFlag, name, value, sequence: number, unflushedCount: 0, checksum: checksum,

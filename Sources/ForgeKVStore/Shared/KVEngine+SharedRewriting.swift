@@ -78,7 +78,7 @@ extension KVEngine {
             try flush()
             try writer.withLock { (writer) throws(KVStoreError) in
                 do throws(FileSystemError) {
-                    _ = try writer.log.append(.flushed, nil, UnsafeRawBufferPointer(start: nil, count: 0))
+                    _ = try writer.log.append(.flushed, .empty, .empty)
                 } catch {
                     throw KVStoreError(error, .synchronize, store: place.name)
                 }

@@ -12,13 +12,13 @@ extension KVEngine {
     /// others have written.
     @inline(__always)
     func writing<Result: ~Copyable & Sendable>(
-        _ operation: KVStoreError.Operation, _ name: KeyName?,
+        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?,
         _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         guard let sharing = place.sharing else {
             return try writer.withLock { (writer) throws(KVStoreError) in try body(&writer) }
         }
-        return try writing(sharing, operation, name, body)
+        return try writing(sharing, operation, name(), body)
     }
 
     @inline(never)
