@@ -18,13 +18,22 @@ extension InMemoryFileSystem {
     final class Pages: @unchecked Sendable {
         let memory: UnsafeMutableRawBufferPointer
 
+        /// Of fewer bytes asking the system for memory costs more than filling it with zeros.
+        private static let mappedFromCount = 1 << 16
+
         /// Zeros; nil if there is no memory.
         init?(count: Int) {
+            guard count >= Self.mappedFromCount else {
+                memory = .allocate(byteCount: count, alignment: 16)
+                _ = memory.initializeMemory(as: UInt8.self, repeating: 0)
+                return
+            }
             guard let base = sysMapNothing(count) else { return nil }
             memory = UnsafeMutableRawBufferPointer(start: base, count: count)
         }
 
         deinit {
+            guard memory.count >= Self.mappedFromCount else { return memory.deallocate() }
             // The only failure is that of a range that was never mapped.
             if let base = memory.baseAddress { _ = sysUnmap(base, memory.count) }
         }

@@ -34,9 +34,16 @@ package struct ProcessTable: Sendable {
 
     /// The processes of the operating system.
     package static var system: ProcessTable {
+        // The process may be a child that was forked from the one that asked first.
+        first.own.id == ProcessInfo.processInfo.processIdentifier ? first : ProcessTable()
+    }
+
+    private static let first = ProcessTable()
+
+    private init() {
         let id = ProcessInfo.processInfo.processIdentifier
         let boot = forge_boot_number()
-        return ProcessTable(own: ProcessIdentity(id: id, boot: boot, start: forge_process_start(id))) { process in
+        self.init(own: ProcessIdentity(id: id, boot: boot, start: forge_process_start(id))) { process in
             guard process.boot == 0 || boot == 0 || process.boot == boot else { return false }
             guard forge_process_is_running(process.id) != 0 else { return false }
             let start = forge_process_start(process.id)
