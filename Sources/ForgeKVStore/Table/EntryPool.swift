@@ -11,11 +11,11 @@ final class EntryPool: @unchecked Sendable {
     /// Memory that was given back, by its size.
     private var free: [[UnsafeMutableRawPointer]] = []
 
-    private static let granularity = 32
+    private static let granularity = 16
     private static let smallestSlab = 1 << 12
     private static let largestSlab = TableMemory.largePage
 
-    /// Memory of so many bytes, whose address is a multiple of 32.
+    /// Memory of so many bytes, whose address is a multiple of 16.
     func take(_ size: Int) -> UnsafeMutableRawPointer {
         let units = Self.units(size)
         if units < free.count, let address = free[units].popLast() { return address }
