@@ -17,8 +17,12 @@ struct FlippedBitTests {
     private static let vault = URL(filePath: "/secrets/vault")
     private static let keyFile = URL(filePath: "/secrets/key")
 
-    private static func openValues(_ fileSystem: any POSIXFileSystem) throws -> FileKVStore {
-        let options = FileKVStore.Options(logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+    private static func openValues(_ fileSystem: any POSIXFileSystem, isIndexed: Bool) throws -> FileKVStore {
+        var options = FileKVStore.Options(logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
+        if isIndexed {
+            options.indexedFromBytes = 1
+            options.reserveLittle()
+        }
         return try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }
 
@@ -30,16 +34,23 @@ struct FlippedBitTests {
         return fileSystem
     }
 
-    @Test("a log of values never shows a wrong one, and says so when it cannot show one")
-    func values() throws {
+    @Test(
+        "a log of values never shows a wrong one, and says so when it cannot show one, with an index and without",
+        arguments: [false, true])
+    func values(isIndexed: Bool) throws {
         let expected = ["a": "first", "b": "second", "c": "third"]
         let report = try forEachFlippedBit(of: "/kv/log") {
             let fileSystem = InMemoryFileSystem()
-            let store = try Self.openValues(fileSystem)
+            let store = try Self.openValues(fileSystem, isIndexed: isIndexed)
             for (name, value) in expected { try store.set(KVKey(name), value: value) }
             return fileSystem
         } _: { fileSystem in
-            let store = try Self.openValues(fileSystem)
+            let store = try Self.openValues(fileSystem, isIndexed: isIndexed)
+            // By name first, which an index leads to.
+            for name in expected.keys {
+                let value = try store.read(KVKey<String>(name))
+                guard value == nil || value == expected[name] else { throw ConformanceViolation("\(name) is wrong") }
+            }
             for name in try store.keys() {
                 let value = try store.read(KVKey<String>(name))
                 guard value == expected[name] else { throw ConformanceViolation("\(name) is \(value ?? "nothing")") }

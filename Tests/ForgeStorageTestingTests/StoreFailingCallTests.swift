@@ -43,10 +43,17 @@ struct StoreFailingCallTests {
         .init(testDescription: "compact", new: old) { try $0.compact() },
     ]
 
-    @Test("a key-value store holds the old state or the new", arguments: keyValueChanges)
-    func keyValueStore(_ change: Change<FileKVStore>) async throws {
-        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
-            try FileKVStore(at: Self.root, fileSystem: fileSystem, options: .init(logger: Self.silent))
+    @Test("a key-value store holds the old state or the new", arguments: keyValueChanges, [false, true])
+    func keyValueStore(_ change: Change<FileKVStore>, isIndexed: Bool) async throws {
+        var options = FileKVStore.Options(logger: Self.silent)
+        if isIndexed {
+            // By an index that is written each time the store is closed, and by nobody else.
+            options.indexedFromBytes = 1
+            options.compactsInBackground = false
+            options.reserveLittle()
+        }
+        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { [options] fileSystem in
+            try FileKVStore(at: Self.root, fileSystem: fileSystem, options: options)
         } prepare: { store in
             for (name, value) in Self.old { try store.set(Self.kvKey(name), value: value) }
         } change: { store in
