@@ -65,6 +65,20 @@ final class KVEngine: Sendable {
     }
 }
 
+// MARK: In the background
+
+extension KVEngine {
+    private static let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
+
+    /// Does something in another thread.
+    ///
+    /// It does not keep the engine alive, nor may it be gone: ``close()`` waits for it. A weak reference would make every
+    /// use of the engine slower from then on.
+    func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
+        Self.queue.async(group: background) { [unowned(unsafe) self] in work(self) }
+    }
+}
+
 // MARK: The end
 
 extension KVEngine {
@@ -83,40 +97,23 @@ extension KVEngine {
         }
     }
 
-    private static let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
-
-    /// Does something in another thread.
-    ///
-    /// It does not keep the engine alive, nor may it be gone: ``close()`` waits for it. A weak reference would make every
-    /// use of the engine slower from then on.
-    func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
-        Self.queue.async(group: background) { [unowned(unsafe) self] in work(self) }
-    }
-
-    /// Flushes, and says so in a record, without which damage to the last records could be taken for a torn tail.
     private func closeLog() throws(KVStoreError) {
         if writer.withLock({ isMostlyDead($0) }) { try rewrite() }
         let end = writer.withLock { $0.log.end }
-        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flushAndSaySo() }
-        writeIndex(upTo: end)
-        try trim()
-    }
-
-    private func flushAndSaySo() throws(KVStoreError) {
-        try flush()
-        try writer.withLock { (writer) throws(KVStoreError) in
-            do throws(FileSystemError) {
-                _ = try writer.log.append(.flushed, .empty, .empty)
-            } catch {
-                throw KVStoreError(error, .synchronize, store: place.name)
-            }
+        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) {
+            try flush()
+            // Damage to the last records could be taken for a torn tail without it.
+            try changeLog { (log) throws(FileSystemError) in _ = try log.append(.flushed, .empty, .empty) }
         }
+        writeIndex(upTo: end)
+        try changeLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
-    private func trim() throws(KVStoreError) {
+    /// Does something with the log that is not about a key.
+    func changeLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
         try writer.withLock { (writer) throws(KVStoreError) in
             do throws(FileSystemError) {
-                try writer.log.trim()
+                try change(&writer.log)
             } catch {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }

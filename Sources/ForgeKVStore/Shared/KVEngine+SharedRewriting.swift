@@ -76,13 +76,9 @@ extension KVEngine {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }
             try flush()
-            try writer.withLock { (writer) throws(KVStoreError) in
-                do throws(FileSystemError) {
-                    _ = try writer.log.append(.flushed, .empty, .empty)
-                } catch {
-                    throw KVStoreError(error, .synchronize, store: place.name)
-                }
-                sharing.note(writer.log)
+            try changeLog { (log) throws(FileSystemError) in
+                _ = try log.append(.flushed, .empty, .empty)
+                sharing.note(log)
             }
         }
     }
