@@ -40,13 +40,22 @@ struct Reads<Value: Sample> {
         #endif
         let defaults = try DefaultsStore(suite: workspace.suite(name))
         try add("UserDefaults", defaults, Self.slowCallCount)
-        let measured = try contest.run(runs: count > 1_000 ? 7 : 11)
+        let isLarge = count > 1_000
+        if isLarge {
+            let loads = DependentLoads(count)
+            let calls = callCount
+            contest.add(DependentLoads.title, count: calls) { loads.run(calls) }
+        }
+        let measured = try contest.run(runs: isLarge ? 7 : 11)
         try defaults.discard()
         let (reference, own) = (measured[0], measured[1])
         // Those that read by the keys that stored are compared with one another.
-        let rows = [GoalLine.Peer(measured[2], reference: nil), GoalLine.Peer(measured[3], reference: measured[2])]
-        let peers = ([reference] + measured[4...]).map { GoalLine.Peer($0, reference: reference) }
-        var elsewhere = [GoalLine.Peer("MMKV \(Peers.elsewhere)", .nanoseconds(count > 1_000 ? 160 : 37))]
+        var rows = [GoalLine.Peer(measured[2], reference: nil), GoalLine.Peer(measured[3], reference: measured[2])]
+        if isLarge, let loads = measured.last { rows.append(GoalLine.Peer(loads, reference: nil)) }
+        let peers = ([reference] + measured[4...].dropLast(isLarge ? 1 : 0)).map {
+            GoalLine.Peer($0, reference: reference)
+        }
+        var elsewhere = [GoalLine.Peer("MMKV \(Peers.elsewhere)", .nanoseconds(isLarge ? 160 : 37))]
         // It keeps bytes: what a struct costs there was not measured.
         if Value.columnKind == .blob { elsewhere = [] }
         return GoalLine(
