@@ -62,6 +62,8 @@ extension ByteSink {
 
     @inline(__always)
     func append(_ value: String) {
+        // Where the bytes stand already takes no copy of the string, which would be counted.
+        if value.utf8.withContiguousStorageIfAvailable({ text in appendText(text) }) != nil { return }
         var value = value
         value.withUTF8 { text in appendText(text) }
     }

@@ -251,12 +251,13 @@ extension KVEngine {
         _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
         _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
-        do throws(FileSystemError) {
-            return try name.withBytes { (name) throws(FileSystemError) in
-                try writer.log.append(code, name, value)
+        try name.withBytes { (bytes) throws(KVStoreError) in
+            do throws(FileSystemError) {
+                return try writer.log.append(code, bytes, value)
+            } catch {
+                let name = String(decoding: bytes, as: UTF8.self)
+                throw KVStoreError(error, operation, key: name, store: place.name)
             }
-        } catch {
-            throw KVStoreError(error, operation, key: name.string, store: place.name)
         }
     }
 
