@@ -15,6 +15,7 @@ extension KVEngine {
         try rewriting.withLock { (_) throws(KVStoreError) in
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
             try rewrite()
+            try flush()
         }
     }
 
@@ -81,7 +82,8 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// For who holds `rewriting`.
+    /// For who holds `rewriting`. Until the next flush a power cut could bring the old log back, with all that was flushed
+    /// there.
     func rewrite() throws(KVStoreError) {
         let issues = try loadRest(.compact)
         defer { issues.forEach(options.report) }
@@ -101,8 +103,6 @@ extension KVEngine {
         } catch {
             throw KVStoreError(error, .compact, store: place.name)
         }
-        // Until the name has reached the device, a power cut could bring the old log back.
-        try flush()
     }
 
     /// What the table holds that was stored by the write of this number or before, in the order of the writes.

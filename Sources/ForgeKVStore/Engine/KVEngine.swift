@@ -98,7 +98,10 @@ extension KVEngine {
     }
 
     private func closeLog() throws(KVStoreError) {
-        if writer.withLock({ isMostlyDead($0) }) { try rewrite() }
+        if writer.withLock({ isMostlyDead($0) }) {
+            try rewrite()
+            try flush()
+        }
         let end = writer.withLock { $0.log.end }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) {
             try flush()
