@@ -68,7 +68,13 @@ final class KVEngine: Sendable {
 // MARK: In the background
 
 extension KVEngine {
-    private static let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
+    private static let isBackground = DispatchSpecificKey<Bool>()
+
+    private static let queue = {
+        let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
+        queue.setSpecific(key: isBackground, value: true)
+        return queue
+    }()
 
     /// Does something in another thread.
     ///
@@ -84,6 +90,10 @@ extension KVEngine {
 extension KVEngine {
     /// Makes everything durable that was written, when nobody uses the store any more.
     func close() {
+        // Who is told of an issue there may let the store go, and what is done there cannot wait for itself.
+        guard DispatchQueue.getSpecific(key: Self.isBackground) == nil else {
+            return DispatchQueue.global(qos: .utility).async { self.close() }
+        }
         // Whoever is rewriting the log comes to an end first.
         background.wait()
         rewriting.withLock { _ in
