@@ -33,6 +33,10 @@ struct LabProcess {
         process.executableURL = try Self.executable(executable)
         process.arguments = arguments
         let pipe = Pipe()
+        // Or another process that is started meanwhile keeps the pipe open for as long as it runs.
+        for handle in [pipe.fileHandleForReading, pipe.fileHandleForWriting] {
+            guard fcntl(handle.fileDescriptor, F_SETFD, FD_CLOEXEC) == 0 else { throw POSIXError(.EBADF) }
+        }
         process.standardOutput = pipe
         try process.run()
         if let killAfter {
