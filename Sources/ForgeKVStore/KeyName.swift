@@ -13,7 +13,7 @@ package struct KeyName: Sendable {
     private let words: (first: UInt64, last: UInt64)
 
     /// Where the bytes of a longer name stand, in memory that belongs to the string: so that to look at them takes no hold on
-    /// the string, which would cost more than the look.
+    /// the string, which would cost more than the look. Nobody changes them.
     private nonisolated(unsafe) let address: UnsafeRawPointer?
 
     /// The longest name, in bytes of UTF-8.

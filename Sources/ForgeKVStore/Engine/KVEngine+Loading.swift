@@ -63,16 +63,19 @@ extension KVEngine {
     /// Takes in everything.
     func loadAll(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         guard table.view.isPartial else { return }
-        let issues = try rewriting.withLock { (_) throws(KVStoreError) in
-            let issues = try loadRest(operation)
-            // So that what was damaged is in the log no more.
-            if !issues.isEmpty, writer.withLock({ $0.obstacle == nil }) { try rewrite() }
-            return issues
+        try whileNobodyRewrites { (issues) throws(KVStoreError) in
+            issues += try loadRest(operation)
+            guard !issues.isEmpty, writer.withLock({ $0.isWritable }) else { return }
+            do throws(KVStoreError) {
+                // So that what was damaged is in the log no more.
+                try rewrite(&issues)
+            } catch {
+                issues.append(.compactionFailed(error))
+            }
         }
-        issues.forEach(options.report)
     }
 
-    /// The same for who holds `rewriting`: reads the log and sets aside what is damaged.
+    /// The same for who holds `rewriting`: reads the log and sets aside what is damaged; returns what is to be told of it.
     func loadRest(_ operation: KVStoreError.Operation) throws(KVStoreError) -> [KVStoreIssue] {
         guard
             let (index, log, end) = writer.withLock({ writer in

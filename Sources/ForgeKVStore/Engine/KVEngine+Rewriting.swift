@@ -12,11 +12,19 @@ extension KVEngine {
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
         if let sharing = place.sharing { return try compact(sharing) }
-        try rewriting.withLock { (_) throws(KVStoreError) in
-            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
-            try rewrite()
+        try whileNobodyRewrites { (issues) throws(KVStoreError) in
+            try rewrite(&issues)
             try flush()
         }
+    }
+
+    /// Calls `body` while nobody else rewrites the log, and reports what it adds to the issues when others may again.
+    func whileNobodyRewrites<Failure>(
+        _ body: (inout [KVStoreIssue]) throws(Failure) -> Void
+    ) throws(Failure) {
+        var issues: [KVStoreIssue] = []
+        defer { issues.forEach(options.report) }
+        try rewriting.withLock { (_) throws(Failure) in try body(&issues) }
     }
 
     /// Whether more of a log that is to be closed is out of date than is not.
@@ -50,30 +58,28 @@ extension KVEngine {
     }
 
     private func rewriteNow() {
-        let issue = rewriting.withLock { _ -> KVStoreIssue? in
+        whileNobodyRewrites { issues in
             let isWanted = writer.withLock { writer in
                 // Somebody else may have done it.
                 writer.rewritingThreshold = 0
                 writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
-                guard writer.obstacle == nil, !writer.log.isPoisoned, isRewritingDue(writer) else { return false }
+                guard writer.isWritable, isRewritingDue(writer) else { return false }
                 writer.rewritingThreshold = .max
                 writer.indexesAt = .max
                 return true
             }
-            guard isWanted else { return nil }
+            guard isWanted else { return }
             do throws(KVStoreError) {
-                try rewrite()
-                return nil
+                try rewrite(&issues)
             } catch {
                 // The write that set this off is done and stays acknowledged.
                 writer.withLock { writer in
                     writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
                     writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
                 }
-                return .compactionFailed(error)
+                issues.append(.compactionFailed(error))
             }
         }
-        if let issue { options.report(issue) }
     }
 
     /// Sees to it that there is space for what is written next, in another thread if the options allow.
@@ -84,9 +90,10 @@ extension KVEngine {
 
     /// For who holds `rewriting`. Until the next flush a power cut could bring the old log back, with all that was flushed
     /// there.
-    func rewrite() throws(KVStoreError) {
-        let issues = try loadRest(.compact)
-        defer { issues.forEach(options.report) }
+    func rewrite(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
+        issues += try loadRest(.compact)
+        // What is damaged and could not be set aside is nowhere but in the log that is there.
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
         do throws(FileSystemError) {
             let (old, end, sequence) = writer.withLock { ($0.log.file, $0.log.end, $0.log.sequence) }
             let header = LogHeader(
@@ -144,10 +151,11 @@ extension KVEngine {
         _ = flushing.begin(.max, isDone: { false })
         defer { flushing.end(flushed: 0) }
         try writer.withLock { (writer) throws(FileSystemError) in
+            let sequence = writer.log.sequence
             try replacement.append(copied..<writer.log.end, of: old)
-            if copied == writer.log.end { try replacement.appendFlushed(writer.log.sequence + 1) }
             // What was acknowledged as durable has to be so in the new log as well.
             if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
+            if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             writer.log = try replacement.moveIntoPlace(options.space)
             writer.rewritingThreshold = 0
             writer.indexedEnd = 0

@@ -41,15 +41,19 @@ final class KVEngine: Sendable {
         /// Where what no index knows begins, and the log's end at which an index is worth its writing.
         var indexedEnd: Int64 = 0
         var indexesAt: Int64
+
+        var isWritable: Bool { obstacle == nil && !log.isPoisoned }
     }
 
     init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
         defer { place.sharing?.lock.giveBack() }
         var options = options
-        // What others may cut short must not be stored into.
-        if place.sharing != nil { options.isMapped = false }
-        // What others append is read into the table, which then holds everything.
-        if place.sharing != nil { options.usesIndex = false }
+        if place.sharing != nil {
+            // What others may cut short must not be stored into.
+            options.isMapped = false
+            // What others append is read into the table, which then holds everything.
+            options.usesIndex = false
+        }
         let table = ValueTable()
         var opening = LogOpening(place, table: table, options: options)
         var opened = try opening.run()
@@ -96,21 +100,28 @@ extension KVEngine {
         }
         // Whoever is rewriting the log comes to an end first.
         background.wait()
-        rewriting.withLock { _ in
-            do throws(KVStoreError) {
-                let isWritable = writer.withLock { $0.obstacle == nil && !$0.log.isPoisoned }
-                guard isWritable else { return }
-                if let sharing = place.sharing { try close(sharing) } else { try closeLog() }
-            } catch {
-                options.logger.error("closing \(place.path): \(error)")
+        do throws(KVStoreError) {
+            guard writer.withLock({ $0.isWritable }) else { return }
+            if let sharing = place.sharing {
+                try close(sharing)
+            } else {
+                try whileNobodyRewrites { (issues) throws(KVStoreError) in try closeLog(&issues) }
             }
+        } catch {
+            options.logger.error("closing \(place.path): \(error)")
         }
     }
 
-    private func closeLog() throws(KVStoreError) {
+    private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
         if writer.withLock({ isMostlyDead($0) }) {
-            try rewrite()
+            do throws(KVStoreError) {
+                try rewrite(&issues)
+            } catch {
+                // It stays as long as it is; what was written there is made durable all the same.
+                issues.append(.compactionFailed(error))
+            }
             try flush()
+            guard writer.withLock({ $0.isWritable }) else { return }
         }
         let end = writer.withLock { $0.log.end }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) {

@@ -54,6 +54,9 @@ extension FileKVStore {
         public var logger: Logger
 
         /// Called with every issue, on the thread of the call that met it, no lock of the store being held.
+        ///
+        /// That call may be the end of the last object for the store: to open the store again from here would then wait for
+        /// itself.
         public var onIssue: (@Sendable (KVStoreIssue) -> Void)?
 
         /// Options, each with its default.

@@ -39,7 +39,7 @@ public final class FileKVStore: KVStoring {
     private let use: EngineUse
     private let engine: KVEngine
 
-    /// The engine's, at hand.
+    /// The engine's, at hand: good for as long as the engine is, and made for reading without a lock.
     private nonisolated(unsafe) let table: TableView
     private let options: Options
 

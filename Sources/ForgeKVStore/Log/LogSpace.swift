@@ -4,7 +4,8 @@ import SystemPackage
 /// Space behind the end of a log, reserved on the device and mapped into memory, so that a record is stored without a
 /// system call and a full disk is an error of the reservation.
 struct LogSpace: @unchecked Sendable {
-    // Invariant of the unchecked conformance: the memory is that of the window.
+    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped for as long as it stands
+    // there, and only the one owner of the space stores into it.
 
     /// How space is had.
     struct Options: Sendable {

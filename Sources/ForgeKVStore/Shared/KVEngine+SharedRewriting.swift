@@ -18,7 +18,7 @@ extension KVEngine {
                 let isWanted = writer.withLock { writer in
                     // Another process may have done it.
                     writer.rewritingThreshold = 0
-                    return writer.obstacle == nil && !writer.log.isPoisoned && isRewritingDue(writer)
+                    return writer.isWritable && isRewritingDue(writer)
                 }
                 if isWanted { try rewrite(sharing) }
             }
@@ -71,7 +71,7 @@ extension KVEngine {
         try withLock(sharing, .synchronize, nil) { () throws(KVStoreError) in
             do throws(FileSystemError) {
                 guard try sharing.page.isAlone() else { return }
-                guard writer.withLock({ $0.obstacle == nil && !$0.log.isPoisoned }) else { return }
+                guard writer.withLock({ $0.isWritable }) else { return }
             } catch {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }

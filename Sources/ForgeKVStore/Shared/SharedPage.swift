@@ -20,7 +20,7 @@ final class SharedPage: Sendable {
     private let processes: ProcessTable
     private let slot: Atomic<Int>
 
-    /// Where the word stands in memory; nil where it has to be read.
+    /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
     private nonisolated(unsafe) let address: UnsafeMutableRawPointer?
 
     /// Opens the page of the store in a directory, makes it anew if nobody has it open, and puts this process

@@ -58,6 +58,12 @@ struct EntryContent {
 /// Types whose values are kept in an entry itself. They come back from encoding and decoding as they were, hold no object
 /// that could be shared, and fit into two words.
 enum InlineTypes {
+    static let all: [any (Codable & Sendable).Type] = [
+        Int.self, String.self, Bool.self, Double.self, Float.self, UInt.self, Int64.self, Int32.self, Int16.self, Int8.self,
+        UInt64.self, UInt32.self, UInt16.self, UInt8.self,
+    ]
+
+    /// Whether a type is one of them, which is known when the code of a call with a type that is common is compiled.
     @inline(__always)
     static func contain<Value>(_ type: Value.Type) -> Bool {
         type == Int.self || type == String.self || type == Bool.self || type == Double.self || isNumber(type)
@@ -128,12 +134,9 @@ enum InlineTypes {
                 preconditionFailure("a value of type \(type) cannot be encoded twice")
             }
         }
-        let common = encoded(Int.self) ?? encoded(String.self) ?? encoded(Bool.self) ?? encoded(Double.self)
-        let signed = { encoded(Int64.self) ?? encoded(Int32.self) ?? encoded(Int16.self) ?? encoded(Int8.self) }
-        let unsigned = { encoded(UInt64.self) ?? encoded(UInt32.self) ?? encoded(UInt16.self) ?? encoded(UInt8.self) }
-        guard let cell = common ?? encoded(Float.self) ?? encoded(UInt.self) ?? signed() ?? unsigned() else {
-            preconditionFailure("no such type is kept in entries")
+        for type in all {
+            if let cell = encoded(type) { return cell }
         }
-        return cell
+        preconditionFailure("no such type is kept in entries")
     }
 }

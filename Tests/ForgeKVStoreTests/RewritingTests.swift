@@ -1,0 +1,152 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A log that is rewritten when something is wrong")
+struct RewritingTests {
+    private struct Broken: Error {}
+
+    private let fileSystem = InMemoryFileSystem()
+    private let recorder = IssueRecorder()
+    private let text = KVKey<String>("text")
+
+    private func open(
+        on fileSystem: any POSIXFileSystem, onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
+    ) throws -> FileKVStore {
+        var options = recorder.options()
+        options.indexedFromBytes = 1
+        options.reserveLittle()
+        if let onIssue { options.onIssue = onIssue }
+        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+    }
+
+    private func key(_ number: Int) -> KVKey<Int> { KVKey("key.\(number)") }
+
+    /// A store of twenty numbers, the second record of which is damaged, where no opening by the index looks.
+    private func damage() throws {
+        do {
+            let store = try open(on: fileSystem)
+            for number in 0..<20 { try store.set(key(number), value: number) }
+        }
+        let descriptor = try fileSystem.open("/store/log", .readWrite)
+        let offset = Int64(LogHeader.size + LogRecord.frameSize + 12)
+        try withUnsafeBytes(of: UInt8(0xff)) { (byte) throws(FileSystemError) in
+            try fileSystem.writeFully(descriptor, from: byte, at: offset)
+        }
+        try fileSystem.close(descriptor)
+    }
+
+    // MARK: Damage
+
+    @Test("stays as it is if damage that is found there cannot be set aside", arguments: [true, false])
+    func damageThatStays(isClosing: Bool) throws {
+        try damage()
+        let log = try fileSystem.readFile("/store/log")
+        let plan = FaultPlan([.on(.rename, call: 1, do: .fail(.noSpace))])
+        do {
+            let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
+            if isClosing {
+                // So that most of the log is out of date.
+                for count in 0..<40 { try store.set(text, value: String(repeating: "x", count: 400 + count)) }
+            } else {
+                #expect(throws: KVStoreError.self) { try store.compact() }
+                #expect(throws: KVStoreError.self) { try store.set(key(5), value: 0) }
+                #expect(store.get(key(5)) == 5)
+            }
+        }
+        try plan.requireAllFired()
+        #expect(try Array(fileSystem.readFile("/store/log").prefix(log.count - 24)) == log.dropLast(24))
+        #expect(recorder.descriptions.filter { $0.hasPrefix("read-only") }.count == 1, "\(recorder.descriptions)")
+        let again = try open(on: fileSystem)
+        #expect(try again.keys().count == (isClosing ? 20 : 19))
+        #expect(recorder.damage.map(\.kind) == [.records])
+    }
+
+    @Test("or not: what is left is served all the same, and the owner told of both")
+    func damageThatIsRewrittenInVain() throws {
+        try damage()
+        let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
+        let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
+        #expect(try store.keys().count == 19)
+        try plan.requireAllFired()
+        #expect(recorder.damage.map(\.kind) == [.records])
+        #expect(recorder.descriptions.last?.hasPrefix("compaction failed") == true, "\(recorder.descriptions)")
+        try store.set(key(1), value: 1)
+        try store.compact()
+        #expect(try store.keys().count == 20)
+    }
+
+    @Test("by who is told of the damage, again", .timeLimit(.minutes(20)))
+    func rewritingAgain() throws {
+        try damage()
+        let owner = Mutex<FileKVStore?>(nil)
+        let recorder = recorder
+        let store = try open(on: fileSystem) { issue in
+            recorder.record(issue)
+            do { try owner.withLock { $0 }?.compact() } catch { Issue.record(error) }
+        }
+        owner.withLock { $0 = store }
+        try store.compact()
+        #expect(recorder.damage.map(\.kind) == [.records])
+        #expect(try store.keys().count == 19)
+        owner.withLock { $0 = nil }
+    }
+
+    // MARK: Crashes
+
+    @Test("in vain, at closing, is durable all the same")
+    func closing() async throws {
+        try await forEachCrash(
+            limit: 1000,
+            run: { fileSystem, run in
+                let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
+                do {
+                    let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
+                    for number in 0..<4 { try store.set(text, value: String(repeating: "\(number)", count: 3000)) }
+                }
+                try plan.requireAllFired()
+                run.acknowledge("closed")
+            },
+            recover: { fileSystem, crash in
+                let value = try open(on: fileSystem).read(text)
+                if crash.acknowledged.contains("closed"), value?.first != "3" { throw Broken() }
+            })
+    }
+
+    @Test("while something is written vouches for nothing that is not on the device")
+    func writtenMeanwhile() async throws {
+        try await forEachCrash(
+            limit: 1000,
+            run: { fileSystem, run in
+                let watched = FailingFileSystem(fileSystem)
+                let store = try open(on: watched)
+                try store.set(key(0), value: 0)
+                try store.synchronize()
+                let isWritten = Atomic(false)
+                watched.fail { operation, _ in
+                    guard operation == .synchronize, !isWritten.exchange(true, ordering: .relaxed) else { return nil }
+                    do {
+                        try store.set(text, value: String(repeating: "x", count: 9000))
+                    } catch {
+                        return .ioError
+                    }
+                    return nil
+                }
+                try store.compact()
+                watched.fail(nil)
+                run.acknowledge("rewritten")
+            },
+            recover: { fileSystem, crash in
+                let recorder = IssueRecorder()
+                let store = try open(on: fileSystem, onIssue: recorder.record)
+                guard recorder.damage.isEmpty else { throw Broken() }
+                let value = try store.read(text)
+                if crash.acknowledged.contains("rewritten"), value?.utf8.count != 9000 { throw Broken() }
+            })
+    }
+}
