@@ -59,8 +59,9 @@ struct EntryContent {
 /// that could be shared, and fit into two words.
 enum InlineTypes {
     static let all: [any (Codable & Sendable).Type] = [
-        Int.self, String.self, Bool.self, Double.self, Float.self, UInt.self, Int64.self, Int32.self, Int16.self, Int8.self,
-        UInt64.self, UInt32.self, UInt16.self, UInt8.self,
+        Int.self, String.self, Bool.self, Double.self, Float.self,
+        Int64.self, Int32.self, Int16.self, Int8.self,
+        UInt.self, UInt64.self, UInt32.self, UInt16.self, UInt8.self,
     ]
 
     /// Whether a type is one of them, which is known when the code of a call with a type that is common is compiled.
