@@ -83,7 +83,7 @@ public final class UserDefaultsKVStore: KVStoring {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)
-            guard !defaults.synchronize() else { return }
+            guard !defaults.synchronize(), file.content?.isEmpty != true else { return }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
         }
@@ -134,6 +134,10 @@ extension UserDefaultsKVStore {
         }
     }
 
+    /// What is asked when not all files could be written: Foundation writes those of all suites together, and one that
+    /// cannot be must not fail the others.
+    private var file: UserDefaultsFile { UserDefaultsFile(ofSuite: domain) }
+
     /// Stores an object, or removes it, and makes sure that the file has it.
     private func write(
         _ name: KeyName, _ operation: KVStoreError.Operation, _ object: () -> Any?
@@ -142,8 +146,9 @@ extension UserDefaultsKVStore {
         try using(operation, name.string) { (defaults) throws(KVStoreError) in
             let encoded = UserDefaultsName.encoded(name.string)
             let old = defaults.object(forKey: encoded)
-            defaults.set(object(), forKey: encoded)
-            guard !defaults.synchronize() else { return }
+            let new = object()
+            defaults.set(new, forKey: encoded)
+            guard !defaults.synchronize(), !file.holds(new, encoded) else { return }
             defaults.set(old, forKey: encoded)
             throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
         }
