@@ -8,37 +8,48 @@ package struct KeyName: Sendable {
     /// How many bytes the name has.
     package let count: Int
 
-    /// The first eight bytes and the last; of fewer than eight the rest is zero, and what is no more than sixteen is told by
-    /// these alone.
-    private let words: (first: UInt64, last: UInt64)
-
-    /// Where the bytes of a longer name stand, in memory that belongs to the string: so that to look at them takes no hold on
-    /// the string, which would cost more than the look. Nobody changes them.
-    private nonisolated(unsafe) let address: UnsafeRawPointer?
+    /// The first eight bytes, the next, and the last, as far as there are so many, by which a name of up to ``wordsLength``
+    /// bytes is told; of fewer than eight the first has zeros behind them.
+    ///
+    /// Of a longer name the second is where its bytes stand, in memory that belongs to the string and that nobody changes: so
+    /// that to look at them takes no hold on the string, which would cost more than the look.
+    private let words: (first: UInt64, second: UInt64, last: UInt64)
 
     /// The longest name, in bytes of UTF-8.
     package static let maximumLength = 1024
+
+    private static let wordsLength = 24
 
     package init(_ string: String) {
         var string = string
         // From here on the bytes of all but the shortest strings, which are within the string itself, stay where they are.
         string.makeContiguousUTF8()
-        (hash, count, words, address) = string.withUTF8 { buffer in
+        (hash, count, words) = string.withUTF8 { buffer in
             let bytes = UnsafeRawBufferPointer(buffer)
-            return (
-                KeyHash.hash(bytes), bytes.count, Self.words(bytes), bytes.count > 16 ? bytes.baseAddress : nil
-            )
+            return (KeyHash.hash(bytes), bytes.count, Self.words(bytes))
         }
         self.string = string
     }
 
-    private static func words(_ bytes: UnsafeRawBufferPointer) -> (first: UInt64, last: UInt64) {
+    private static func words(_ bytes: UnsafeRawBufferPointer) -> (first: UInt64, second: UInt64, last: UInt64) {
         guard bytes.count >= 8 else {
-            return (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0)
+            return (bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }, 0, 0)
         }
+        let second: UInt64 =
+            switch bytes.count {
+            case ...16: 0
+            case ...wordsLength: bytes.integer(at: 8, as: UInt64.self)
+            default: UInt64(UInt(bitPattern: bytes.baseAddress))
+            }
         return (
-            bytes.integer(at: 0, as: UInt64.self), bytes.integer(at: bytes.count - 8, as: UInt64.self)
+            bytes.integer(at: 0, as: UInt64.self), second, bytes.integer(at: bytes.count - 8, as: UInt64.self)
         )
+    }
+
+    /// The bytes of a name that is longer than ``wordsLength``.
+    @inline(__always)
+    private var longBytes: UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(words.second)), count: count)
     }
 
     /// Calls `body` with the bytes of the name.
@@ -46,11 +57,11 @@ package struct KeyName: Sendable {
     func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        if let address {
+        if count > Self.wordsLength {
             defer { withExtendedLifetime(string) {} }
-            return try body(UnsafeRawBufferPointer(start: address, count: count))
+            return try body(longBytes)
         }
-        var bytes: (UInt64, UInt64) = (words.first.littleEndian, 0)
+        var bytes: (UInt64, UInt64, UInt64) = (words.first.littleEndian, words.second.littleEndian, 0)
         return try withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
             // The last eight bytes, some of them for the second time.
             if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
@@ -67,10 +78,12 @@ package struct KeyName: Sendable {
         if count <= 8 { return true }
         let last = other.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self)
         guard UInt64(littleEndian: last) == words.last else { return false }
-        guard let address else { return true }
+        if count <= 16 { return true }
+        if count <= Self.wordsLength {
+            return UInt64(littleEndian: other.load(fromByteOffset: 8, as: UInt64.self)) == words.second
+        }
         defer { withExtendedLifetime(string) {} }
-        return UnsafeRawBufferPointer(start: address, count: count)
-            .isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
+        return longBytes.isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
     }
 
     /// Whether a store may keep a value under this name.

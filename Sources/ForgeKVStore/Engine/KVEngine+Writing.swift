@@ -26,7 +26,9 @@ extension KVEngine {
             let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if entry == nil, writer.table.isPartial { return .unknown }
-                if let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect) {
+                if let entry, entry.kind != InlineTypes.kind(of: Value.self),
+                    let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect)
+                {
                     return .suspect(suspect)
                 }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
@@ -46,7 +48,8 @@ extension KVEngine {
     private func setEncoded<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
-        let encoded = try ValueTable.encoded(value, key, maximumSize: options.valueLimit, store: place.name)
+        let encoded = try ValueTable.encoded(
+            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: place.name)
         let type = CellType.encoded(key)
         var examined: Examined?
         while true {

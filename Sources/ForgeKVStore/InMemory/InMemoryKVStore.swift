@@ -72,7 +72,8 @@ public final class InMemoryKVStore: KVStoring {
     private func waitForWriter() { writer.withLock { _ in } }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        let encoded = try ValueTable.encoded(value, key, maximumSize: maximumValueSize, store: nil)
+        let encoded = try ValueTable.encoded(
+            value, key.identity, version: key.schemaVersion, maximumSize: maximumValueSize, store: nil)
         var unreadable: ValueCell?
         var readable: ValueCell?
         while let suspect = store(value, encoded.bytes, key, unreadable: unreadable, readable: readable) {

@@ -43,7 +43,7 @@ struct CellType: Sendable, Equatable {
 
     /// Whether a value that stands in an entry itself is of this type.
     @inline(__always)
-    func isKind(_ kind: UInt) -> Bool {
-        version == 0 && identity.map { UInt(bitPattern: $0) } == kind
+    func isKind(_ kind: UInt8) -> Bool {
+        version == 0 && identity == ObjectIdentifier(InlineTypes.type(kind))
     }
 }

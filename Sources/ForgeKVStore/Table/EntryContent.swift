@@ -5,15 +5,15 @@ struct EntryContent {
     /// Room for a value, or for the address of a cell.
     typealias Words = (UInt, UInt)
 
-    /// ``nothing``, ``cell``, or the identity of the value's type.
-    var kind: UInt
+    /// ``nothing``, ``cell``, or the kind of the value's type among the ``InlineTypes``.
+    var kind: UInt8
     var words: Words
     /// The number of the write that stored the value.
     var revision: UInt64
     var encodedSize: Int
 
-    static let nothing: UInt = 0
-    static let cell: UInt = 1
+    static let nothing: UInt8 = 0
+    static let cell: UInt8 = 1
 
     /// No value.
     static let none = EntryContent(kind: nothing, words: (0, 0), revision: 0, encodedSize: 0)
@@ -35,7 +35,7 @@ struct EntryContent {
         self.encodedSize = encodedSize
     }
 
-    init(kind: UInt, words: Words, revision: UInt64, encodedSize: Int) {
+    init(kind: UInt8, words: Words, revision: UInt64, encodedSize: Int) {
         self.kind = kind
         self.words = words
         self.revision = revision
@@ -58,26 +58,46 @@ struct EntryContent {
 /// Types whose values are kept in an entry itself. They come back from encoding and decoding as they were, hold no object
 /// that could be shared, and fit into two words.
 enum InlineTypes {
+    /// All of them, in the order of their kinds, the first of which is 2.
     static let all: [any (Codable & Sendable).Type] = [
         Int.self, String.self, Bool.self, Double.self, Float.self,
         Int64.self, Int32.self, Int16.self, Int8.self,
         UInt.self, UInt64.self, UInt32.self, UInt16.self, UInt8.self,
     ]
 
-    /// Whether a type is one of them, which is known when the code of a call with a type that is common is compiled.
-    @inline(__always)
-    static func contain<Value>(_ type: Value.Type) -> Bool {
-        type == Int.self || type == String.self || type == Bool.self || type == Double.self || isNumber(type)
-    }
+    private static let firstKind = EntryContent.cell + 1
 
-    private static func isNumber(_ type: Any.Type) -> Bool {
-        type == Float.self || type == UInt.self || type == Int64.self || type == Int32.self || type == Int16.self
-            || type == Int8.self || type == UInt64.self || type == UInt32.self || type == UInt16.self
-            || type == UInt8.self
-    }
+    /// What is given for the kind of any other type.
+    private static let noKind = UInt8.max
 
     @inline(__always)
-    static func kind<Value>(of type: Value.Type) -> UInt { UInt(bitPattern: ObjectIdentifier(type)) }
+    static func contain<Value>(_ type: Value.Type) -> Bool { kind(of: type) != noKind }
+
+    /// The kind of a type, which is known when the code of a call with a common type is compiled.
+    @inline(__always)
+    static func kind<Value>(of type: Value.Type) -> UInt8 {
+        if type == Int.self { return 2 }
+        if type == String.self { return 3 }
+        if type == Bool.self { return 4 }
+        if type == Double.self { return 5 }
+        return kindOfNumber(type)
+    }
+
+    private static func kindOfNumber(_ type: Any.Type) -> UInt8 {
+        if type == Float.self { return 6 }
+        if type == Int64.self { return 7 }
+        if type == Int32.self { return 8 }
+        if type == Int16.self { return 9 }
+        if type == Int8.self { return 10 }
+        if type == UInt.self { return 11 }
+        if type == UInt64.self { return 12 }
+        if type == UInt32.self { return 13 }
+        if type == UInt16.self { return 14 }
+        return type == UInt8.self ? 15 : noKind
+    }
+
+    /// The type of a kind.
+    static func type(_ kind: UInt8) -> any (Codable & Sendable).Type { all[Int(kind - firstKind)] }
 
     /// The words that a value is; they own what it owned.
     @inline(__always)
@@ -125,8 +145,7 @@ enum InlineTypes {
 
     /// A cell for a value that stands in an entry.
     static func cell(_ content: EntryContent) -> ValueCell {
-        func encoded<Value: Codable & Sendable>(_ type: Value.Type) -> ValueCell? {
-            guard content.kind == kind(of: type) else { return nil }
+        func encoded<Value: Codable & Sendable>(_ type: Value.Type) -> ValueCell {
             do {
                 let bytes = try ValueTable.coder.encode(value(content.words, as: type))
                 return EncodedCell(bytes, revision: content.revision, type: .encoded(type))
@@ -135,9 +154,6 @@ enum InlineTypes {
                 preconditionFailure("a value of type \(type) cannot be encoded twice")
             }
         }
-        for type in all {
-            if let cell = encoded(type) { return cell }
-        }
-        preconditionFailure("no such type is kept in entries")
+        return encoded(type(content.kind))
     }
 }

@@ -11,11 +11,13 @@ final class EntryPool: @unchecked Sendable {
     /// Memory that was given back, by its size.
     private var free: [[UnsafeMutableRawPointer]] = []
 
-    private static let granularity = 16
+    /// A line of a cache: an entry of a name that is not too long takes one.
+    static let granularity = 64
+
     private static let smallestSlab = 1 << 12
     private static let largestSlab = TableMemory.largePage
 
-    /// Memory of so many bytes, whose address is a multiple of 16.
+    /// Memory of so many bytes, whose address is a multiple of ``granularity``.
     func take(_ size: Int) -> UnsafeMutableRawPointer {
         let units = Self.units(size)
         if units < free.count, let address = free[units].popLast() { return address }

@@ -3,14 +3,16 @@ import Synchronization
 /// The place of one key in a table: its name, and what stands under it. It stays where it is for as long as the table
 /// that leads to it does.
 ///
-/// What a reader needs comes first, so that it is in one line of a cache or two that are neighbours. Only one writer at a time
+/// Under a name of up to 24 bytes all of it is in one line of a cache; otherwise what a reader needs comes first. Only one writer at a time
 /// changes it; readers see by its version, which is odd meanwhile, whether what they have read belongs together (a sequence
 /// lock; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", 2012).
 struct KeyEntry {
     private struct Front: ~Copyable {
         let version = Atomic<UInt32>(0)
-        let nameCount: UInt32
-        let kind = Atomic<UInt>(EntryContent.nothing)
+        let nameCount: UInt16
+        let kind = Atomic<UInt8>(EntryContent.nothing)
+        /// The ``mark(_:)`` of the revision that was last told to be unreadable; zero for none.
+        let reported = Atomic<UInt8>(0)
         let first = Atomic<UInt>(0)
         let second = Atomic<UInt>(0)
     }
@@ -18,15 +20,13 @@ struct KeyEntry {
     /// Behind the name.
     private struct Back: ~Copyable {
         let revision = Atomic<UInt64>(0)
-        /// The revision of the value that was last told to be unreadable.
-        let reported = Atomic<UInt64>(0)
         let encodedSize = Atomic<UInt64>(0)
     }
 
     let address: UnsafeMutableRawPointer
 
-    private static let frontSize = 32
-    private static let backSize = 24
+    private static let frontSize = 24
+    private static let backSize = 16
 
     /// How much memory the entry of a name of so many bytes takes.
     static func size(nameCount: Int) -> Int { frontSize + nameSize(nameCount) + backSize }
@@ -39,7 +39,7 @@ struct KeyEntry {
         precondition(MemoryLayout<Front>.size <= Self.frontSize && MemoryLayout<Back>.size <= Self.backSize)
         self.address = address
         // Names are at most 1,024 bytes long; every write has checked.
-        address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt32(name.count)))
+        address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt16(name.count)))
         let room = UnsafeMutableRawBufferPointer(
             start: address + Self.frontSize, count: Self.nameSize(name.count))
         room.initializeMemory(as: UInt8.self, repeating: 0)
@@ -67,6 +67,9 @@ struct KeyEntry {
     @inline(__always)
     func isNamed(_ name: KeyName) -> Bool { name.isEqual(to: address + Self.frontSize, count: nameCount) }
 
+    /// The hash of the name.
+    var hash: UInt64 { KeyHash.hash(nameBytes) }
+
     private var nameBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }
@@ -89,7 +92,7 @@ extension KeyEntry {
     }
 
     @inline(__always)
-    var kind: UInt { front.pointee.kind.load(ordering: .relaxed) }
+    var kind: UInt8 { front.pointee.kind.load(ordering: .relaxed) }
 
     @inline(__always)
     var words: EntryContent.Words {
@@ -107,8 +110,12 @@ extension KeyEntry {
 
     /// Whether it is told for the first time that the value of a revision cannot be read.
     func report(_ revision: UInt64) -> Bool {
-        back.pointee.reported.exchange(revision, ordering: .relaxed) != revision
+        let mark = Self.mark(revision)
+        return front.pointee.reported.exchange(mark, ordering: .relaxed) != mark
     }
+
+    /// Tells a revision from the next ones, for a reader may be late.
+    private static func mark(_ revision: UInt64) -> UInt8 { UInt8(truncatingIfNeeded: revision % 255) + 1 }
 }
 
 // MARK: Writing
@@ -123,6 +130,7 @@ extension KeyEntry {
         front.pointee.version.store(version &+ 1, ordering: .relaxed)
         atomicMemoryFence(ordering: .releasing)
         front.pointee.kind.store(content.kind, ordering: .relaxed)
+        front.pointee.reported.store(0, ordering: .relaxed)
         front.pointee.first.store(content.words.0, ordering: .relaxed)
         front.pointee.second.store(content.words.1, ordering: .relaxed)
         back.pointee.revision.store(content.revision, ordering: .relaxed)

@@ -8,10 +8,10 @@ enum Overwriting {
     /// Costs nothing to speak of if the value was written or read as the key's type before.
     @inline(__always)
     static func suspect(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
-        guard let entry, entry.kind != EntryContent.nothing, !type.isKind(entry.kind) else { return nil }
+        guard let entry, entry.kind != EntryContent.nothing else { return nil }
         let content = entry.content
-        if let cell = content.ownCell, cell._withUnsafeGuaranteedRef({ $0.type.isSame(as: type) }) { return nil }
-        return content.asCell
+        guard let cell = content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }
+        return cell._withUnsafeGuaranteedRef { $0.type.isSame(as: type) } ? nil : content.asCell
     }
 
     /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.

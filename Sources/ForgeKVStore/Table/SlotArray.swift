@@ -1,75 +1,92 @@
 import Synchronization
 
-/// The memory of a table: a power of two of slots, each empty or leading to an entry. An entry stands in the first slot
-/// from that of its hash on that was free (linear probing); no slot is ever emptied again.
+/// The slots of a table, a power of two of them, each empty or leading to an entry. An entry stands in the first slot from
+/// that of its hash on that was free (linear probing); no slot is ever emptied again.
+///
+/// A slot is one word, so that eight of them are in a line of a cache: the address of an entry, a multiple of 64, and in the
+/// bits that are zero in such an address the first of the hash, so that hardly an entry is looked at in vain.
 struct SlotArray {
-    private struct Slot: ~Copyable {
-        /// Written before the address is.
-        var hash: UInt64
-        let entry: Atomic<UInt>
-    }
+    /// The address of the first slot, a multiple of 64 as well, and which power of two they are.
+    let bits: UInt
 
-    /// The number of slots less one, and then, 16 bytes each, the slots.
-    let address: UnsafeMutableRawPointer
+    private static let lowBits = UInt(EntryPool.granularity) - 1
 
-    private static let headerSize = 16
-    private static let slotSize = 16
-
-    /// An empty array of `count` slots, a power of two.
-    init(count: Int) {
-        address = TableMemory.allocate(Self.headerSize + count * Self.slotSize)
-        address.storeBytes(of: count - 1, as: Int.self)
-        for index in 0..<count { slot(index).initialize(to: Slot(hash: 0, entry: Atomic(0))) }
+    /// An empty array of 2 to the power of `exponent` slots.
+    init(exponent: Int) {
+        bits = UInt(bitPattern: TableMemory.allocate(MemoryLayout<UInt>.size << exponent)) | UInt(exponent)
+        for index in 0..<count { slot(index).initialize(to: Atomic(0)) }
     }
 
     @inline(__always)
-    init(_ address: UnsafeMutableRawPointer) {
-        self.address = address
+    init(bits: UInt) {
+        self.bits = bits
     }
 
-    var count: Int { mask + 1 }
+    @inline(__always)
+    var count: Int { 1 &<< Int(bits & Self.lowBits) }
 
-    var sizeInBytes: Int { Self.headerSize + count * Self.slotSize }
+    var sizeInBytes: Int { count * MemoryLayout<UInt>.size }
 
     /// The entry of a name.
     @inline(__always)
     func find(_ name: KeyName) -> KeyEntry? {
-        let mask = mask
+        let mask = count &- 1
+        let tag = Self.tag(name.hash)
         var index = Int(truncatingIfNeeded: name.hash) & mask
         while true {
-            let slot = slot(index)
-            guard let entry = UnsafeMutableRawPointer(bitPattern: slot.pointee.entry.load(ordering: .acquiring)) else {
-                return nil
+            let word = slot(index).pointee.load(ordering: .acquiring)
+            if word == 0 { return nil }
+            if word & Self.lowBits == tag {
+                let entry = Self.entry(word)
+                if entry.isNamed(name) { return entry }
             }
-            if slot.pointee.hash == name.hash, KeyEntry(entry).isNamed(name) { return KeyEntry(entry) }
-            index = (index + 1) & mask
+            index = (index &+ 1) & mask
         }
     }
 
     /// Adds an entry whose name is in no slot; there must be an empty one.
     func insert(_ entry: KeyEntry, hash: UInt64) {
+        let mask = count - 1
         var index = Int(truncatingIfNeeded: hash) & mask
-        while slot(index).pointee.entry.load(ordering: .relaxed) != 0 { index = (index + 1) & mask }
-        slot(index).pointee.hash = hash
-        slot(index).pointee.entry.store(UInt(bitPattern: entry.address), ordering: .releasing)
+        while slot(index).pointee.load(ordering: .relaxed) != 0 { index = (index + 1) & mask }
+        slot(index).pointee.store(UInt(bitPattern: entry.address) | Self.tag(hash), ordering: .releasing)
     }
 
     /// Calls `body` with every entry, in no particular order.
-    func forEach(_ body: (KeyEntry, _ hash: UInt64) -> Void) { forEach(in: 0..<count, body) }
+    func forEach(_ body: (KeyEntry) -> Void) { forEach(in: 0..<count, body) }
 
     /// The same for a part of the slots.
-    func forEach(in range: Range<Int>, _ body: (KeyEntry, _ hash: UInt64) -> Void) {
+    func forEach(in range: Range<Int>, _ body: (KeyEntry) -> Void) {
         for index in range {
-            let bits = slot(index).pointee.entry.load(ordering: .acquiring)
-            if let entry = UnsafeMutableRawPointer(bitPattern: bits) { body(KeyEntry(entry), slot(index).pointee.hash) }
+            let word = slot(index).pointee.load(ordering: .acquiring)
+            if word != 0 { body(Self.entry(word)) }
         }
     }
 
+    /// Gives the memory up.
+    func deallocate() { address.deallocate() }
+
+    /// The memory of the slots.
     @inline(__always)
-    private var mask: Int { address.load(as: Int.self) }
+    var address: UnsafeMutableRawPointer {
+        // Never zero.
+        UnsafeMutableRawPointer(bitPattern: bits & ~Self.lowBits).unsafelyUnwrapped
+    }
 
     @inline(__always)
-    private func slot(_ index: Int) -> UnsafeMutablePointer<Slot> {
-        (address + Self.headerSize + index &* Self.slotSize).assumingMemoryBound(to: Slot.self)
+    private func slot(_ index: Int) -> UnsafeMutablePointer<Atomic<UInt>> {
+        address.assumingMemoryBound(to: Atomic<UInt>.self) + index
+    }
+
+    /// Which slot is looked at first is told by the last bits of a hash, this by the first.
+    @inline(__always)
+    private static func tag(_ hash: UInt64) -> UInt {
+        UInt(truncatingIfNeeded: hash &>> UInt64(UInt64.bitWidth - lowBits.nonzeroBitCount))
+    }
+
+    @inline(__always)
+    private static func entry(_ word: UInt) -> KeyEntry {
+        // Never zero.
+        KeyEntry(UnsafeMutableRawPointer(bitPattern: word & ~lowBits).unsafelyUnwrapped)
     }
 }

@@ -16,12 +16,12 @@ struct TableView {
 
     init(_ array: SlotArray) {
         root = .allocate(capacity: 1)
-        root.initialize(to: Root(slots: Atomic(UInt(bitPattern: array.address))))
+        root.initialize(to: Root(slots: Atomic(array.bits)))
     }
 
     /// Gives the slots up; nobody may be reading.
     func destroy() {
-        array.address.deallocate()
+        array.deallocate()
         root.deinitialize(count: 1)
         root.deallocate()
     }
@@ -29,15 +29,12 @@ struct TableView {
     /// The present slots, for who is inside the gate, and for the writer.
     @inline(__always)
     var array: SlotArray {
-        let bits = root.pointee.slots.load(ordering: .sequentiallyConsistent)
-        // Never zero.
-        return SlotArray(UnsafeMutableRawPointer(bitPattern: bits).unsafelyUnwrapped)
+        SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
     }
 
     /// Lets readers find another array; the one before is returned for the writer to retire.
     func exchange(_ array: SlotArray) -> SlotArray {
-        let old = root.pointee.slots.exchange(UInt(bitPattern: array.address), ordering: .sequentiallyConsistent)
-        return SlotArray(UnsafeMutableRawPointer(bitPattern: old).unsafelyUnwrapped)
+        SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
     }
 
     /// Whether a name that is not found may have a value elsewhere.
@@ -80,7 +77,7 @@ struct TableView {
             let words = entry.words
             guard entry.isStill(version) else { continue }
             // Without a variable of the type `Value?`, for whose sake every call would ask the runtime for that type.
-            if kind == InlineTypes.kind(of: Value.self), key.schema == nil {
+            if kind > EntryContent.cell, kind == InlineTypes.kind(of: Value.self), key.schema == nil {
                 defer { gate.leave(pass) }
                 return InlineTypes.value(words, as: Value.self)
             }

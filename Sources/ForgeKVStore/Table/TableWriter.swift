@@ -68,7 +68,7 @@ struct TableWriter: ~Copyable, Sendable {
 
     mutating func removeAll() {
         endPartial()
-        let empty = SlotArray(count: 16)
+        let empty = SlotArray(exponent: 4)
         retire(table.view.exchange(empty), keepsValues: false)
         usedCount = 0
         count = 0
@@ -101,11 +101,11 @@ struct TableWriter: ~Copyable, Sendable {
         let old = table.view.array
         guard (usedCount + 1) * 3 > old.count * 2 else { return }
         // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
-        let larger = SlotArray(count: Self.slotCount(for: (isPartial ? usedCount : count) + 1))
+        let larger = SlotArray(exponent: Self.exponent(for: (isPartial ? usedCount : count) + 1))
         usedCount = 0
-        old.forEach { entry, hash in
+        old.forEach { entry in
             guard isKept(entry) else { return }
-            larger.insert(entry, hash: hash)
+            larger.insert(entry, hash: entry.hash)
             usedCount += 1
         }
         retire(table.view.exchange(larger), keepsValues: true)
@@ -114,16 +114,16 @@ struct TableWriter: ~Copyable, Sendable {
     /// An entry without a value says that none stands elsewhere either.
     private func isKept(_ entry: KeyEntry) -> Bool { isPartial || entry.kind != EntryContent.nothing }
 
-    /// The power of two of which at most a third is taken.
-    private static func slotCount(for count: Int) -> Int {
-        var slots = 16
-        while slots < count * 3 { slots *= 2 }
-        return slots
+    /// The power of two of slots of which at most two fifths are taken: twice as many as were if that was two thirds of them.
+    private static func exponent(for count: Int) -> Int {
+        var exponent = 4
+        while 2 << exponent < count * 5 { exponent += 1 }
+        return exponent
     }
 
     private mutating func retire(_ array: SlotArray, keepsValues: Bool) {
         arrayNumber += 1
-        array.forEach { entry, _ in
+        array.forEach { entry in
             if keepsValues, isKept(entry) { return }
             retirement.retire(entry.exchange(.none))
             retirement.retire(entry)
@@ -185,7 +185,7 @@ extension TableWriter {
     var names: [String] {
         var names: [String] = []
         names.reserveCapacity(count)
-        table.view.array.forEach { entry, _ in
+        table.view.array.forEach { entry in
             if entry.kind != EntryContent.nothing { names.append(entry.name.string) }
         }
         return names
@@ -209,7 +209,7 @@ extension TableWriter {
             collected = []
         }
         let end = min(position.slot + 512, array.count)
-        array.forEach(in: position.slot..<end) { entry, _ in
+        array.forEach(in: position.slot..<end) { entry in
             guard entry.revision <= revision, let cell = entry.content.asCell else { return }
             collected.append((entry.name, cell))
         }
@@ -224,7 +224,7 @@ extension TableWriter {
     var contents: [(name: KeyName, cell: ValueCell)] {
         var contents: [(name: KeyName, cell: ValueCell)] = []
         contents.reserveCapacity(count)
-        table.view.array.forEach { entry, _ in
+        table.view.array.forEach { entry in
             if let cell = entry.content.asCell { contents.append((entry.name, cell)) }
         }
         return contents.sorted { $0.cell.revision < $1.cell.revision }

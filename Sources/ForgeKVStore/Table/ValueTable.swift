@@ -13,7 +13,7 @@ final class ValueTable: @unchecked Sendable {
     /// How values are encoded, in every store.
     static let coder = ValueCoder(format: .binary)
 
-    let view = TableView(SlotArray(count: 16))
+    let view = TableView(SlotArray(exponent: 4))
 
     /// Where the entries are; used by the writer alone.
     let pool = EntryPool()
@@ -22,25 +22,26 @@ final class ValueTable: @unchecked Sendable {
 
     deinit {
         var garbage = Retirement(pool)
-        view.array.forEach { entry, _ in garbage.retire(entry.exchange(.none)) }
+        view.array.forEach { entry in garbage.retire(entry.exchange(.none)) }
         view.destroy()
     }
 }
 
 extension ValueTable {
-    /// A value's bytes as every store keeps them, for a `set`.
+    /// A value's bytes as every store keeps them, for a `set`. Without the key, for the type of which every call would ask the
+    /// runtime.
     static func encoded<Value: Codable & Sendable>(
-        _ value: Value, _ key: KVKey<Value>, maximumSize: Int, store: String?
+        _ value: Value, _ name: KeyName, version: UInt32, maximumSize: Int, store: String?
     ) throws(KVStoreError) -> EncodedBytes {
-        try key.identity.check(.set, in: store)
+        try name.check(.set, in: store)
         let encoded: EncodedBytes
         do {
-            encoded = try coder.encoded(value, schemaVersion: key.schemaVersion)
+            encoded = try coder.encoded(value, schemaVersion: version)
         } catch {
-            throw KVStoreError(.unencodable, .set, key: key.name, store: store, underlying: error)
+            throw KVStoreError(.unencodable, .set, key: name.string, store: store, underlying: error)
         }
         guard encoded.count <= maximumSize else {
-            throw KVStoreError(.valueTooLarge, .set, key: key.name, store: store)
+            throw KVStoreError(.valueTooLarge, .set, key: name.string, store: store)
         }
         return encoded
     }

@@ -64,7 +64,8 @@ public final class UserDefaultsKVStore: KVStoring {
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let encoded = try ValueTable.encoded(
-            value, key, maximumSize: FileKVStore.Options().maximumValueSizeInBytes, store: store)
+            value, key.identity, version: key.schemaVersion, maximumSize: FileKVStore.Options().maximumValueSizeInBytes,
+            store: store)
         let bytes = Array(encoded.bytes)
         let isDictionary = value is [String: any Sendable]
         try write(key.identity, .set) { PropertyListValue.object(for: bytes, isDictionary: isDictionary) }
