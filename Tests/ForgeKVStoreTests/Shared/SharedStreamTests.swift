@@ -6,7 +6,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Streams of changes that other processes make", .timeLimit(.minutes(10)))
+@Suite("Streams of changes that other processes make", .timeLimit(.minutes(20)))
 struct SharedStreamTests {
     private let fixture = SharedFixture()
     private let key = KVKey<Int>("a")
