@@ -44,4 +44,35 @@ struct LettingGoTests {
         #expect(try again.read(key) != nil)
         #expect(try again.damageReports().isEmpty)
     }
+
+    @Test(
+        "while another thread waits for that, leaves other stores free to be opened by who is told of an issue then",
+        .timeLimit(.minutes(20)))
+    func anotherStore() throws {
+        let memory = InMemoryFileSystem()
+        // The second rename is that of the log which is rewritten when the store is closed.
+        let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
+        let recorder = IssueRecorder()
+        let hasOpened = DispatchSemaphore(value: 0)
+        var options = recorder.options()
+        options.onIssue = { issue in
+            recorder.record(issue)
+            let other = Thread {
+                do { _ = try FileKVStore(at: "/store", fileSystem: fileSystem) } catch { Issue.record(error) }
+                hasOpened.signal()
+            }
+            other.start()
+            // Most likely it waits by then; if not, it just takes its turn.
+            usleep(50_000)
+            do { _ = try FileKVStore(at: "/other", fileSystem: fileSystem) } catch { Issue.record(error) }
+        }
+        let key = KVKey<String>("text")
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+            for count in 0..<20 { try store.set(key, value: String(repeating: "x", count: 1000 + count)) }
+        }
+        hasOpened.wait()
+        #expect(recorder.issues.count == 1)
+        #expect(recorder.descriptions.first?.hasPrefix("compaction failed") == true)
+    }
 }

@@ -97,6 +97,29 @@ struct RewritingTests {
         owner.withLock { $0 = nil }
     }
 
+    @Test("does not make up for a flush that has failed")
+    func failedFlush() throws {
+        let watched = FailingFileSystem(fileSystem)
+        let store = try open(on: watched)
+        try store.set(key(0), value: 0)
+        let flushes = Atomic(0)
+        watched.fail { operation, _ in
+            guard operation == .synchronize else { return nil }
+            switch flushes.wrappingAdd(1, ordering: .relaxed).newValue {
+            // While the new log is flushed, the old one cannot be.
+            case 1: #expect(throws: KVStoreError.self) { try store.synchronize() }
+            case 2: return .ioError
+            default: break
+            }
+            return nil
+        }
+        #expect(throws: KVStoreError.self) { try store.compact() }
+        watched.fail(nil)
+        let error = try #require(throws: KVStoreError.self) { try store.set(key(0), value: 1) }
+        #expect(error.code == .unavailable(.poisoned))
+        #expect(store.get(key(0)) == 0)
+    }
+
     // MARK: Crashes
 
     @Test("in vain, at closing, is durable all the same")

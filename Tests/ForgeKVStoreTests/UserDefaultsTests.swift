@@ -66,6 +66,20 @@ import Testing
         #expect(data.starts(with: Array("ForgeKV\u{1}".utf8)))
     }
 
+    @Test("a dictionary has the same bytes each time, whatever order its names come in")
+    func dictionaryOrder() throws {
+        let names = (0..<20).map { "name \($0)" }
+        var all: Set<[UInt8]> = []
+        for _ in 0..<10 {
+            var dictionary: [String: Int] = [:]
+            for name in names.shuffled() { dictionary[name] = name.utf8.count }
+            try store.remove(KVKey<[String: Int]>("dictionary"))
+            try store.set(KVKey("dictionary"), value: dictionary)
+            all.insert(try #require(try store.rawValue(named: "dictionary")))
+        }
+        #expect(all.count == 1)
+    }
+
     @Test("removing everything of a suite leaves another suite alone")
     func otherSuites() throws {
         let other = TemporarySuite()

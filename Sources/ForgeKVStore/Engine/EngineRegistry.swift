@@ -46,29 +46,48 @@ enum EngineRegistry {
             return EngineUse(of: try KVEngine(place, options: options))
         }
         let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
-        return try engines.withLock { (engines) throws(KVStoreError) in
-            if let registered = engines[identity] {
-                if let use = registered.use {
-                    do { try fileSystem.close(directory) } catch _ {}
-                    guard use.engine.options.sharing == options.sharing else {
-                        throw KVStoreError(
-                            .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
-                    }
-                    return use
+        while true {
+            let found = try engines.withLock { (engines) throws(KVStoreError) -> Found in
+                if let registered = engines[identity] {
+                    if let use = registered.use { return .open(use) }
+                    if !registered.lifetime.isOver { return .closing(registered.lifetime) }
                 }
-                // It is flushing in another thread and holds the lock until it is done.
-                registered.lifetime.wait()
+                return .opened(try add(identity, directory, path, options, fileSystem, to: &engines))
             }
-            // The lifetimes are asked and not the uses: who looks at somebody else's holds it meanwhile, and if that is when
-            // it ends, the last flush happens here instead of there.
-            engines = engines.filter { !$0.value.lifetime.isOver }
-            let lifetime = EngineLifetime()
-            let place = try StorePlace(
-                directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
-            let use = EngineUse(of: try KVEngine(place, options: options))
-            engines[identity] = Registered(use: use, lifetime: lifetime)
-            return use
+            switch found {
+            case .opened(let use): return use
+            case .open(let use):
+                do { try fileSystem.close(directory) } catch _ {}
+                guard use.engine.options.sharing == options.sharing else {
+                    throw KVStoreError(
+                        .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
+                }
+                return use
+            // Another thread is flushing it. Other stores can be opened meanwhile, by who is told of an issue there.
+            case .closing(let lifetime): lifetime.wait()
+            }
         }
+    }
+
+    /// What there is of a store that somebody wants to open.
+    private enum Found {
+        case opened(EngineUse)
+        case open(EngineUse)
+        case closing(EngineLifetime)
+    }
+
+    private static func add(
+        _ identity: Identity, _ directory: Descriptor, _ path: POSIXPath, _ options: FileKVStore.Options,
+        _ fileSystem: any POSIXFileSystem, to engines: inout [Identity: Registered]
+    ) throws(KVStoreError) -> EngineUse {
+        // The lifetimes are asked and not the uses: who looks at somebody else's holds it meanwhile, and if that is when
+        // it ends, the last flush happens here instead of there.
+        engines = engines.filter { !$0.value.lifetime.isOver }
+        let lifetime = EngineLifetime()
+        let place = try StorePlace(directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
+        let use = EngineUse(of: try KVEngine(place, options: options))
+        engines[identity] = Registered(use: use, lifetime: lifetime)
+        return use
     }
 
     /// What tells one file system from another; nil for a value of a type that may stand for several.

@@ -109,7 +109,7 @@ extension KVEngine {
             // Records with higher numbers than the index knows of: what is written next comes after them.
             writer.log.follow(
                 to: writer.log.end, sequence: max(writer.log.sequence, found.sequence),
-                flushedSequence: writer.log.flushedSequence)
+                flushedSequence: writer.log.flushedSequence, endsFlushed: writer.log.endsFlushed)
         }
         return issues
     }

@@ -156,7 +156,9 @@ extension KVEngine {
             // What was acknowledged as durable has to be so in the new log as well.
             if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
+            let isPoisoned = writer.log.isPoisoned
             writer.log = try replacement.moveIntoPlace(options.space)
+            if isPoisoned { writer.log.poison() }
             writer.rewritingThreshold = 0
             writer.indexedEnd = 0
             writer.indexesAt = Self.indexesAt(0, options)

@@ -124,17 +124,22 @@ extension KVEngine {
             guard writer.withLock({ $0.isWritable }) else { return }
         }
         let end = writer.withLock { $0.log.end }
-        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) {
-            try flush()
-            // Damage to the last records could be taken for a torn tail without it.
-            try changeLog { (log) throws(FileSystemError) in _ = try log.append(.flushed, .empty, .empty) }
-        }
+        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
+        try vouchForAll()
         writeIndex(upTo: end)
         try changeLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
+    /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken for a
+    /// torn tail otherwise.
+    func vouchForAll() throws(KVStoreError) {
+        try changeLog { (log) throws(FileSystemError) in
+            if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
+        }
+    }
+
     /// Does something with the log that is not about a key.
-    func changeLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
+    private func changeLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
         try writer.withLock { (writer) throws(KVStoreError) in
             do throws(FileSystemError) {
                 try change(&writer.log)

@@ -17,6 +17,9 @@ struct AppendLog: ~Copyable, Sendable {
     /// The last record that is known to have reached the device.
     private(set) var flushedSequence: UInt64
 
+    /// Whether the last record says that all before it has reached the device, or there is none.
+    private(set) var endsFlushed: Bool
+
     /// Whether a flush failed, so that nothing is acknowledged any more.
     private(set) var isPoisoned = false
 
@@ -32,11 +35,14 @@ struct AppendLog: ~Copyable, Sendable {
     private var scratch = Scratch()
 
     /// A log that ends at `end`.
-    init(_ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, space: LogSpace) {
+    init(
+        _ file: LogFile, end: Int64, sequence: UInt64, flushedSequence: UInt64, endsFlushed: Bool, space: LogSpace
+    ) {
         self.file = file
         self.end = end
         self.sequence = sequence
         self.flushedSequence = flushedSequence
+        self.endsFlushed = endsFlushed
         self.space = space
         checksum = file.header.fileID.checksum
     }
@@ -75,6 +81,7 @@ struct AppendLog: ~Copyable, Sendable {
         }
         end += Int64(size)
         sequence += count
+        endsFlushed = code == .flushed
         return sequence
     }
 
@@ -145,9 +152,10 @@ extension AppendLog {
     }
 
     /// Notes what another process has appended.
-    mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64) {
+    mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64, endsFlushed: Bool) {
         self.end = end
         self.sequence = sequence
+        self.endsFlushed = endsFlushed
         self.flushedSequence = max(self.flushedSequence, flushedSequence)
     }
 

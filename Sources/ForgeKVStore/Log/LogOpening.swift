@@ -144,7 +144,7 @@ extension LogOpening {
             log: AppendLog(
                 LogFile(log, header: header, on: fileSystem), end: found.end, sequence: found.sequence,
                 flushedSequence: found.endsFlushed ? found.sequence : found.flushedSequence,
-                space: LogSpace(space)))
+                endsFlushed: found.endsFlushed || found.sequence == 0, space: LogSpace(space)))
         do throws(FileSystemError) {
             if isHeaderDamaged { try setAside(0..<Int64(LogHeader.size), of: log, .header, header) }
             for range in found.damage {

@@ -11,6 +11,7 @@ struct LogReplacement: ~Copyable {
     private let checksum: CRC32C
     private var end: Int64 = 0
     private var sequence: UInt64 = 0
+    private var endsFlushed = true
     private var buffer: [UInt8]
     private var scratch = Scratch()
     private var space: LogSpace?
@@ -96,6 +97,7 @@ struct LogReplacement: ~Copyable {
         }
         // It was written by this process: if it is no record any more, the device has lost it.
         guard isIntact else { throw FileSystemError(.read, .ioError, path: .logName) }
+        if position > start { endsFlushed = false }
         sequence = last
         return position - start
     }
@@ -125,6 +127,7 @@ struct LogReplacement: ~Copyable {
                 to: record)
         }
         sequence = number
+        endsFlushed = code == .flushed
         try add(UnsafeRawBufferPointer(record))
     }
 
@@ -165,7 +168,7 @@ struct LogReplacement: ~Copyable {
         try write()
         try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
         return AppendLog(
-            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence,
+            file, end: end, sequence: sequence, flushedSequence: synchronizedSequence, endsFlushed: endsFlushed,
             space: self.space ?? LogSpace(space))
     }
 

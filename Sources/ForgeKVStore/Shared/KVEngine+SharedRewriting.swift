@@ -65,7 +65,7 @@ extension KVEngine {
 
     /// Makes everything durable that was written, and, if nobody else has the store open, says so in a record.
     func close(_ sharing: EngineSharing) throws(KVStoreError) {
-        guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) else { return }
+        guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }
         // Before the lock is asked for, which may be in vain.
         try flush()
         try withLock(sharing, .synchronize, nil) { () throws(KVStoreError) in
@@ -76,10 +76,8 @@ extension KVEngine {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }
             try flush()
-            try changeLog { (log) throws(FileSystemError) in
-                _ = try log.append(.flushed, .empty, .empty)
-                sharing.note(log)
-            }
+            try vouchForAll()
+            writer.withLock { sharing.note($0.log) }
         }
     }
 }

@@ -176,7 +176,8 @@ extension KVEngine {
             news.apply(change, sequence, to: &writer.table, isWatched: isWatched)
         }
         news.collect(from: &writer.table)
-        writer.log.follow(to: end, sequence: found.sequence, flushedSequence: found.flushedSequence)
+        writer.log.follow(
+            to: end, sequence: found.sequence, flushedSequence: found.flushedSequence, endsFlushed: found.endsFlushed)
         sharing.note(writer.log)
         return news
     }

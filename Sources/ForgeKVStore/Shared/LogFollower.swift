@@ -10,6 +10,7 @@ struct LogFollower {
         var records: [(change: LogRecord.Change, sequence: UInt64)] = []
         var sequence: UInt64
         var flushedSequence: UInt64
+        var endsFlushed: Bool
     }
 
     /// More than this is not believed to have been appended; the end of another log may look like any number.
@@ -27,7 +28,8 @@ struct LogFollower {
         self.end = end
         window = LogReader(log.file.descriptor, size: end, on: log.file.fileSystem)
         checksum = log.file.header.fileID.checksum
-        found = Found(sequence: log.sequence, flushedSequence: log.flushedSequence)
+        found = Found(
+            sequence: log.sequence, flushedSequence: log.flushedSequence, endsFlushed: log.endsFlushed)
     }
 
     /// The records; nil if there is anything else.
@@ -56,6 +58,7 @@ struct LogFollower {
         found.records.append((change, frame.sequence))
         found.sequence = frame.sequence
         found.flushedSequence = max(found.flushedSequence, frame.flushedSequence)
+        if case .flushed = change { found.endsFlushed = true } else { found.endsFlushed = false }
         return size
     }
 }

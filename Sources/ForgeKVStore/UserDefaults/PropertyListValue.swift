@@ -102,7 +102,8 @@ enum PropertyListValue {
             return .array(elements)
         case let value as [String: Any]:
             var entries: [CodedValue.Entry] = []
-            for (name, element) in value {
+            // In one order, so that one dictionary is always the same bytes.
+            for (name, element) in value.sorted(by: { $0.key < $1.key }) {
                 guard let tree = tree(of: element, depth: depth + 1) else { return nil }
                 entries.append(CodedValue.Entry(.string(name), tree))
             }

@@ -34,6 +34,6 @@ struct UserDefaultsFile {
     func holds(_ object: Any?, _ name: String) -> Bool {
         guard let content else { return false }
         guard let object, let held = content[name] else { return object == nil && content[name] == nil }
-        return NSArray(object: held).isEqual(to: [object])
+        return PropertyListValue.bytes(of: held) == PropertyListValue.bytes(of: object)
     }
 }

@@ -21,6 +21,10 @@ public final class UserDefaultsKVStore: KVStoring {
     private let domain: String
     private let store: String
 
+    /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and one
+    /// that cannot be must not fail the others.
+    private let file: UserDefaultsFile
+
     /// A store over the suite of this name; nil for the app's own settings.
     ///
     /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is longer
@@ -29,6 +33,7 @@ public final class UserDefaultsKVStore: KVStoring {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         domain = suiteName ?? own
         store = suiteName ?? "standard"
+        file = UserDefaultsFile(ofSuite: domain)
         if suiteName == nil || suiteName == own {
             defaults = Mutex(UserDefaults())
         } else {
@@ -134,10 +139,6 @@ extension UserDefaultsKVStore {
             return bytes
         }
     }
-
-    /// What is asked when not all files could be written: Foundation writes those of all suites together, and one that
-    /// cannot be must not fail the others.
-    private var file: UserDefaultsFile { UserDefaultsFile(ofSuite: domain) }
 
     /// Stores an object, or removes it, and makes sure that the file has it.
     private func write(

@@ -1,0 +1,100 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A store that was closed tells damage to its last record from a write that was cut short")
+struct ClosingTests {
+    private let fileSystem = InMemoryFileSystem()
+    private let recorder = IssueRecorder()
+    private let a = KVKey<String>("a")
+    private let b = KVKey<String>("b")
+
+    private func open(on fileSystem: (any POSIXFileSystem)? = nil) throws -> FileKVStore {
+        var options = recorder.options()
+        options.reserveLittle()
+        return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
+    }
+
+    /// Flips a bit of the last text in the log, and expects that it is set aside and the other served.
+    private func expectDamage(of text: String) throws {
+        let log = try fileSystem.readFile("/store/log")
+        let place = try #require(log.firstRange(of: Array(text.utf8), after: LogHeader.size))
+        let descriptor = try fileSystem.open("/store/log", .readWrite)
+        try withUnsafeBytes(of: log[place] ^ 1) { (byte) throws(FileSystemError) in
+            try fileSystem.writeFully(descriptor, from: byte, at: Int64(place))
+        }
+        try fileSystem.close(descriptor)
+        let store = try open()
+        #expect(try store.read(a) == "first")
+        #expect(try store.read(b) != text)
+        #expect(recorder.damage.map(\.kind) == [.records], "\(recorder.descriptions)")
+        #expect(try store.damageReports().count == 1)
+    }
+
+    @Test("after a write, and after a flush", arguments: [false, true])
+    func written(isFlushed: Bool) throws {
+        do {
+            let store = try open()
+            try store.set(a, value: "first")
+            try store.set(b, value: "second")
+            if isFlushed { try store.synchronize() }
+        }
+        try expectDamage(of: "second")
+    }
+
+    @Test("after its log was rewritten, while something was written")
+    func rewritten() throws {
+        do {
+            let watched = FailingFileSystem(fileSystem)
+            let store = try open(on: watched)
+            try store.set(a, value: "first")
+            let isWritten = Atomic(false)
+            watched.fail { [b] operation, _ in
+                guard operation == .synchronize, !isWritten.exchange(true, ordering: .relaxed) else { return nil }
+                do { try store.set(b, value: "second") } catch { return .ioError }
+                return nil
+            }
+            try store.compact()
+            watched.fail(nil)
+        }
+        try expectDamage(of: "second")
+    }
+
+    @Test("though its log could not be rewritten then")
+    func rewrittenInVain() throws {
+        let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
+        do {
+            let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
+            try store.set(a, value: "first")
+            for count in 0..<20 { try store.set(b, value: String(repeating: "x", count: 400 + count)) }
+            try store.set(b, value: "second")
+        }
+        try plan.requireAllFired()
+        try expectDamage(of: "second")
+    }
+
+    @Test("after a process was killed, by the next one")
+    func killed() throws {
+        do {
+            let killed = FaultingFileSystem(fileSystem)
+            let store = try open(on: killed)
+            try store.set(a, value: "first")
+            try store.set(b, value: "second")
+            killed.crash()
+        }
+        do { _ = try open().get(a) }
+        try expectDamage(of: "second")
+    }
+}
+
+extension [UInt8] {
+    /// Where the first of some bytes stands, from a place on.
+    fileprivate func firstRange(of bytes: [UInt8], after start: Int) -> Int? {
+        indices.dropFirst(start).first { self[$0...].starts(with: bytes) }
+    }
+}
