@@ -10,9 +10,10 @@ public import Foundation
 /// A write that throws has changed nothing: the old value stays readable, in memory and on disk. After a failed flush
 /// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
 ///
-/// Damage costs the damaged records only. What cannot be read is set aside in a file beside the log before anything is
-/// written in its place (``damageReports()``), and told through ``Options/onIssue`` and the log: when the store is opened,
-/// or, of what its index leads to, when it is first read.
+/// Damage costs the damaged records only: of a key whose last record is among them, the value before is served if the log
+/// still holds it. What cannot be read is set aside in a file beside the log before anything is written in its place
+/// (``damageReports()``), and told through ``Options/onIssue`` and the log: when the store is opened, or, of what its index
+/// leads to, when it is first read.
 ///
 /// A read of what is in memory takes no lock and makes no call of the system; a value is decoded once, when it is first read.
 /// A store that was closed is opened by its index, without its log: the first read of a key then reads a block of the index
