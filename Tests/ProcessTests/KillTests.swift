@@ -20,7 +20,7 @@ struct KillTests {
             let store = directory.appendingPathComponent("\(moment)")
             let delay = Duration.milliseconds(Int.random(in: 10...longestDelay, using: &generator))
             let killed = try LabProcess.run(
-                "forge-lab", ["acknowledge", kind, store.path, "--count", "10000"], killAfter: delay)
+                "forge-lab", ["acknowledge", kind, store.path, "--count", "100000"], killAfter: delay)
             kills += killed.wasKilled ? 1 : 0
             // The last line may be cut off; a number counts once its line is whole.
             let lines = killed.output.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
