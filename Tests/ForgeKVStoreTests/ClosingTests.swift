@@ -14,8 +14,11 @@ struct ClosingTests {
     private let a = KVKey<String>("a")
     private let b = KVKey<String>("b")
 
-    private func open(on fileSystem: (any POSIXFileSystem)? = nil) throws -> FileKVStore {
+    private func open(
+        on fileSystem: (any POSIXFileSystem)? = nil, _ sharing: FileKVStore.Sharing = .exclusive
+    ) throws -> FileKVStore {
         var options = recorder.options()
+        options.sharing = sharing
         options.reserveLittle()
         return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
     }
@@ -36,14 +39,35 @@ struct ClosingTests {
         #expect(try store.damageReports().count == 1)
     }
 
-    @Test("after a write, and after a flush", arguments: [false, true])
-    func written(isFlushed: Bool) throws {
+    @Test(
+        "after a write, and after a flush", arguments: [false, true], [FileKVStore.Sharing.exclusive, .shared])
+    func written(isFlushed: Bool, _ sharing: FileKVStore.Sharing) throws {
         do {
-            let store = try open()
+            let store = try open(on: nil, sharing)
             try store.set(a, value: "first")
             try store.set(b, value: "second")
             if isFlushed { try store.synchronize() }
         }
+        try expectDamage(of: "second")
+    }
+
+    @Test("after a process that shared it and only read was the last to close it")
+    func readBySharing() throws {
+        let shared = SharedFixture()
+        do {
+            let reader = try shared.open(shared.process(1))
+            do {
+                let writer = try shared.open(shared.process(2))
+                try writer.set(a, value: "first")
+                try writer.set(b, value: "second")
+                try writer.synchronize()
+            }
+            #expect(try reader.read(b) == "second")
+        }
+        try fileSystem.makeDirectories("/store")
+        let descriptor = try fileSystem.open("/store/log", .readWrite, options: [.create], permissions: .privateFile)
+        try fileSystem.writeBytes(try shared.bytes("log"), to: descriptor, at: 0)
+        try fileSystem.close(descriptor)
         try expectDamage(of: "second")
     }
 

@@ -1,7 +1,8 @@
 import ForgeFileSystem
-import ForgeKVStore
 import Foundation
 import Testing
+
+@testable import ForgeKVStore
 
 @Suite struct UserDefaultsTests {
     private let suite = TemporarySuite()
@@ -123,6 +124,27 @@ import Testing
     }
 
     #if os(Linux)
+    @Test("what a suite's file holds is compared by bytes, and nothing is absent that could not be read")
+    func file() throws {
+        let home = try #require(ProcessInfo.processInfo.environment["HOME"])
+        let path = "\(home)/.config/\(suite.name).plist"
+        let file = UserDefaultsFile(ofSuite: suite.name)
+        #expect(file.holds(nil, "text"))
+        #expect(!file.holds("e\u{301}", "text"))
+        let content: [String: Any] = ["text": "e\u{301}", "number": 1]
+        try PropertyListSerialization.data(fromPropertyList: content, format: .xml, options: 0)
+            .write(to: URL(fileURLWithPath: path))
+        #expect(file.holds("e\u{301}", "text"))
+        #expect(!file.holds("\u{E9}", "text"))
+        #expect(!file.holds(nil, "text"))
+        #expect(file.holds(1, "number"))
+        #expect(!file.holds(2, "number"))
+        #expect(file.holds(nil, "other"))
+        try Data("no property list".utf8).write(to: URL(fileURLWithPath: path))
+        #expect(file.content == nil)
+        #expect(!file.holds(nil, "other"))
+    }
+
     // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be read.
     @Test("a file that cannot be written is an error, and the old value stays; other suites are written")
     func failingFile() async throws {
