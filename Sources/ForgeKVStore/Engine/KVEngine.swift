@@ -120,11 +120,11 @@ extension KVEngine {
                 // It stays as long as it is; what was written there is made durable all the same.
                 issues.append(.compactionFailed(error))
             }
-            try flush()
-            guard writer.withLock({ $0.isWritable }) else { return }
         }
         let end = writer.withLock { $0.log.end }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
+        // Rewriting may have found damage that could not be set aside: the log is left as it is then.
+        guard writer.withLock({ $0.isWritable }) else { return }
         try vouchForAll()
         writeIndex(upTo: end)
         try changeLog { (log) throws(FileSystemError) in try log.trim() }

@@ -114,7 +114,8 @@ struct TableWriter: ~Copyable, Sendable {
     /// An entry without a value says that none stands elsewhere either.
     private func isKept(_ entry: KeyEntry) -> Bool { isPartial || entry.kind != EntryContent.nothing }
 
-    /// The power of two of slots of which at most two fifths are taken: twice as many as were if that was two thirds of them.
+    /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table doubles of
+    /// which two thirds were taken.
     private static func exponent(for count: Int) -> Int {
         var exponent = 4
         while 2 << exponent < count * 5 { exponent += 1 }
