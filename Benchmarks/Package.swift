@@ -60,6 +60,10 @@ let package = Package(
             ],
             swiftSettings: settings),
         .executableTarget(
+            name: "instructions",
+            dependencies: ["CMeasuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
+            swiftSettings: settings),
+        .executableTarget(
             name: "key-values",
             dependencies: [
                 "Measuring", .product(name: "ForgeKVStore", package: "ForgeStorage"),

@@ -39,3 +39,7 @@ int64_t measuring_resident_bytes(void) {
 void measuring_keep(const void *value) {
     __asm__ volatile("" : : "r"(value) : "memory");
 }
+
+__attribute__((noinline)) void measuring_mark(void) {
+    __asm__ volatile("" : : : "memory");
+}
