@@ -13,6 +13,26 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
+/// `FORGE_DEEP=1` adds the maintainers' tools and their tests, and raises the limits of all other tests.
+let isDeep = Context.environment["FORGE_DEEP"] != nil
+
+let lab: [Target] = [
+    .target(
+        name: "FileSystemMutants", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
+        path: "Lab/Sources/FileSystemMutants", swiftSettings: settings),
+    .executableTarget(
+        name: "forge-lab",
+        dependencies: ["ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", system, arguments],
+        path: "Lab/Sources/forge-lab", swiftSettings: settings),
+    .testTarget(
+        name: "FileSystemMutantsTests", dependencies: ["FileSystemMutants", "TestDepth"],
+        path: "Lab/Tests/FileSystemMutantsTests", swiftSettings: settings),
+    .testTarget(
+        name: "ForgeLabTests",
+        dependencies: ["forge-lab", "ForgeFileSystem", "ForgeStorageTesting", "TestDepth", system],
+        path: "Lab/Tests/ForgeLabTests", swiftSettings: settings),
+]
+
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -62,12 +82,6 @@ let package = Package(
             name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, arguments],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
-        .executableTarget(
-            name: "forge-lab",
-            dependencies: [
-                "ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", system, arguments,
-            ],
-            swiftSettings: settings),
         .testTarget(
             name: "ForgeFileSystemTests", dependencies: ["ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
@@ -101,8 +115,7 @@ let package = Package(
             name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
             swiftSettings: settings),
         .testTarget(
-            name: "ProcessTests",
-            dependencies: ["forge", "forge-lab", "ForgeFileSystem", "ForgeStorageTesting", system],
+            name: "KillTests", dependencies: ["ForgeStorage", "ForgeFileSystem", "TestDepth", system],
             swiftSettings: settings),
         // The tests that the documents print, unchanged. One of them reads, after a task, an array that the task
         // appends to, which language mode 6 refuses.
@@ -112,5 +125,6 @@ let package = Package(
                 "ForgeStorage", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
             ],
             swiftSettings: [.swiftLanguageMode(.v5)]),
-    ]
+        .target(name: "TestDepth", path: "Tests/TestDepth", swiftSettings: settings),
+    ] + (isDeep ? lab : [])
 )

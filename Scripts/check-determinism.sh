@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 processes=${1:-1000}
 seed=${2:-1}
 
+export FORGE_DEEP=1
 swift build --product forge-lab >&2
 tool=$(swift build --show-bin-path)/forge-lab
 outputs=$(mktemp)

@@ -28,7 +28,7 @@ struct CrashCommand: AsyncParsableCommand {
     func run() async throws {
         var isClean = true
         print(CrashCampaign.heading)
-        for kind in store.isEmpty ? StoreKind.allCases.filter({ $0 != .batches }) : store {
+        for kind in store.isEmpty ? StoreKind.allCases : store {
             let campaign = try await CrashCampaign.run(
                 on: kind, states: states, seed: seed, limit: limit, jobs: jobs
             ) { failure in

@@ -31,7 +31,7 @@ struct CrashCampaign {
         let clock = ContinuousClock()
         let start = clock.now
         switch kind {
-        case .keyValue, .batches: try await campaign.run(KeyValueUnderCrash.self, states, seed, limit, jobs, tell)
+        case .keyValue: try await campaign.run(KeyValueUnderCrash.self, states, seed, limit, jobs, tell)
         case .sharedKeyValue: try await campaign.run(SharedKeyValueUnderCrash.self, states, seed, limit, jobs, tell)
         case .file: try await campaign.run(FilesUnderCrash.self, states, seed, limit, jobs, tell)
         case .secret: try await campaign.run(SecretsUnderCrash.self, states, seed, limit, jobs, tell)

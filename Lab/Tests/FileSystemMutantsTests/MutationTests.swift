@@ -1,4 +1,4 @@
-import ForgeStorageTesting
+import FileSystemMutants
 import Testing
 
 /// The checks are checked: whoever breaks a rule must be seen doing so.

@@ -1,13 +1,8 @@
 import ForgeStorage
 import Foundation
 
-/// The stores on disk that are killed in the middle of writing.
-enum StoreKind: String, CaseIterable {
-    case keyValue, sharedKeyValue, batches, file, secret, codable
-}
-
-/// Numbered writes to one store: write `n` goes to key `n % keyCount`, and its value tells `n` and cannot be mistaken
-/// for a torn one.
+/// Numbered writes to one store: write `n` goes to key `n % keyCount`, and its value contains `n` and
+/// cannot be mistaken for a torn one.
 struct KillWorkload {
     static let keyCount = 64
 

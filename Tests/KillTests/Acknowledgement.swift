@@ -1,0 +1,26 @@
+import ForgeFileSystem
+import Foundation
+
+/// The number of the last acknowledged write, in a file that outlives the process; -1 if there is none.
+struct Acknowledgement {
+    private let fileSystem = SystemFileSystem()
+    private let file: Descriptor
+
+    init(in directory: URL) throws {
+        let path = POSIXPath(directory.appending(path: "acknowledged").path)
+        let isNew = !fileSystem.fileExists(atPath: path.description)
+        file = try fileSystem.open(path, .readWrite, options: [.create], permissions: [.ownerReadWrite])
+        if isNew { try write(-1) }
+    }
+
+    /// One system call, so that a kill leaves this number or the one before.
+    func write(_ number: Int) throws {
+        try withUnsafeBytes(of: number) { try fileSystem.writeFully(file, from: $0, at: 0) }
+    }
+
+    func read() throws -> Int {
+        try fileSystem.read(file, count: MemoryLayout<Int>.size, at: 0).withUnsafeBytes {
+            $0.loadUnaligned(as: Int.self)
+        }
+    }
+}

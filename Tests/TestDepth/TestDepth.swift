@@ -1,0 +1,18 @@
+import Foundation
+
+/// How much of each check a run of the tests does: a little by default, much if `FORGE_DEEP` is set.
+///
+/// The checks are the same. A default run uses fixed seeds and small limits; a deep run adds random seeds and raises the
+/// limits, and the manifest adds the targets in `Lab/`.
+package enum TestDepth {
+    /// Whether this is a deep run.
+    package static let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] != nil
+
+    /// A limit of a check.
+    package static func limit(_ quick: Int, deep: Int) -> Int { isDeep ? deep : quick }
+
+    /// Seeds of a check; a deep run adds so many random ones. A failure has to show its seed.
+    package static func seeds(_ fixed: UInt64..., random count: Int) -> [UInt64] {
+        fixed + (0..<(isDeep ? count : 0)).map { _ in UInt64.random(in: .min ... .max) }
+    }
+}
