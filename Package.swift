@@ -88,25 +88,29 @@ let package = Package(
         .testTarget(
             name: "ForgeStorageTestingTests",
             dependencies: [
-                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+                "TestDepth", "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
                 "ForgeStorage",
                 system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeCodingTests", dependencies: ["ForgeCoding"], resources: [.copy("Golden")],
+            name: "ForgeCodingTests", dependencies: ["TestDepth", "ForgeCoding"], resources: [.copy("Golden")],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeKVStoreTests",
-            dependencies: ["ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging],
+            dependencies: [
+                "TestDepth", "ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeFileStoreTests",
-            dependencies: ["ForgeFileStore", "ForgeFileSystem", "ForgeStorageTesting", system],
+            dependencies: ["TestDepth", "ForgeFileStore", "ForgeFileSystem", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCryptTests",
-            dependencies: ["ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, crypto],
+            dependencies: [
+                "TestDepth", "ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, crypto,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],

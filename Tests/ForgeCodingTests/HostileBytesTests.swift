@@ -1,4 +1,5 @@
 import Foundation
+import TestDepth
 import Testing
 
 @testable import ForgeCoding
@@ -91,7 +92,9 @@ struct Everything: Codable, Equatable, Sendable {
     }
 
     /// The whole run is `FORGE_CODING_FUZZ=1000000 swift test -c release --filter HostileBytesTests`.
-    static let count = ProcessInfo.processInfo.environment["FORGE_CODING_FUZZ"].flatMap { Int($0) } ?? 50_000
+    static let count =
+        ProcessInfo.processInfo.environment["FORGE_CODING_FUZZ"].flatMap { Int($0) }
+        ?? TestDepth.limit(3_000, deep: 50_000)
 
     @Test("no bytes trap, and what is accepted comes back", arguments: [1, 2, 3, 4] as [UInt64])
     func mutations(_ seed: UInt64) throws {
@@ -146,7 +149,7 @@ struct Everything: Codable, Equatable, Sendable {
             0x00, 0x41, 0x7F, 0x80, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xA0, 0x9F, 0xED, 0xEE, 0xEF, 0xF0, 0x90, 0x8F,
             0xF4, 0xF5, 0xFF,
         ]
-        for _ in 0..<50_000 {
+        for _ in 0..<TestDepth.limit(5_000, deep: 50_000) {
             let bytes = (0..<Int.random(in: 0..<12, using: &generator)).map { _ in
                 scalars[Int.random(in: 0..<scalars.count, using: &generator)]
             }

@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -47,7 +48,9 @@ import Testing
         return fileSystem.log.records.filter { $0.operation == .read }.compactMap(\.transferredCount)
     }
 
-    @Test("whatever is done, a store opened by its index holds what one holds that read its log", arguments: 0..<40)
+    @Test(
+        "whatever is done, a store opened by its index holds what one holds that read its log",
+        arguments: TestDepth.seeds(Array(0..<UInt64(TestDepth.limit(6, deep: 40))), random: 5))
     func sameAsTheLog(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var expected: [String: Int] = [:]
@@ -110,7 +113,7 @@ import Testing
         let log = try fileSystem.readFile("/store/log")
         // Behind the entries of the one block everything is zero, and so is most of the header.
         let bytes = Array(0..<90) + [4000, 4092, 4095] + Array(4096..<4096 + 16 + 30 * 16) + [8000, 8191]
-        for bit in bytes.flatMap({ byte in (0..<8).map { byte * 8 + $0 } }) {
+        for bit in TestDepth.sample(bytes.flatMap { byte in (0..<8).map { byte * 8 + $0 } }, every: 13) {
             var flipped = index
             flipped[bit / 8] ^= 1 << UInt8(bit % 8)
             try replace("index", flipped)

@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 #if canImport(Glibc)
@@ -14,7 +15,9 @@ import Darwin
 
 /// What only a second process can show.
 @Suite struct ProcessTests {
-    @Test("whatever was acknowledged before a kill -9 is there, and nothing is torn", arguments: 0..<10)
+    @Test(
+        "whatever was acknowledged before a kill -9 is there, and nothing is torn",
+        arguments: 0..<TestDepth.limit(1, deep: 10))
     func killed(_ round: Int) async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path

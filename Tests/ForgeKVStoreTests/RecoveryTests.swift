@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeKVStore
 import Foundation
+import TestDepth
 import Testing
 
 @Suite struct RecoveryTests {
@@ -75,7 +76,7 @@ import Testing
     @Test("a log cut at any byte opens with all records that are whole, and can be written to")
     func truncation() throws {
         let sample = try Sample()
-        for length in 0...sample.open.count {
+        for length in TestDepth.sample(0...sample.open.count, every: 3) {
             let fixture = LogFixture()
             try fixture.replace(Array(sample.open[..<length]))
             let whole = sample.ends.lastIndex { $0 <= length } ?? 0
@@ -95,7 +96,7 @@ import Testing
     @Test("any bit that flips in a closed log costs one record, which is set aside")
     func bitFlips() throws {
         let sample = try Sample()
-        for bit in 0..<(sample.closed.count * 8) {
+        for bit in TestDepth.sample(0..<(sample.closed.count * 8), every: 13) {
             var bytes = sample.closed
             bytes[bit / 8] ^= 1 << (bit % 8)
             let fixture = LogFixture()
@@ -129,7 +130,7 @@ import Testing
     @Test("a bit that flips in a log that was never flushed ends it there; intact records behind are set aside")
     func bitFlipsUnflushed() throws {
         let sample = try Sample()
-        for bit in (sample.ends[0] * 8)..<(sample.open.count * 8) {
+        for bit in TestDepth.sample((sample.ends[0] * 8)..<(sample.open.count * 8), every: 13) {
             var bytes = sample.open
             bytes[bit / 8] ^= 1 << (bit % 8)
             let fixture = LogFixture()
@@ -146,7 +147,9 @@ import Testing
         }
     }
 
-    @Test("a log of random bytes, and one of random bytes changed, never traps", arguments: 0..<20)
+    @Test(
+        "a log of random bytes, and one of random bytes changed, never traps",
+        arguments: 0..<TestDepth.limit(3, deep: 20))
     func fuzz(_ seed: Int) throws {
         var random = SplitMix(state: UInt64(seed))
         let sample = try Sample()

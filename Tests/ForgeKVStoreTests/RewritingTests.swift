@@ -3,6 +3,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -125,7 +126,7 @@ struct RewritingTests {
     @Test("in vain, at closing, is durable all the same")
     func closing() async throws {
         try await forEachCrash(
-            limit: 1000,
+            limit: TestDepth.limit(60, deep: 1000),
             run: { fileSystem, run in
                 let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
                 do {
@@ -144,7 +145,7 @@ struct RewritingTests {
     @Test("while something is written vouches for nothing that is not on the device")
     func writtenMeanwhile() async throws {
         try await forEachCrash(
-            limit: 1000,
+            limit: TestDepth.limit(60, deep: 1000),
             run: { fileSystem, run in
                 let watched = FailingFileSystem(fileSystem)
                 let store = try open(on: watched)

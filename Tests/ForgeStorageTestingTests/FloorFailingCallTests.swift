@@ -34,7 +34,7 @@ struct FloorFailingCallTests {
     @Test("the six calls' write leaves the old content or the new")
     func writesData() throws {
         let url = URL(filePath: "/d/file")
-        try forEachFailingCall {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in
                 try fileSystem.createDirectory("/d")
                 try fileSystem.put("old", at: "/d/file")
@@ -48,7 +48,7 @@ struct FloorFailingCallTests {
 
     @Test("makeDirectories that succeeds has created and synchronised every directory")
     func makesDirectories() throws {
-        try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) { fileSystem in
             do {
                 try fileSystem.makeDirectories("/a/b/c")
             } catch {
@@ -68,7 +68,7 @@ struct FloorFailingCallTests {
 
     @Test("removeTree that failed can be tried again")
     func removesTrees() throws {
-        try forEachFailingCall {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in
                 try fileSystem.makeDirectories("/t/a/b")
                 try fileSystem.put("x", at: "/t/a/b/file")
@@ -90,7 +90,7 @@ struct FloorFailingCallTests {
 
     @Test("copyTree that failed has left the original alone, and can be tried again once what it made is gone")
     func copiesTrees() throws {
-        try forEachFailingCall {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in
                 try fileSystem.makeDirectories("/t/a/b")
                 try fileSystem.put("x", at: "/t/a/b/file")
@@ -114,7 +114,7 @@ struct FloorFailingCallTests {
     @Test("removeItem and contentsOfDirectory answer rightly or throw")
     func removesItems() throws {
         let url = URL(filePath: "/d")
-        try forEachFailingCall {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in
                 try fileSystem.makeDirectories("/d/e")
                 try fileSystem.put("x", at: "/d/file")

@@ -52,7 +52,8 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("leaves the old state or the new, and nothing else", arguments: verbs)
     func verb(_ verb: Verb) throws {
-        let report = try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+            fileSystem in
             try StoreDirectory("/store", on: fileSystem)
         } prepare: { store in
             for (key, text) in Self.old { try store.put(text, try Self.key(key)) }
@@ -64,12 +65,12 @@ struct StoreDirectoryFailingCallTests {
             // And the store goes on working.
             try verb.run(store.isUnchanged(Self.old) ? store : store.refilled(Self.old))
         }
-        #expect(report.runCount == report.callCount * 18)
+        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
     }
 
     @Test("the first opening of a store can be tried again")
     func opensFirst() throws {
-        try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) { fileSystem in
             _ = try StoreDirectory("/data/store", on: fileSystem)
         } verify: { fileSystem, _ in
             let store = try StoreDirectory("/data/store", on: fileSystem)
@@ -79,7 +80,7 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("removeAll removes everything or can be tried again")
     func removesAll() throws {
-        try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) { fileSystem in
             try StoreDirectory("/store", on: fileSystem)
         } prepare: { store in
             for (key, text) in Self.old { try store.put(text, try Self.key(key)) }
@@ -96,7 +97,7 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("what a crash left over is swept whatever fails, or by the next to open")
     func sweeps() throws {
-        try forEachFailingCall {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             let fileSystem = InMemoryFileSystem()
             let store = try StoreDirectory("/store", on: fileSystem)
             try store.put("old", try Self.key("d/b"))

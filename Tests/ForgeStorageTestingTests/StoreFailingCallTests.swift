@@ -52,7 +52,8 @@ struct StoreFailingCallTests {
             options.compactsInBackground = false
             options.reserveLittle()
         }
-        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { [options] fileSystem in
+        let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+            [options] fileSystem in
             try FileKVStore(at: Self.root, fileSystem: fileSystem, options: options)
         } prepare: { store in
             for (name, value) in Self.old { try store.set(Self.kvKey(name), value: value) }
@@ -64,7 +65,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set(Self.kvKey("after"), value: "still works")
         }
-        #expect(report.runCount == report.callCount * 18)
+        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
     }
 
     // MARK: Files
@@ -85,7 +86,8 @@ struct StoreFailingCallTests {
 
     @Test("a file store holds the old state or the new", arguments: fileChanges)
     func fileStore(_ change: Change<DiskFileStore>) async throws {
-        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+            fileSystem in
             DiskFileStore(root: Self.root, fileSystem: fileSystem)
         } prepare: { store in
             for (name, value) in Self.old { try await store.save(Data(value.utf8), to: name) }
@@ -99,7 +101,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try await store.save(Data(), to: "after")
         }
-        #expect(report.runCount == report.callCount * 18)
+        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
     }
 
     // MARK: Secrets
@@ -115,7 +117,8 @@ struct StoreFailingCallTests {
     @Test("a vault holds the old secrets or the new", arguments: secretChanges)
     func vault(_ change: Change<VaultCrypt>) async throws {
         let key = SymmetricKey(data: Array(repeating: 7 as UInt8, count: 32))
-        let report = try await forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+            fileSystem in
             try VaultCrypt(at: Self.root.appendingPathComponent("vault"), key: key, fileSystem: fileSystem)
         } prepare: { store in
             for (name, value) in Self.old { try store.set(value, for: Self.cryptKey(name)) }
@@ -127,14 +130,15 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set("still works", for: Self.cryptKey("after"))
         }
-        #expect(report.runCount == report.callCount * 18)
+        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
     }
 
     // MARK: Codable storage
 
     @Test("a storage of values holds the old value or the new")
     func diskStorage() throws {
-        let report = try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
+        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+            fileSystem in
             DiskStorage(path: Self.root, fileSystem: fileSystem)
         } prepare: { storage in
             try storage.save(value: Data("old".utf8), for: "users/42")
@@ -145,6 +149,6 @@ struct StoreFailingCallTests {
             try expectOldOrNew(value, old: "old", new: Self.long, after: error)
             try storage.save(value: Data(), for: "after")
         }
-        #expect(report.runCount == report.callCount * 18)
+        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
     }
 }

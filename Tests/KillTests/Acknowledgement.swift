@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import Foundation
+import SystemPackage
 
 /// The number of the last acknowledged write, in a file that outlives the process; -1 if there is none.
 struct Acknowledgement {
@@ -19,8 +20,8 @@ struct Acknowledgement {
     }
 
     func read() throws -> Int {
-        try fileSystem.read(file, count: MemoryLayout<Int>.size, at: 0).withUnsafeBytes {
-            $0.loadUnaligned(as: Int.self)
-        }
+        var number = -1
+        _ = try withUnsafeMutableBytes(of: &number) { try fileSystem.read(file, into: $0, at: 0) }
+        return number
     }
 }

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import Foundation
-import Testing
 import TestDepth
+import Testing
 
 #if canImport(Glibc)
 import Glibc

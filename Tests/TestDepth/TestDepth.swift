@@ -11,8 +11,13 @@ package enum TestDepth {
     /// A limit of a check.
     package static func limit(_ quick: Int, deep: Int) -> Int { isDeep ? deep : quick }
 
-    /// Seeds of a check; a deep run adds so many random ones. A failure has to show its seed.
-    package static func seeds(_ fixed: UInt64..., random count: Int) -> [UInt64] {
+    /// Seeds of a check; a deep run adds as many random ones. A failure has to show its seed.
+    package static func seeds(_ fixed: [UInt64], random count: Int) -> [UInt64] {
         fixed + (0..<(isDeep ? count : 0)).map { _ in UInt64.random(in: .min ... .max) }
+    }
+
+    /// All of `cases` in a deep run, and otherwise every so many; a step that is prime to 8 meets all bits of a byte.
+    package static func sample<Cases: RandomAccessCollection>(_ cases: Cases, every step: Int) -> [Cases.Element] {
+        isDeep ? Array(cases) : cases.enumerated().filter { $0.offset.isMultiple(of: step) }.map(\.element)
     }
 }

@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 #if canImport(Glibc)
@@ -156,7 +157,7 @@ struct SharedProcessTests {
 
     @Test(
         "of a process that is killed nothing is lost that was acknowledged, and another goes on writing",
-        arguments: 0..<12)
+        arguments: 0..<TestDepth.limit(1, deep: 12))
     func killed(_ round: Int) async throws {
         let own = try openShared(path + "/store", compactionFloorInBytes: 5000)
         let delay = UInt32((round * 7 + 3) % 60) * 500

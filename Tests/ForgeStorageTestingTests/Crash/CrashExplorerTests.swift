@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("The crash explorer")
@@ -203,7 +204,9 @@ struct CrashExplorerTests {
         return explorer
     }
 
-    @Test("with too many states all that differ in one or two things are seen, and the report says so")
+    @Test(
+        "with too many states all that differ in one or two things are seen, and the report says so",
+        .enabled(if: TestDepth.isDeep, "18,000 states: only in deep runs"))
     func sampled() async throws {
         // Two versions and seven tears of 24 blocks: 192 single deviations and some 18,000 pairs from each end.
         let report = try await manyBlocks(limit: 60_000, seed: 1, bad: [3, 17]).explore()

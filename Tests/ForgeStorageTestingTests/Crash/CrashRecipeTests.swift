@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeStorageTesting
+import TestDepth
 import Testing
 
 private let recipes = Recipe.replacements + Recipe.logs + Recipe.mappedLogs + Recipe.names
@@ -14,7 +15,9 @@ struct CrashRecipeTests {
         #expect(report.stateCount > 1)
     }
 
-    @Test("a broken recipe is caught, and its mistake named", arguments: recipes.filter { $0.holdsUnder != nil })
+    @Test(
+        "a broken recipe is caught, and its mistake named",
+        arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 3))
     func brokenRecipe(_ recipe: Recipe) async throws {
         let report = try await recipe.explorer().explore()
         #expect(!report.holds, "\(report)")

@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeStorageTesting
+import TestDepth
 import Testing
 
 @Suite("Stores under crashes")
@@ -30,13 +31,15 @@ struct StoreCrashTests {
 
     @Test("a store of values by name loses nothing that was flushed, and never mixes", arguments: programs)
     func values(_ calls: [StoreCall]) async throws {
-        let report = try await forEachCrash(of: calls, in: KeyValueUnderCrash.self, limit: 5000)
+        let report = try await forEachCrash(
+            of: calls, in: KeyValueUnderCrash.self, limit: TestDepth.limit(60, deep: 5000))
         #expect(report.stateCount > 20)
     }
 
     @Test("a store that two processes share loses nothing that was flushed, and both see the same", arguments: programs)
     func sharedValues(_ calls: [StoreCall]) async throws {
-        let report = try await forEachCrash(of: calls, in: SharedKeyValueUnderCrash.self, limit: 2000)
+        let report = try await forEachCrash(
+            of: calls, in: SharedKeyValueUnderCrash.self, limit: TestDepth.limit(60, deep: 2000))
         #expect(report.stateCount > 20)
     }
 
@@ -70,11 +73,13 @@ struct StoreCrashTests {
         #expect(report.isExhaustive && report.stateCount > 20)
     }
 
-    @Test("no store breaks a promise under random programs", arguments: UInt64(1)...4)
+    @Test(
+        "no store breaks a promise under random programs",
+        arguments: TestDepth.isDeep ? TestDepth.seeds([1, 2, 3, 4], random: 2) : [1])
     func random(_ seed: UInt64) async throws {
         func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
             let program = store.vocabulary.program(seed: seed)
-            try await forEachCrash(of: program, in: store, limit: 300, seed: seed)
+            try await forEachCrash(of: program, in: store, limit: TestDepth.limit(40, deep: 300), seed: seed)
         }
         try await crash(KeyValueUnderCrash.self)
         try await crash(SharedKeyValueUnderCrash.self)
@@ -101,7 +106,8 @@ struct BrokenStoreCrashTests {
     func lostFlush() async throws {
         let failure = await #expect(throws: CrashFailure.self) {
             let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
-            try await forEachCrash(of: calls, in: UnsynchronizedValues.self, limit: 1000, depth: 1)
+            try await forEachCrash(
+                of: calls, in: UnsynchronizedValues.self, limit: TestDepth.limit(50, deep: 1000), depth: 1)
         }
         #expect(failure?.report.shrunkOperations?.last == "synchronize")
     }
@@ -113,7 +119,7 @@ struct BrokenStoreCrashTests {
             .batch([StoreChange("a", StoreValue("2", count: 40)), StoreChange("b", StoreValue("3", count: 40))]),
         ]
         await #expect(throws: CrashFailure.self) {
-            try await forEachCrash(of: calls, in: DividedBatches.self, limit: 1000, depth: 1)
+            try await forEachCrash(of: calls, in: DividedBatches.self, limit: TestDepth.limit(50, deep: 1000), depth: 1)
         }
     }
 

@@ -1,0 +1,8 @@
+import ForgeStorageTesting
+import SystemPackage
+import TestDepth
+
+extension FailingCall {
+    /// The error numbers of a run: two by default, all in a deep run.
+    static let testedErrnos: [Errno] = TestDepth.isDeep ? errnos : [.ioError, .noSpace]
+}
