@@ -1,12 +1,16 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-let settings: [SwiftSetting] = [
-    .swiftLanguageMode(.v6),
-    .enableUpcomingFeature("ExistentialAny"),
-    .enableUpcomingFeature("InternalImportsByDefault"),
-    .enableUpcomingFeature("MemberImportVisibility"),
-]
+/// `FORGE_STRICT=1` makes warnings errors.
+let strict: [SwiftSetting] = Context.environment["FORGE_STRICT"] == nil ? [] : [.treatAllWarnings(as: .error)]
+
+let settings: [SwiftSetting] =
+    strict + [
+        .swiftLanguageMode(.v6),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("InternalImportsByDefault"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+    ]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -128,7 +132,7 @@ let package = Package(
             dependencies: [
                 "ForgeStorage", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
             ],
-            swiftSettings: [.swiftLanguageMode(.v5)]),
+            swiftSettings: strict + [.swiftLanguageMode(.v5)]),
         .target(name: "TestDepth", path: "Tests/TestDepth", swiftSettings: settings),
     ] + (isDeep ? lab : [])
 )

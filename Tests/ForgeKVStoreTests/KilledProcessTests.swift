@@ -21,7 +21,7 @@ struct KilledProcessTests {
     @Test("what is durable stays so where a process was killed when it had renamed the log that it has rewritten")
     func renamed() async throws {
         try await forEachCrash(
-            limit: TestDepth.limit(60, deep: 4000),
+            limit: TestDepth.limit(60, deep: 100_000),
             prepare: { fileSystem in
                 let store = try open(on: fileSystem)
                 try store.set(key, value: 1)
