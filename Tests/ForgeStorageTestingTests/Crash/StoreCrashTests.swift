@@ -106,8 +106,7 @@ struct BrokenStoreCrashTests {
     func lostFlush() async throws {
         let failure = await #expect(throws: CrashFailure.self) {
             let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
-            try await forEachCrash(
-                of: calls, in: UnsynchronizedValues.self, limit: TestDepth.limit(50, deep: 1000), depth: 1)
+            try await forEachCrash(of: calls, in: UnsynchronizedValues.self, limit: 1000, depth: 1)
         }
         #expect(failure?.report.shrunkOperations?.last == "synchronize")
     }
