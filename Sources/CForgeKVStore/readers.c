@@ -38,17 +38,46 @@ int forge_orders_readers(void) {
     return is_ordered;
 }
 
-void forge_order_readers(void) {
+int forge_order_readers(void) {
 #if defined(__linux__)
     if (is_ordered) {
-        while (syscall(SYS_membarrier, private_expedited, 0, 0) != 0) {
-            // A process that was forked may have to say again that it wants this.
-            if (syscall(SYS_membarrier, register_private_expedited, 0, 0) != 0) abort();
-        }
-        return;
+        if (syscall(SYS_membarrier, private_expedited, 0, 0) == 0) return 1;
+        // A process that was forked may have to register again.
+        return syscall(SYS_membarrier, register_private_expedited, 0, 0) == 0
+            && syscall(SYS_membarrier, private_expedited, 0, 0) == 0;
     }
 #endif
     __c11_atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return 1;
+}
+
+// Why a copy that is made here can never refer to freed memory, whatever the compilers do.
+//
+// A writer that has replaced a value releases its own reference after it has seen, with an acquiring load, that every
+// thread has left the section in which it could have found the value. The copy is safe if its reference was counted
+// before that: before the store in `forge_leave`, in the order of this thread and in that of memory.
+//
+// - Compiler: `copier` is called through a pointer, and the Swift function behind it has to have initialized `copy`, its
+//   references counted, when it returns to a caller that it does not know. The Swift optimizer, which knows what counting
+//   references means and moves it past other memory operations, sees neither this function's body nor, while it compiles
+//   the copier, the store that follows. To the C compiler the call may read and write any memory, and the store has release
+//   order: it cannot move before the call. Link-time optimization runs LLVM's passes only, to which counting a reference is a
+//   call like any other.
+// - x86: counting is a locked instruction, and stores become visible in program order.
+// - ARM: counting is an exclusive pair or an atomic addition without order; the store-release (`stlr`) is observed after all
+//   earlier loads and stores of this thread, theirs included.
+//
+// So the writer that sees the section left also sees the reference counted, and its release does not free the memory. The
+// same holds for every plain load of the copier. Nothing here depends on the layout of the value.
+//
+// A reference that was found in a section must not be counted elsewhere: a function that Swift can see into may be inlined,
+// and its counting moved behind the store, where the memory may be gone. Code that holds the writer's lock needs none of
+// this: only a writer retires values.
+__attribute__((noinline)) void forge_copy_and_leave(
+    forge_copy copier, const void *original, void *copy, struct forge_reader *reader
+) {
+    copier(original, copy);
+    forge_leave(reader);
 }
 
 struct forge_reader *forge_first_reader(void) { return __c11_atomic_load(&first_reader, __ATOMIC_SEQ_CST); }
@@ -60,7 +89,7 @@ static struct forge_reader *take(void) {
             return reader;
         }
     }
-    // Two cache lines for each: processors fetch two at a time, and no thread shall write where another does.
+    // Two cache lines for each, because processors fetch two at a time: threads do not share the lines that they write.
     void *memory = 0;
     if (posix_memalign(&memory, 128, sizeof(struct forge_reader)) != 0) abort();
     struct forge_reader *reader = memory;

@@ -15,9 +15,8 @@ uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, s
 /// some megabytes costs a walk through the page table at nearly every look otherwise.
 void forge_prefer_large_pages(void *_Nonnull address, size_t size);
 
-/// What a thread says of itself: how many times it has gone in and out, so that an odd number says that it is inside, and
-/// another number than before that it has been outside. Written by its thread alone; never freed, used again by another
-/// thread when its own has ended.
+/// The reader record of a thread: a counter that is odd while the thread is inside a read-side critical section. Only its
+/// thread writes the counter. Records are never freed; a new thread reuses the record of one that has ended.
 struct forge_reader {
     _Atomic(size_t) passes;
     _Atomic(int) is_taken;
@@ -30,40 +29,54 @@ extern _Thread_local struct forge_reader *_Nullable forge_own_reader;
 /// Makes the record of the calling thread.
 struct forge_reader *_Nonnull forge_make_reader(void);
 
-/// Whether `forge_order_readers` does what it says at once, so that readers need no fence of their own.
+/// Whether `forge_order_readers` makes other threads pass a fence, so that readers need none of their own.
 int forge_orders_readers(void);
 
-/// Lets every thread of the process pass a memory fence (`membarrier(2)`, `MEMBARRIER_CMD_PRIVATE_EXPEDITED`).
-void forge_order_readers(void);
+/// Makes every thread of the process pass a memory fence (`membarrier(2)`, `MEMBARRIER_CMD_PRIVATE_EXPEDITED`), or the
+/// calling one where readers pass fences of their own. Returns 0 if the system refuses, as a sandbox does that was entered
+/// after the first use: nothing is known of other threads then.
+int forge_order_readers(void);
 
-/// All records that there are; each leads to the next.
+/// The first of all records; each leads to the next.
 struct forge_reader *_Nullable forge_first_reader(void);
 
-/// How many times the thread of a record has gone in and out; what it did before it left is over for the caller.
+/// The counter of a record. What the thread did before it left a section happens before what the caller does next.
 static inline size_t forge_reader_passes(const struct forge_reader *_Nonnull reader) {
     return __c11_atomic_load(&reader->passes, __ATOMIC_SEQ_CST);
 }
 
-/// Comes in; a thread that is inside must not come in again. Either a writer that orders readers from now on sees that
-/// the thread is inside, or the thread sees what the writer did before.
+/// Enters a read-side critical section; sections do not nest. Either a writer that orders readers from now on sees that the
+/// thread is inside, or the thread sees what the writer did before.
 static inline struct forge_reader *_Nonnull forge_enter(int is_ordered) {
     struct forge_reader *reader = forge_own_reader;
     if (__builtin_expect(reader == 0, 0)) reader = forge_make_reader();
     size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
+    __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELAXED);
     if (__builtin_expect(is_ordered, 1)) {
-        __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELAXED);
+        // The writer's membarrier is the fence; the compiler keeps the order of the instructions.
         __c11_atomic_signal_fence(__ATOMIC_SEQ_CST);
     } else {
-        __c11_atomic_exchange(&reader->passes, passes, __ATOMIC_SEQ_CST);
+        // A fence, because on ARM a sequentially consistent exchange would not keep later loads from moving before it.
+        __c11_atomic_thread_fence(__ATOMIC_SEQ_CST);
     }
     return reader;
 }
 
-/// Goes out by the record that was got on coming in.
+/// Leaves a read-side critical section, by the record that entering it gave. A reference that was found inside must not be
+/// used any more, not even to count it; see `forge_copy_and_leave`.
 static inline void forge_leave(struct forge_reader *_Nonnull reader) {
     size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
     __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELEASE);
 }
+
+/// Initializes `copy` with a copy of `original` that has owned references of its own.
+typedef void (*forge_copy)(const void *_Nonnull original, void *_Nonnull copy);
+
+/// Copies a value that owns references, and leaves the read-side critical section. The only way to carry a reference out.
+///
+/// Never inline, and never in a header: see the definition.
+void forge_copy_and_leave(
+    forge_copy _Nonnull copier, const void *_Nonnull original, void *_Nonnull copy, struct forge_reader *_Nonnull reader);
 
 /// What stands in eight bytes that other processes may be storing into, and, for the caller, all that was done before it
 /// was stored.

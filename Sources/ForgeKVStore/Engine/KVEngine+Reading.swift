@@ -16,7 +16,7 @@ extension KVEngine {
         while true {
             switch interruption {
             case .busy: writer.withLock { _ in }
-            case .elsewhere:
+            case .notLoaded:
                 do throws(KVStoreError) {
                     guard try load(key.identity, for: operation, keepsAbsence: false) else { return nil }
                 } catch {
@@ -46,7 +46,7 @@ extension KVEngine {
                 return try table.view.cell(of: name)
             } catch {
                 switch error {
-                case .elsewhere: guard try load(name, for: operation, keepsAbsence: false) else { return nil }
+                case .notLoaded: guard try load(name, for: operation, keepsAbsence: false) else { return nil }
                 case .busy, .encoded: writer.withLock { _ in }
                 }
             }

@@ -163,7 +163,7 @@ public final class InMemoryKVStore: KVStoring {
         _ changes: PreparedBatch, _ examined: [(suspect: PreparedBatch.Suspect, isReadable: Bool)]
     ) throws(KVStoreError) -> PreparedBatch.Suspect? {
         var suspect: PreparedBatch.Suspect?
-        _ = try writer.withLock { (writer) throws(KVStoreError) -> Retirement.Garbage? in
+        _ = try writer.withLock { (writer) throws(KVStoreError) -> DeferredReclamation.Garbage? in
             try changes.check(writer.table, store: nil)
             suspect = changes.suspect(in: writer.table) { cell in
                 !examined.contains { $0.suspect.cell.revision == cell.revision }
@@ -194,7 +194,7 @@ public final class InMemoryKVStore: KVStoring {
 
     private func change(_ body: (inout Writer) -> Void) {
         // What nobody can see any more goes outside the lock.
-        _ = writer.withLock { writer -> Retirement.Garbage? in
+        _ = writer.withLock { writer -> DeferredReclamation.Garbage? in
             body(&writer)
             return writer.table.collect()
         }

@@ -10,9 +10,9 @@ struct SharedNews: Sendable {
     private var garbage: [Garbage] = []
 
     private final class Garbage: Sendable {
-        private let content: Retirement.Garbage
+        private let content: DeferredReclamation.Garbage
 
-        init(_ content: consuming Retirement.Garbage) {
+        init(_ content: consuming DeferredReclamation.Garbage) {
             self.content = content
         }
     }

@@ -13,8 +13,8 @@ struct KeyEntry {
         let kind = Atomic<UInt8>(EntryContent.nothing)
         /// The ``mark(_:)`` of the revision that was last told to be unreadable; zero for none.
         let reported = Atomic<UInt8>(0)
-        let first = Atomic<UInt>(0)
-        let second = Atomic<UInt>(0)
+        let first = Atomic<UInt64>(0)
+        let second = Atomic<UInt64>(0)
     }
 
     /// Behind the name.

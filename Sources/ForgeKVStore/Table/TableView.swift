@@ -1,9 +1,9 @@
 import Synchronization
 
-/// The way into a table for who reads: two addresses, so that a look costs no reference counting. It is good for as long
-/// as the ``ValueTable`` that it is of.
+/// What readers need of a table: two addresses, so that a look-up counts no references. Valid for as long as its
+/// ``ValueTable``.
 struct TableView {
-    private let gate = ReadGate.Entrance()
+    private let domain = ReadDomain()
     private let root: UnsafeMutablePointer<Root>
 
     private struct Root: ~Copyable {
@@ -19,56 +19,63 @@ struct TableView {
         root.initialize(to: Root(slots: Atomic(array.bits)))
     }
 
-    /// Gives the slots up; nobody may be reading.
+    /// Frees the slots; no thread may be reading.
     func destroy() {
         array.deallocate()
         root.deinitialize(count: 1)
         root.deallocate()
     }
 
-    /// The present slots, for who is inside the gate, and for the writer.
+    /// The present slots, for readers inside a critical section and for the writer.
     @inline(__always)
     var array: SlotArray {
         SlotArray(bits: root.pointee.slots.load(ordering: .sequentiallyConsistent))
     }
 
-    /// Lets readers find another array; the one before is returned for the writer to retire.
+    /// Publishes another array; returns the one before for the writer to retire.
     func exchange(_ array: SlotArray) -> SlotArray {
         SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
     }
 
-    /// Whether a name that is not found may have a value elsewhere.
+    /// Whether a name that is not found may have a value that is not loaded. That a name has none is certain only if this was
+    /// false before the look-up: the rest may be loaded between the two.
+    @inline(__always)
     var isPartial: Bool {
         get { root.pointee.isPartial.load(ordering: .acquiring) }
         nonmutating set { root.pointee.isPartial.store(newValue, ordering: .releasing) }
     }
 
-    /// Why a look ended without a value and without the certainty that there is none.
+    /// Why a look-up ended without a value and without the certainty that there is none.
     enum Interruption: Error {
-        /// The writer is in the middle of changing the entry: wait for it.
+        /// The writer is changing the entry: wait for it.
         case busy
 
         /// The value has to be decoded.
         case encoded(ValueCell)
 
-        /// The table does not hold the name, and not all that there is.
-        case elsewhere
+        /// The table does not hold the name, and not everything is loaded.
+        case notLoaded
     }
 
-    /// How many times an entry is looked at that the writer is changing: it takes a few nanoseconds, unless its thread was
-    /// stopped in the middle of it.
+    /// How many times a reader looks at an entry that the writer is changing, which takes a few nanoseconds unless its
+    /// thread was suspended meanwhile.
     private static let patience = 64
+}
 
+// MARK: Reading
+
+extension TableView {
     /// The value of a key.
     @_specialize(where Value == Int)
     @_specialize(where Value == String)
     @_specialize(where Value == Bool)
     @_specialize(where Value == Double)
     func value<Value>(of key: KVKey<Value>) throws(Interruption) -> Value? {
-        let pass = gate.enter()
+        let section = domain.enter()
+        let wasPartial = isPartial
         guard let entry = array.find(key.identity) else {
-            gate.leave(pass)
-            if isPartial { throw .elsewhere }
+            section.leave()
+            if wasPartial { throw .notLoaded }
             return nil
         }
         for _ in 0..<Self.patience {
@@ -76,68 +83,69 @@ struct TableView {
             let kind = entry.kind
             let words = entry.words
             guard entry.isStill(version) else { continue }
-            // Without a variable of the type `Value?`, for whose sake every call would ask the runtime for that type.
+            // No variable has the type `Value?`: every call would ask the runtime for it.
             if kind > EntryContent.cell, kind == InlineTypes.kind(of: Value.self), key.schema == nil {
-                defer { gate.leave(pass) }
+                if Value.self == String.self { return section.leave(copyingText: words, as: Value.self) }
+                section.leave()
                 return InlineTypes.value(words, as: Value.self)
             }
-            if kind == EntryContent.cell, let address = UnsafeRawPointer(bitPattern: words.0) {
-                let cell = Unmanaged<ValueCell>.fromOpaque(address)
-                if cell._withUnsafeGuaranteedRef({ $0.type == .decoded(key) }) {
-                    defer { gate.leave(pass) }
-                    return cell._withUnsafeGuaranteedRef { TypedCell<Value>.value(in: $0) }
-                }
+            if kind == EntryContent.cell, words.1 != 0, words.1 == CellType.decoded(key).decodedTag {
+                return section.leave(copyingValueOf: EntryContent.cellAddress(words), as: Value.self)
             }
             if kind == EntryContent.nothing {
-                gate.leave(pass)
+                section.leave()
                 return nil
             }
             let content = entry.content
-            guard entry.isStill(version), let cell = content.asCell else { continue }
-            gate.leave(pass)
-            throw .encoded(cell)
+            guard entry.isStill(version) else { continue }
+            throw .encoded(cell(of: content, leaving: section))
         }
-        gate.leave(pass)
+        section.leave()
         throw .busy
     }
 
-    /// The cell of a name; it stays as it is for as long as the caller wants it.
+    /// The cell of a name.
     func cell(of name: KeyName) throws(Interruption) -> ValueCell? {
-        let pass = gate.enter()
-        defer { gate.leave(pass) }
+        let section = domain.enter()
+        let wasPartial = isPartial
         guard let entry = array.find(name) else {
-            if isPartial { throw .elsewhere }
+            section.leave()
+            if wasPartial { throw .notLoaded }
             return nil
         }
         for _ in 0..<Self.patience {
             let version = entry.version
             let content = entry.content
-            if entry.isStill(version) { return content.asCell }
+            guard entry.isStill(version) else { continue }
+            guard content.kind != EntryContent.nothing else {
+                section.leave()
+                return nil
+            }
+            return cell(of: content, leaving: section)
         }
+        section.leave()
         throw .busy
     }
 
-    /// Whether a name has a value.
-    func contains(_ name: KeyName) throws(Interruption) -> Bool {
-        let pass = gate.enter()
-        defer { gate.leave(pass) }
-        guard let entry = array.find(name) else {
-            if isPartial { throw .elsewhere }
-            return false
+    /// The cell of a content that is not nothing, or a new one for a value that is kept in the entry.
+    @inline(never)
+    private func cell(of content: EntryContent, leaving section: ReadGuard) -> ValueCell {
+        switch content.kind {
+        case EntryContent.cell:
+            return section.leave(retaining: EntryContent.cellAddress(content.words))
+        case InlineTypes.textKind:
+            let text = section.leave(copyingText: content.words, as: String.self)
+            return InlineTypes.cell(text, revision: content.revision)
+        default:
+            section.leave()
+            return InlineTypes.cell(content)
         }
-        return entry.kind != EntryContent.nothing
     }
 
-    /// Whether it is told for the first time that the value of a name cannot be read.
+    /// Records that the value of a name cannot be read; returns whether this is the first report of it.
     func report(_ cell: ValueCell, of name: KeyName) -> Bool {
-        let pass = gate.enter()
-        defer { gate.leave(pass) }
+        let section = domain.enter()
+        defer { section.leave() }
         return array.find(name)?.report(cell.revision) ?? true
     }
-}
-
-/// A value that could not be decoded, and whether that is told for the first time.
-struct UndecodableValue: Error {
-    var cause: any Error
-    var isNews: Bool
 }

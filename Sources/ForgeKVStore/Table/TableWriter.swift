@@ -3,7 +3,7 @@ import Synchronization
 /// The one who changes a table. It belongs behind the lock that makes writers come one after another.
 struct TableWriter: ~Copyable, Sendable {
     private let table: ValueTable
-    private var retirement: Retirement
+    private var reclamation: DeferredReclamation
 
     /// How many slots lead to an entry, one without a value included.
     private var usedCount = 0
@@ -23,7 +23,7 @@ struct TableWriter: ~Copyable, Sendable {
 
     init(_ table: ValueTable) {
         self.table = table
-        retirement = Retirement(table.pool)
+        reclamation = DeferredReclamation(table.pool)
     }
 
     /// The place of a name, until the table is changed.
@@ -80,7 +80,7 @@ struct TableWriter: ~Copyable, Sendable {
         let old = entry.exchange(content)
         if old.kind != EntryContent.nothing {
             bytesHere -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
-            retirement.retire(old)
+            reclamation.retire(old)
         } else {
             count += 1
         }
@@ -91,9 +91,9 @@ struct TableWriter: ~Copyable, Sendable {
     mutating func replace(_ old: ValueCell, by decoded: EntryContent, _ name: KeyName) {
         guard let entry = entry(of: name), entry.content.ownCell?.takeUnretainedValue() === old else {
             // Nobody has ever seen it.
-            return retirement.retire(decoded)
+            return reclamation.retire(decoded)
         }
-        retirement.retire(entry.exchange(decoded))
+        reclamation.retire(entry.exchange(decoded))
     }
 
     /// Makes sure that at least a third of the slots is empty.
@@ -126,19 +126,19 @@ struct TableWriter: ~Copyable, Sendable {
         arrayNumber += 1
         array.forEach { entry in
             if keepsValues, isKept(entry) { return }
-            retirement.retire(entry.exchange(.none))
-            retirement.retire(entry)
+            reclamation.retire(entry.exchange(.none))
+            reclamation.retire(entry)
         }
-        retirement.retire(array.address, sizeInBytes: array.sizeInBytes)
+        reclamation.retire(array.address, sizeInBytes: array.sizeInBytes)
     }
 
     /// Whether it is worth the while to ask for what no reader can see any more.
     @inline(__always)
-    var hasGarbage: Bool { retirement.isDue }
+    var hasGarbage: Bool { reclamation.isDue }
 
     /// What no reader can see any more, for the caller to let go of outside the lock.
-    mutating func collect() -> Retirement.Garbage? {
-        retirement.isDue ? retirement.collect() : nil
+    mutating func collect() -> DeferredReclamation.Garbage? {
+        reclamation.isDue ? reclamation.collect() : nil
     }
 }
 

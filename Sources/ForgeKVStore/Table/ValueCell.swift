@@ -22,6 +22,11 @@ class ValueCell: @unchecked Sendable {
     /// The encoded value.
     var bytes: [UInt8] { [] }
 
+    /// Initializes memory with a copy of the decoded value.
+    func copyValue(to memory: UnsafeMutableRawPointer) {
+        preconditionFailure("the value is not decoded")
+    }
+
     /// About how much memory a cell takes beside the encoded value.
     static let overhead = 96
 }
@@ -86,7 +91,7 @@ final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable
 
     override var bytes: [UInt8] { source.bytes }
 
-    /// The value in a cell of the type ``CellType/decoded(_:)``.
-    @inline(__always)
-    static func value(in cell: ValueCell) -> Value { unsafeDowncast(cell, to: TypedCell<Value>.self).value }
+    override func copyValue(to memory: UnsafeMutableRawPointer) {
+        memory.initializeMemory(as: Value.self, to: value)
+    }
 }

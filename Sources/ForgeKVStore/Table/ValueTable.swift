@@ -21,7 +21,7 @@ final class ValueTable: @unchecked Sendable {
     init() {}
 
     deinit {
-        var garbage = Retirement(pool)
+        var garbage = DeferredReclamation(pool)
         view.array.forEach { entry in garbage.retire(entry.exchange(.none)) }
         view.destroy()
     }
@@ -75,11 +75,11 @@ extension ValueTable {
     }
 }
 
-// MARK: Reading what has to be decoded
+// MARK: Decoding
 
 extension ValueTable {
-    /// The value of a key in a cell that holds no value of its type. `keep` is called with what is to stand in the place of
-    /// the cell, so that nobody has to decode it again.
+    /// The value of a key in a cell that holds no value of its type. `keep` is called with what is to replace the cell, so
+    /// that later reads need not decode.
     @inline(never)
     func decode<Value: Codable & Sendable>(
         _ cell: ValueCell, of key: KVKey<Value>, keep: (EntryContent) -> Void
@@ -90,13 +90,29 @@ extension ValueTable {
         } catch {
             throw UndecodableValue(cause: error, isNews: view.report(cell, of: key.identity))
         }
-        // Of an object every reader gets a copy of its own; and a value that is read as two types is decoded each time.
-        if let source = cell as? EncodedCell, !(Value.self is AnyObject.Type) {
-            keep(
-                InlineTypes.contain(Value.self) && key.schema == nil
-                    ? EntryContent(value, revision: cell.revision, encodedSize: cell.encodedSize)
-                    : EntryContent(TypedCell(value, from: source, key)))
-        }
+        // A value that is read as two types is decoded by each read of the second.
+        if let source = cell as? EncodedCell, let content = Self.decodedContent(value, from: source, key) { keep(content) }
         return value
+    }
+
+    /// What may replace a cell that was decoded; nil if every read has to decode it.
+    ///
+    /// The bytes that were stored stay authoritative: a value takes their place only if it is encoded as the same bytes,
+    /// because a number that was read as another type may be rounded.
+    private static func decodedContent<Value: Codable & Sendable>(
+        _ value: Value, from source: EncodedCell, _ key: KVKey<Value>
+    ) -> EntryContent? {
+        if InlineTypes.contain(Value.self), key.schema == nil, isEncoded(value, as: source.bytes) {
+            return EntryContent(value, revision: source.revision, encodedSize: source.encodedSize)
+        }
+        return ValueSemantics.isCertain(of: value) ? EntryContent(TypedCell(value, from: source, key)) : nil
+    }
+
+    private static func isEncoded<Value: Codable & Sendable>(_ value: Value, as bytes: [UInt8]) -> Bool {
+        do {
+            return try coder.encode(value) == bytes
+        } catch {
+            return false
+        }
     }
 }

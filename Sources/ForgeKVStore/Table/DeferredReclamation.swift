@@ -1,11 +1,9 @@
-import Synchronization
-
-/// What a writer has taken out of a table and keeps until no reader can be looking at it any more.
-struct Retirement: ~Copyable, @unchecked Sendable {
+/// What a writer has unlinked from a table and keeps until a grace period has passed.
+struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     // Invariant of the unchecked conformance: the records of threads are atomic and never freed.
 
-    /// Things that nobody can see any more; they go when this goes, which should be outside every lock: with a value may
-    /// go code of its type.
+    /// What no reader can refer to any more. It is freed with this, which has to happen outside every lock: freeing a
+    /// value may run code of its type.
     struct Garbage: ~Copyable, @unchecked Sendable {
         // Invariant of the unchecked conformance: cells are Sendable, and the memory has no other owner.
 
@@ -38,19 +36,22 @@ struct Retirement: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Retired since the batch before was closed.
+    /// Retired since the present grace period began.
     private var current: Garbage
     private var currentSize = 0
 
-    /// Waiting for those who could still be looking.
+    /// Retired before it began.
     private var waiting: Garbage
-    private var visitors = ReadGate.Visitors()
+    private var gracePeriod = GracePeriod()
 
-    /// A batch is large because finding out who is inside costs as much as a short system call.
+    /// How much is retired before a grace period begins, since beginning one costs as much as a short system call.
     private static let batchCount = 512
     private static let batchSize = 1 << 20
 
-    /// How much may wait for a reader that does not come out; after that the writer waits too.
+    /// Grows while the system refuses to order readers: a writer then asks ever less often.
+    private var batches = 1
+
+    /// How much may wait for a reader that does not leave its section; after that the writer waits too.
     private static let limit = 64 << 20
 
     private let pool: EntryPool
@@ -61,7 +62,7 @@ struct Retirement: ~Copyable, @unchecked Sendable {
         waiting = Garbage(pool)
     }
 
-    /// Takes over what stood in an entry, where no reader finds it any more.
+    /// Takes over the content of an entry that readers do not find any more.
     @inline(__always)
     mutating func retire(_ content: EntryContent) {
         if let cell = content.ownCell {
@@ -73,32 +74,38 @@ struct Retirement: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// Takes over an entry without a value that no reader finds any more.
+    /// Takes over an entry without a value that readers do not find any more.
     mutating func retire(_ entry: KeyEntry) {
         currentSize += entry.sizeInBytes
         current.entries.append(entry)
     }
 
-    /// Takes over memory in which no reader arrives any more.
+    /// Takes over memory that readers do not find any more.
     mutating func retire(_ memory: UnsafeMutableRawPointer, sizeInBytes: Int) {
         currentSize += sizeInBytes
         current.memory.append(memory)
     }
 
-    /// Whether it is worth the while to ask for garbage.
+    /// Whether enough was retired to call ``collect()``.
     @inline(__always)
-    var isDue: Bool { current.count >= Self.batchCount || currentSize >= Self.batchSize }
+    var isDue: Bool { current.count >= Self.batchCount * batches || currentSize >= Self.batchSize * batches }
 
-    /// What nobody can see any more.
+    /// What no reader can refer to any more.
     mutating func collect() -> Garbage {
         var collected = Garbage(pool)
         repeat {
-            guard visitors.haveLeft() else { continue }
+            guard gracePeriod.isOver() else { continue }
             swap(&collected, &waiting)
+            collected.giveBackEntries()
+            guard let next = GracePeriod.begin() else {
+                // Kept for as long as the table lives, unless the system orders readers again.
+                batches = min(batches * 2, 1 << 20)
+                break
+            }
+            batches = 1
             swap(&waiting, &current)
             currentSize = 0
-            visitors = .now()
-            collected.giveBackEntries()
+            gracePeriod = next
         } while currentSize > Self.limit
         return collected
     }

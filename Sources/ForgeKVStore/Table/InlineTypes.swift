@@ -1,0 +1,123 @@
+import ForgeCoding
+
+/// Types whose values are kept in an entry itself. They come back from encoding and decoding as they were, hold no object
+/// that could be shared, and fit into two words.
+enum InlineTypes {
+    /// All of them, in the order of their kinds, the first of which is 2.
+    static let all: [any (Codable & Sendable).Type] = [
+        Int.self, String.self, Bool.self, Double.self, Float.self,
+        Int64.self, Int32.self, Int16.self, Int8.self,
+        UInt.self, UInt64.self, UInt32.self, UInt16.self, UInt8.self,
+    ]
+
+    private static let firstKind = EntryContent.cell + 1
+
+    /// The kind of `String`, the only one of these types whose values hold references.
+    static let textKind = firstKind + 1
+
+    /// The kind of any other type.
+    private static let noKind = UInt8.max
+
+    @inline(__always)
+    static func contain<Value>(_ type: Value.Type) -> Bool { kind(of: type) != noKind }
+
+    /// The kind of a type, a constant in code that is compiled for one of the common types.
+    @inline(__always)
+    static func kind<Value>(of type: Value.Type) -> UInt8 {
+        if type == Int.self { return 2 }
+        if type == String.self { return 3 }
+        if type == Bool.self { return 4 }
+        if type == Double.self { return 5 }
+        return kindOfNumber(type)
+    }
+
+    private static func kindOfNumber(_ type: Any.Type) -> UInt8 {
+        if type == Float.self { return 6 }
+        if type == Int64.self { return 7 }
+        if type == Int32.self { return 8 }
+        if type == Int16.self { return 9 }
+        if type == Int8.self { return 10 }
+        if type == UInt.self { return 11 }
+        if type == UInt64.self { return 12 }
+        if type == UInt32.self { return 13 }
+        if type == UInt16.self { return 14 }
+        return type == UInt8.self ? 15 : noKind
+    }
+
+    /// The type of a kind.
+    static func type(_ kind: UInt8) -> any (Codable & Sendable).Type { all[Int(kind - firstKind)] }
+}
+
+// MARK: Values as words
+
+extension InlineTypes {
+    /// The words of a value; they own what the value owned.
+    @inline(__always)
+    static func words<Value>(_ value: Value) -> EntryContent.Words {
+        precondition(MemoryLayout<Value>.size <= MemoryLayout<EntryContent.Words>.size)
+        var words: EntryContent.Words = (0, 0)
+        withUnsafeMutableBytes(of: &words) { _ = $0.baseAddress?.initializeMemory(as: Value.self, to: value) }
+        return words
+    }
+
+    /// A copy of the value that words are. Of a text only for the writer; readers have ``ReadGuard``.
+    @inline(__always)
+    static func value<Value>(_ words: EntryContent.Words, as type: Value.Type) -> Value {
+        withUnsafeBytes(of: words) { $0.load(as: type) }
+    }
+
+    /// The value that words own, taken from them.
+    @inline(__always)
+    static func take<Value>(_ words: inout EntryContent.Words, as type: Value.Type) -> Value {
+        withUnsafeMutablePointer(to: &words) { UnsafeMutableRawPointer($0).assumingMemoryBound(to: type).move() }
+    }
+
+    /// The text that the words of a content own, taken from them; nil for a content that owns nothing, or a cell.
+    @inline(__always)
+    static func text(_ content: EntryContent) -> String? {
+        guard content.kind == textKind else { return nil }
+        var words = content.words
+        return take(&words, as: String.self)
+    }
+}
+
+// MARK: Values as bytes
+
+extension InlineTypes {
+    /// The encoded form of a value; the bytes are valid until the encoder is used again.
+    @inline(__always)
+    static func encode<Value>(_ value: Value, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
+        if Value.self == Int.self { return encoder.encode(Int64(unsafeBitCast(value, to: Int.self))) }
+        if Value.self == String.self { return encoder.encode(unsafeBitCast(value, to: String.self)) }
+        if Value.self == Bool.self { return encoder.encode(unsafeBitCast(value, to: Bool.self)) }
+        if Value.self == Double.self { return encoder.encode(unsafeBitCast(value, to: Double.self)) }
+        return encodeNumber(value, by: &encoder)
+    }
+
+    private static func encodeNumber(_ value: Any, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
+        switch value {
+        case let value as Float: encoder.encode(value)
+        case let value as any FixedWidthInteger & SignedInteger: encoder.encode(Int64(value))
+        case let value as any FixedWidthInteger & UnsignedInteger: encoder.encode(UInt64(value))
+        default: preconditionFailure("no such type is kept in entries")
+        }
+    }
+
+    /// A cell with the encoded form of a value that an entry holds.
+    static func cell<Value: Codable & Sendable>(_ value: Value, revision: UInt64) -> EncodedCell {
+        do {
+            return EncodedCell(try ValueTable.coder.encode(value), revision: revision, type: .encoded(Value.self))
+        } catch {
+            // It was encoded when it was stored, and no value of such a type can refuse.
+            preconditionFailure("a value of type \(Value.self) cannot be encoded twice")
+        }
+    }
+
+    /// The same for a content that is neither a cell nor, unless the caller is the writer, a text.
+    static func cell(_ content: EntryContent) -> EncodedCell {
+        func encoded<Value: Codable & Sendable>(_ type: Value.Type) -> EncodedCell {
+            cell(value(content.words, as: type), revision: content.revision)
+        }
+        return encoded(type(content.kind))
+    }
+}
