@@ -91,7 +91,9 @@ extension ValueTable {
             throw UndecodableValue(cause: error, isNews: view.report(cell, of: key.identity))
         }
         // A value that is read as two types is decoded by each read of the second.
-        if let source = cell as? EncodedCell, let content = Self.decodedContent(value, from: source, key) { keep(content) }
+        if let source = cell as? EncodedCell, let content = Self.decodedContent(value, from: source, key) {
+            keep(content)
+        }
         return value
     }
 

@@ -7,7 +7,7 @@ extension ConformanceChecks {
 
     /// The part that needs no more than the five calls without a default.
     public static let keyValueStoreBasics: [ConformanceCheck<any KVStoring>] =
-        keyValuePresence + keyValueTypes + keyValueNames + keyValueConcurrency
+        keyValuePresence + keyValueTypes + keyValueReadings + keyValueNames + keyValueConcurrency
 
     static let keyValuePresence: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("a key that was never set is absent") { store in

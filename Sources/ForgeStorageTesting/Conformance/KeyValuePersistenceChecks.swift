@@ -15,7 +15,10 @@ public struct KeyValueStorePlace: Sendable {
 
 extension ConformanceChecks {
     /// What a key-value store that outlives the process promises.
-    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] = [
+    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] =
+        keyValuePersistence + keyValueReadingsAfterReopening
+
+    private static let keyValuePersistence: [ConformanceCheck<KeyValueStorePlace>] = [
         ConformanceCheck("a new place is empty", needs: [.keyListing]) { place in
             try expectEqual(try place.open().keys(), [], "keys")
             try expectEqual(try place.open().keys(), [], "keys after reopening")

@@ -16,7 +16,9 @@ struct KeyRange<Value: Sample>: Sendable {
 
     /// Reads keys at random; `seen` holds the highest number under each so far.
     @inline(never)
-    func read(_ count: Int, from store: any KVStoring, _ seen: inout [Int], _ random: inout Random, _ tally: inout Tally) {
+    func read(
+        _ count: Int, from store: any KVStoring, _ seen: inout [Int], _ random: inout Random, _ tally: inout Tally
+    ) {
         for _ in 0..<count {
             let key = random.next(below: Self.count)
             tally.reads += 1

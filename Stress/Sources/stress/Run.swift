@@ -43,11 +43,11 @@ struct Run {
         addWriter(0, store, crew)
         let other = try startWriter(1, store, crew, seconds: seconds)
         if let file = store as? FileKVStore {
-            crew.add({ }) { _ in
+            crew.add({}) { _ in
                 try file.compact()
                 Thread.sleep(forTimeInterval: 0.02)
             }
-            crew.add({ }) { [kind, directory] _ in
+            crew.add({}) { [kind, directory] _ in
                 // Another object for the store that is open.
                 let second = try kind.open(directory)
                 _ = second.contains(KVKey<Int>("Int.0"))

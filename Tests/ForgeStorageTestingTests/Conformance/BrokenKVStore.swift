@@ -24,6 +24,9 @@ final class BrokenKVStore: KVStoring {
         case dropsUndecodable = "a value of another type reads as nil and stays"
         case truncatesNumbers = "a number too large for the type reads as nil"
         case sharesObjects = "an object that is read is not the one that was set"
+        case convertsOnReading = "reading as another type changes nothing"
+        case refusesOtherTypes = "a value reads as another type as it does in memory, whatever was read before"
+        case sharesInnerObjects = "an object inside a value belongs to one reader alone"
         case cutsLargeValues = "a value of 4 MiB comes back"
         case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
         case trimsNames = "any text is a name of its own"
@@ -118,12 +121,16 @@ final class BrokenKVStore: KVStoring {
 
     func get<T>(_ key: KVKey<T>) -> T? {
         if let lostPrefix, key.name.hasPrefix(lostPrefix) { return nil }
-        if defect == .sharesObjects || defect == .cachesForEver,
+        if defect == .sharesObjects || defect == .cachesForEver || defect == .sharesInnerObjects,
             let object = memory.withLock({ $0.objects[key.name] }) as? T
         {
             return object
         }
+        if defect == .refusesOtherTypes, T.self == Float.self { return nil }
         let value = base.get(mapped(key))
+        if defect == .convertsOnReading, let number = value as? Float {
+            discard { try base.set(KVKey(key.name), value: number) }
+        }
         if defect == .countsReads { memory.withLock { $0.reads += 1 } }
         if value == nil {
             if defect == .truncatesNumbers, T.self == UInt8.self, let number = base.get(KVKey<Int>(key.name)) {
@@ -131,7 +138,9 @@ final class BrokenKVStore: KVStoring {
             }
             if defect == .dropsUndecodable { discard { try base.removeValue(named: key.name) } }
         }
-        if defect == .cachesForEver, let value { memory.withLock { $0.objects[key.name] = value } }
+        if defect == .cachesForEver || defect == .sharesInnerObjects, let value {
+            memory.withLock { $0.objects[key.name] = value }
+        }
         return value
     }
 

@@ -15,6 +15,7 @@ final class BrokenKeyValuePlace: Sendable {
         case wearsOut = "a store that is opened many times keeps what each opening wrote"
         case countsAnew = "revisions go on after reopening where they were"
         case repeatsBatches = "a batch is there after reopening, in its order"
+        case roundsNumbers = "a value reads as another type after reopening as it did before, and is not changed"
         case dropsTexts = "a value of another type is still undecodable after reopening, and still there"
     }
 
@@ -47,6 +48,11 @@ final class BrokenKeyValuePlace: Sendable {
             for name in try base.keys() { try copy.setRawValue(try base.rawValue(named: name) ?? [], named: name) }
             return copy
         case .repeatsBatches where number > 1: try base.set(KVKey<Int>("b"), value: 1)
+        case .roundsNumbers where number > 1:
+            for name in try base.keys() {
+                guard name.hasPrefix("Double"), let number = base.get(KVKey<Float>(name)) else { continue }
+                try base.set(KVKey<Float>(name), value: number)
+            }
         case .dropsTexts where number > 1: try base.remove(KVKey<String>("a"))
         default: break
         }

@@ -1,0 +1,152 @@
+import ForgeKVStore
+import Foundation
+
+extension ConformanceChecks {
+    /// Reading changes nothing: not what is stored, and not what another reader has.
+    static let keyValueReadings: [ConformanceCheck<any KVStoring>] = [
+        ConformanceCheck("reading as another type changes nothing") { store in
+            for sample in TypeSample.all {
+                for reading in TypeReading.all {
+                    let name = "\(sample.name) as \(reading.name)"
+                    try sample.set(store, name)
+                    let first = reading.read(store, name)
+                    try expectEqual(reading.read(store, name), first, "the second reading of \(name)")
+                    try expectEqual(sample.read(store, name), sample.text, "the value of \(name) afterwards")
+                }
+            }
+        },
+        ConformanceCheck("a value reads as another type as it does in memory, whatever was read before") { store in
+            let model = InMemoryKVStore()
+            for sample in TypeSample.all {
+                for name in ["\(sample.name) forwards", "\(sample.name) backwards"] { try sample.set(store, name) }
+                for (forwards, backwards) in zip(TypeReading.all, TypeReading.all.reversed()) {
+                    for (reading, order) in [(forwards, "forwards"), (backwards, "backwards")] {
+                        let name = "\(sample.name) \(order)"
+                        let fresh = "\(sample.name) \(order) \(reading.name)"
+                        try sample.set(model, fresh)
+                        try expectEqual(
+                            reading.read(store, name), reading.read(model, fresh), "\(name) as \(reading.name)")
+                    }
+                }
+            }
+        },
+        ConformanceCheck("an object inside a value belongs to one reader alone") { store in
+            func check<Value: Codable & Sendable>(
+                _ name: String, _ value: Value, _ box: (Value) -> CheckBox?
+            ) throws {
+                let key = KVKey<Value>(name)
+                try store.set(key, value: value)
+                box(value)?.number = -1
+                for time in ["first", "second", "third"] {
+                    let found = store.get(key).flatMap(box)
+                    try expectEqual(found?.number, 7, "\(name): what the \(time) reader finds")
+                    found?.number = -1
+                }
+            }
+            try check("struct", CheckHolder(box: CheckBox(7))) { $0.box }
+            try check("optional", CheckHolder(box: CheckBox(7)) as CheckHolder?) { $0?.box }
+            try check("array", [CheckHolder(box: CheckBox(7))]) { $0.first?.box }
+            try check("dictionary", ["a": CheckBox(7)]) { $0["a"] }
+            try check("enum", CheckBoxes.two(CheckBox(6), CheckBox(7))) { boxes in
+                guard case .two(_, let box) = boxes else { return nil }
+                return box
+            }
+        },
+    ]
+}
+
+extension ConformanceChecks {
+    /// The same of what is on disk.
+    static let keyValueReadingsAfterReopening: [ConformanceCheck<KeyValueStorePlace>] = [
+        ConformanceCheck("a value reads as another type after reopening as it did before, and is not changed") {
+            place in
+            let names = TypeSample.all.flatMap { sample in TypeReading.all.map { "\(sample.name) as \($0.name)" } }
+            func readings(of store: any KVStoring) -> [String] {
+                TypeSample.all.flatMap { sample in
+                    TypeReading.all.map { $0.read(store, "\(sample.name) as \($0.name)") }
+                }
+            }
+            let before = try {
+                let store = try place.open()
+                for sample in TypeSample.all {
+                    for reading in TypeReading.all { try sample.set(store, "\(sample.name) as \(reading.name)") }
+                }
+                return readings(of: store)
+            }()
+            for time in ["first", "second"] {
+                let store = try place.open()
+                for (name, (before, after)) in zip(names, zip(before, readings(of: store))) {
+                    try expectEqual(after, before, "\(name) after the \(time) reopening")
+                }
+            }
+            let store = try place.open()
+            for sample in TypeSample.all {
+                for reading in TypeReading.all {
+                    let name = "\(sample.name) as \(reading.name)"
+                    try expectEqual(sample.read(store, name), sample.text, "the value of \(name)")
+                }
+            }
+        }
+    ]
+}
+
+/// A value of a type, to be read as others.
+private struct TypeSample: Sendable {
+    let name: String
+    let text: String
+    let set: @Sendable (any KVStoring, _ name: String) throws -> Void
+    let read: @Sendable (any KVStoring, _ name: String) -> String
+
+    init<Value: Codable & Sendable>(_ value: Value) {
+        text = "\(value)"
+        name = "\(Value.self) \(value)"
+        set = { try $0.set(KVKey($1), value: value) }
+        read = { store, name in TypeReading(Value.self).read(store, name) }
+    }
+
+    /// Numbers that are the same in every type, those that others round or refuse, and what is no number.
+    static let all = [
+        TypeSample(true), TypeSample(0), TypeSample(-7), TypeSample(Int.max), TypeSample(UInt64.max),
+        TypeSample(UInt8(200)),
+        TypeSample(0.1), TypeSample(-0.0), TypeSample(2.0), TypeSample(1e300), TypeSample(Float(0.1)),
+        TypeSample(Date(timeIntervalSinceReferenceDate: 700_000_000.25)), TypeSample("7"), TypeSample(Decimal(3)),
+        TypeSample([1, 2]),
+    ]
+}
+
+/// A type to read values as.
+private struct TypeReading: Sendable {
+    let name: String
+
+    /// The value as text; `nil` for none.
+    let read: @Sendable (any KVStoring, _ name: String) -> String
+
+    init<Value: Codable & Sendable>(_ type: Value.Type) {
+        name = "\(type)"
+        read = { store, name in store.get(KVKey<Value>(name)).map { "\($0)" } ?? "nil" }
+    }
+
+    static let all = [
+        TypeReading(Bool.self), TypeReading(Int.self), TypeReading(Int8.self), TypeReading(UInt64.self),
+        TypeReading(Float.self), TypeReading(Double.self), TypeReading(Int?.self), TypeReading(Date.self),
+        TypeReading(Decimal.self), TypeReading(String.self), TypeReading([Double].self),
+    ]
+}
+
+/// An object that can be changed.
+final class CheckBox: Codable, @unchecked Sendable {
+    // Invariant of the unchecked conformance: each is used by one thread.
+    var number: Int
+
+    init(_ number: Int) { self.number = number }
+}
+
+struct CheckHolder: Codable, Sendable {
+    var title = "holder"
+    var box: CheckBox
+}
+
+enum CheckBoxes: Codable, Sendable {
+    case none
+    case two(CheckBox, CheckBox)
+}
