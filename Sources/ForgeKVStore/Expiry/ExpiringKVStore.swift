@@ -27,8 +27,9 @@ public final class ExpiringKVStore: KVStoring {
     private let clock: @Sendable () -> Date
     private let latest = Mutex(Date.distantPast)
 
-    /// Held during every write, so that nothing is swept that was just set.
-    private let writing = Mutex(())
+    /// Held during every write, so that nothing is swept that was just set. Recursive, because the store underneath may
+    /// report an issue to code of the app that uses this store.
+    private let writing = NSRecursiveLock()
 
     /// A store over `base`, which is told the time by `now`.
     public init(_ base: any KVStoring, now: @escaping @Sendable () -> Date = { Date() }) {
@@ -113,7 +114,7 @@ extension ExpiringKVStore {
     /// - Throws: ``KVStoreError``, `.unsupported` if that store does not list its keys. Some may be removed, others not yet.
     @discardableResult
     public func removeExpired() throws -> Int {
-        try writing.withLock { _ in
+        try writing.withLock {
             var count = 0
             for name in try base.keys() where try isExpired(name) {
                 if try sweep(name) { count += 1 }
@@ -228,25 +229,52 @@ extension ExpiringKVStore {
         } catch {
             throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
         }
-        try writing.withLock { _ in
-            try base.set(KVKey(key.name), value: Kept(expiration: expiration, value: bytes))
+        let kept = Kept(expiration: expiration, value: bytes)
+        var batch = KVBatch()
+        try append(kept, key.name, WrittenType(key), to: &batch)
+        try writing.withLock {
+            do {
+                // A batch says of which type the value is, so that another one is set aside.
+                try base.commit(batch)
+            } catch let error as KVStoreError where error.code == .unsupported {
+                try base.set(KVKey(key.name), value: kept)
+            } catch var error as KVStoreError where error.operation == .batch {
+                error.operation = .set
+                throw error
+            }
         }
     }
 
-    public func remove<T>(_ key: KVKey<T>) throws { try writing.withLock { _ in try base.remove(key) } }
+    /// Adds the storing of a value to a batch that is made underneath.
+    private func append(_ kept: Kept, _ name: String, _ type: WrittenType?, to batch: inout KVBatch) throws {
+        let bytes = try ValueTable.encode(kept, for: KVKey<Kept>(name))
+        batch.append(.set(name: name, bytes: bytes), type?.wrapped { [self] in unwrap($0, name) })
+    }
 
-    public func removeAll() throws { try writing.withLock { _ in try base.removeAll() } }
+    private func unwrap(_ bytes: [UInt8], _ name: String) -> WrittenType.Unwrapped {
+        do {
+            let kept = try ValueTable.decode(bytes, as: KVKey<Kept>(name))
+            if case .value(let kept) = found(kept, at: now()) { return .value(kept.value) }
+            return .absent
+        } catch {
+            return .foreign
+        }
+    }
+
+    public func remove<T>(_ key: KVKey<T>) throws { try writing.withLock { try base.remove(key) } }
+
+    public func removeAll() throws { try writing.withLock { try base.removeAll() } }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try writing.withLock { _ in try base.set(KVKey(name), value: Kept(value: bytes)) }
+        try writing.withLock { try base.set(KVKey(name), value: Kept(value: bytes)) }
     }
 
     public func removeValue(named name: String) throws {
-        try writing.withLock { _ in try base.removeValue(named: name) }
+        try writing.withLock { try base.removeValue(named: name) }
     }
 
     public func commit(_ batch: KVBatch) throws {
-        try writing.withLock { _ in
+        try writing.withLock {
             while true {
                 do {
                     return try base.commit(try inner(batch))
@@ -277,10 +305,10 @@ extension ExpiringKVStore {
             }
             inner.require(requirement.name, revision: revision)
         }
-        for change in batch.changes {
+        for (change, type) in zip(batch.changes, batch.types) {
             switch change {
             case .set(let name, let bytes):
-                try inner.set(KVKey(name), value: Kept(expiration: ends[KeyName(name)], value: bytes))
+                try append(Kept(expiration: ends[KeyName(name)], value: bytes), name, type, to: &inner)
             case .remove: inner.append(change)
             }
         }

@@ -1,5 +1,4 @@
-import ForgeCoding
-import Synchronization
+import Foundation
 
 /// A key-value store that moves, value by value, from an old store into a new one while it is in use.
 ///
@@ -11,7 +10,7 @@ import Synchronization
 /// so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
 /// interrupted at any moment, by a crash as well, and goes on with the next call or the next read.
 ///
-/// A removal, and a batch with a removal or a requirement in it, first moves the values that it is about, then removes them
+/// A write first copies the value that it replaces, so that the new store can set it aside. A removal, and a batch with a removal or a requirement in it, first moves the values that it is about, then removes them
 /// from the old store, and is then made in the new one: no value comes back from the old store, and none is gone if the
 /// change fails. ``removeAll()`` empties the old store first; if it fails after that, what only the old store had is gone.
 ///
@@ -23,7 +22,9 @@ public final class MigratingKVStore: KVStoring {
     private let copiesOnRead: Bool
 
     /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
-    private let writing = Mutex(())
+    /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may use
+    /// this store.
+    private let writing = NSRecursiveLock()
 
     /// A store that is `new` with what it does not have yet taken from `old`.
     ///
@@ -43,7 +44,7 @@ public final class MigratingKVStore: KVStoring {
     /// - Throws: ``KVStoreError`` if the keys of a store cannot be listed.
     @discardableResult
     public func migrateAll() throws -> KVTransferReport {
-        try writing.withLock { _ in try copyAll() }
+        try writing.withLock { try copyAll() }
     }
 
     /// Copies every value that only the old store has, and removes from the old store what the new one has.
@@ -54,7 +55,7 @@ public final class MigratingKVStore: KVStoring {
     /// - Throws: ``KVStoreError``: no value is lost, and the call can be made again.
     @discardableResult
     public func removeMigrated() throws -> KVTransferReport {
-        try writing.withLock { _ in
+        try writing.withLock {
             let report = try copyAll()
             try secure()
             let failed = Set(report.failures.map { KeyName($0.name) })
@@ -98,7 +99,7 @@ public final class MigratingKVStore: KVStoring {
     private func didRead(_ name: String) {
         guard copiesOnRead else { return }
         do {
-            try writing.withLock { _ in try copy(name) }
+            try writing.withLock { try copy(name) }
         } catch {
             // The read has succeeded. `migrateAll` tells why a value cannot be copied.
         }
@@ -145,7 +146,7 @@ extension MigratingKVStore {
     /// The entry of the new store, into which the value is moved first.
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try new.entry(named: name) { return entry }
-        try writing.withLock { _ in try copy(name) }
+        try writing.withLock { try copy(name) }
         return try new.entry(named: name)
     }
 
@@ -153,7 +154,7 @@ extension MigratingKVStore {
     ///
     /// - Throws: ``KVStoreError``, also if a value cannot be moved.
     public func snapshot() throws -> KVSnapshot {
-        try writing.withLock { _ in
+        try writing.withLock {
             if let failure = try copyAll().failures.first { throw failure.error }
             return try new.snapshot()
         }
@@ -168,39 +169,48 @@ extension MigratingKVStore {
 
 extension MigratingKVStore {
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        try writing.withLock { _ in try new.set(key, value: value) }
+        try writing.withLock {
+            // So that the new store sets the old value aside if it cannot be read as this type.
+            try copy(key.name)
+            try new.set(key, value: value)
+        }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try writing.withLock { _ in
+        try writing.withLock {
             try move([key.name])
             try new.remove(key)
         }
     }
 
     public func removeAll() throws {
-        try writing.withLock { _ in
+        try writing.withLock {
             try old.removeAll()
             try new.removeAll()
         }
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try writing.withLock { _ in try new.setRawValue(bytes, named: name) }
+        try writing.withLock { try new.setRawValue(bytes, named: name) }
     }
 
     public func removeValue(named name: String) throws {
-        try writing.withLock { _ in
+        try writing.withLock {
             try move([name])
             try new.removeValue(named: name)
         }
     }
 
     public func commit(_ batch: KVBatch) throws {
-        try writing.withLock { _ in
+        try writing.withLock {
             for requirement in batch.requirements { try copy(requirement.name) }
             var removed: [String] = []
-            for case .remove(let name) in batch.changes { removed.append(name) }
+            for change in batch.changes {
+                switch change {
+                case .set(let name, _): try copy(name)
+                case .remove(let name): removed.append(name)
+                }
+            }
             try move(removed)
             try new.commit(batch)
         }

@@ -16,42 +16,14 @@ enum Overwriting {
 
     /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
     @inline(never)
-    static func isReadable<Value>(_ cell: ValueCell, as key: KVKey<Value>) -> Bool {
+    static func isReadable<Value>(_ bytes: [UInt8], as key: KVKey<Value>) -> Bool {
         do {
-            _ = try ValueTable.decode(cell.bytes, as: key)
+            _ = try ValueTable.decode(bytes, as: key)
             return true
         } catch {
-            return false  // Why is told to whoever reads the value.
+            return false  // A read of the value reports why.
         }
     }
-}
 
-/// The type of a value in a batch, without the value.
-struct WrittenType: Sendable {
-    /// What is known of a cell with such a value.
-    let cellType: CellType
-
-    private let type: any Written.Type
-    private let schema: (any AnyObject & Sendable)?
-
-    init<Value>(_ key: KVKey<Value>) {
-        cellType = .encoded(key)
-        type = WrittenAs<Value>.self
-        schema = key.schema
-    }
-
-    /// Whether a value can be read as this type. Runs the code of the type: no lock may be held.
-    func canRead(_ cell: ValueCell, _ name: KeyName) -> Bool { type.canRead(cell, name, schema) }
-}
-
-/// A type of values, so that it can be kept without a box.
-private protocol Written: Sendable {
-    static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool
-}
-
-private enum WrittenAs<Value: Codable & Sendable>: Written {
-    static func canRead(_ cell: ValueCell, _ name: KeyName, _ schema: AnyObject?) -> Bool {
-        let schema = schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) }
-        return Overwriting.isReadable(cell, as: KVKey(name, schema))
-    }
+    static func isReadable<Value>(_ cell: ValueCell, as key: KVKey<Value>) -> Bool { isReadable(cell.bytes, as: key) }
 }

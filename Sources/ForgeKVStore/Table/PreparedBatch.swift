@@ -62,7 +62,7 @@ struct PreparedBatch: Sendable {
         fileprivate var type: WrittenType
 
         /// Whether it can be read as what is written in its place. Runs the code of that type: no lock may be held.
-        var isReadable: Bool { type.canRead(cell, name) }
+        var isReadable: Bool { type.canRead(cell.bytes, name) }
     }
 
     /// The first value that has to be looked at before the batch may overwrite it.

@@ -14,11 +14,14 @@ import Synchronization
 /// else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names of printable
 /// ASCII stand as they are; any other as `#forge:` and its bytes, percent-encoded.
 ///
+/// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins with
+/// `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
+///
 /// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
 public final class UserDefaultsKVStore: KVStoring {
     /// The system's object, which is not declared to be safe to share, and nil for a suite that cannot be.
     private let defaults: Mutex<UserDefaults?>
-    private let domain: String
+    let domain: String
     private let store: String
 
     /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and one
@@ -73,7 +76,9 @@ public final class UserDefaultsKVStore: KVStoring {
             store: store)
         let bytes = Array(encoded.bytes)
         let isDictionary = value is [String: any Sendable]
-        try write(key.identity, .set) { PropertyListValue.object(for: bytes, isDictionary: isDictionary) }
+        try write(key.identity, .set, isReadable: { Overwriting.isReadable($0, as: key) }) {
+            PropertyListValue.object(for: bytes, isDictionary: isDictionary)
+        }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
@@ -84,12 +89,32 @@ public final class UserDefaultsKVStore: KVStoring {
         defaults.withLock { $0?.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
     }
 
-    /// Removes every key of this suite, whoever put it there; other suites and global settings stay.
+    /// Makes a single change that requires nothing.
+    ///
+    /// - Throws: ``KVStoreError``, `.unsupported` for any other batch.
+    public func commit(_ batch: KVBatch) throws {
+        guard let change = batch.changes.first, batch.changes.count == 1, batch.requirements.isEmpty else {
+            throw KVStoreError(.unsupported, .batch, store: store)
+        }
+        let name = KeyName(change.name)
+        switch change {
+        case .remove: try write(name, .batch) { nil }
+        case .set(_, let bytes):
+            let type = batch.types[0]
+            try write(name, .batch, isReadable: { type?.canRead($0, name) ?? true }) {
+                PropertyListValue.object(for: bytes, isDictionary: false)
+            }
+        }
+    }
+
+    /// Removes every key of this suite, whoever put it there; other suites, global settings and what was set aside stay.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
             defaults.removePersistentDomain(forName: domain)
-            guard !defaults.synchronize(), file.content?.isEmpty != true else { return }
+            let kept = old?.filter { UserDefaultsName.isSetAside($0.key) } ?? [:]
+            if !kept.isEmpty { defaults.setPersistentDomain(kept, forName: domain) }
+            guard !defaults.synchronize(), file.content?.count != kept.count else { return }
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
         }
@@ -97,7 +122,8 @@ public final class UserDefaultsKVStore: KVStoring {
 
     public func keys() throws -> [String] {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
-            (defaults.persistentDomain(forName: domain) ?? [:]).keys.map(UserDefaultsName.decoded)
+            (defaults.persistentDomain(forName: domain) ?? [:]).keys
+                .filter { !UserDefaultsName.isSetAside($0) }.map(UserDefaultsName.decoded)
         }
     }
 
@@ -117,7 +143,7 @@ public final class UserDefaultsKVStore: KVStoring {
 // MARK: The suite
 
 extension UserDefaultsKVStore {
-    private func using<Result: Sendable>(
+    func using<Result: Sendable>(
         _ operation: KVStoreError.Operation, _ name: String?,
         _ body: (UserDefaults) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
@@ -140,19 +166,59 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// Stores an object, or removes it, and makes sure that the file has it.
+    /// Stores an object, or removes it, and makes sure that the file has it. Sets the old value aside first unless
+    /// `isReadable` says that it can be read as the type of the new one; that runs code of the type, so no lock is held.
     private func write(
-        _ name: KeyName, _ operation: KVStoreError.Operation, _ object: () -> Any?
+        _ name: KeyName, _ operation: KVStoreError.Operation, isReadable: ([UInt8]) -> Bool = { _ in true },
+        _ object: () -> Any?
     ) throws(KVStoreError) {
         try name.check(operation, in: store)
-        try using(operation, name.string) { (defaults) throws(KVStoreError) in
-            let encoded = UserDefaultsName.encoded(name.string)
-            let old = defaults.object(forKey: encoded)
-            let new = object()
-            defaults.set(new, forKey: encoded)
-            guard !defaults.synchronize(), !file.holds(new, encoded) else { return }
-            defaults.set(old, forKey: encoded)
-            throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
+        var examined: (object: StoredObject, isReadable: Bool) = (.none, true)
+        while true {
+            let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in
+                let found = StoredObject(defaults.object(forKey: UserDefaultsName.encoded(name.string)))
+                guard found == examined.object else { return found }
+                try replace(name, operation, by: object(), in: defaults, setsAside: !examined.isReadable)
+                return nil
+            }
+            guard let next else { return }
+            switch next {
+            case .none: examined = (next, true)
+            case .foreign: examined = (next, false)
+            case .value(let bytes): examined = (next, isReadable(bytes))
+            }
         }
+    }
+
+    /// What stands under a name.
+    private enum StoredObject: Equatable, Sendable {
+        case none
+
+        /// No value that any type could be read from.
+        case foreign
+        case value([UInt8])
+
+        init(_ object: Any?) {
+            guard let object else {
+                self = .none
+                return
+            }
+            self = PropertyListValue.bytes(of: object).map { .value($0) } ?? .foreign
+        }
+    }
+
+    private func replace(
+        _ name: KeyName, _ operation: KVStoreError.Operation, by new: Any?, in defaults: UserDefaults, setsAside: Bool
+    ) throws(KVStoreError) {
+        let encoded = UserDefaultsName.encoded(name.string)
+        let old = defaults.object(forKey: encoded)
+        let aside = setsAside ? setAsideName(of: old, encoded, in: defaults) : nil
+        if let aside { defaults.set(old, forKey: aside) }
+        defaults.set(new, forKey: encoded)
+        guard !defaults.synchronize() else { return }
+        if file.holds(new, encoded), aside.map({ file.holds(old, $0) }) ?? true { return }
+        defaults.set(old, forKey: encoded)
+        if let aside { defaults.removeObject(forKey: aside) }
+        throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
     }
 }

@@ -2,9 +2,12 @@
 ///
 /// A name of printable ASCII stands as it is, so that other code finds it. Foundation on Linux compares other names by
 /// character and loses some, so every other stands as `#forge:` and its bytes, percent-encoded; a name that begins with
-/// `#forge:` does too.
+/// `#forge:` or `#forge-set-aside:` does too.
 enum UserDefaultsName {
     private static let prefix = "#forge:"
+
+    /// What the names of values begin with that were set aside; a number, a colon and the name of the key follow.
+    static let setAsidePrefix = "#forge-set-aside:"
 
     /// The name under which a key stands.
     static func encoded(_ name: String) -> String {
@@ -38,9 +41,12 @@ enum UserDefaultsName {
         return String(validating: bytes, as: UTF8.self) ?? name
     }
 
+    /// Whether a value that was set aside stands under a name.
+    static func isSetAside(_ name: String) -> Bool { name.hasPrefix(setAsidePrefix) }
+
     /// Whether a text can be a name as it is.
     static func isPlain(_ name: String) -> Bool {
-        !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasPrefix(prefix)
+        !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasPrefix(prefix) && !isSetAside(name)
     }
 
     private static func isPrintable(_ byte: UInt8) -> Bool { (0x20...0x7E).contains(byte) }

@@ -127,7 +127,7 @@ struct SharedStoreTests {
 
     private func isMissing(_ name: KeyName, in table: ValueTable) -> Bool {
         do throws(TableView.Interruption) {
-            return try !table.view.contains(name)
+            return try table.view.cell(of: name) == nil
         } catch {
             return false
         }

@@ -1,0 +1,77 @@
+public import ForgeKVStore
+
+/// A store, and how to see what it has set aside.
+public struct SettingAsideStore: Sendable {
+    /// The store.
+    public let store: any KVStoring
+
+    /// What was set aside so far: for each value bytes that contain it as it was encoded.
+    public let setAside: @Sendable () throws -> [[UInt8]]
+
+    /// A fresh, empty store that has set nothing aside.
+    public init(_ store: any KVStoring, setAside: @escaping @Sendable () throws -> [[UInt8]]) {
+        self.store = store
+        self.setAside = setAside
+    }
+}
+
+extension ConformanceChecks {
+    /// What stores promise that set unreadable values aside before they overwrite them; layers over such a store promise it
+    /// too.
+    public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore>] = [
+        ConformanceCheck("set sets a value aside that cannot be read as the new type", needs: [.rawValues]) { subject in
+            try checkSettingAside(subject) { try $0.set(KVKey<Int>("a"), value: 1) }
+        },
+        ConformanceCheck(
+            "a batch sets a value aside that cannot be read as the new type", needs: [.rawValues, .batches]
+        ) { subject in
+            try checkSettingAside(subject) { try $0.batch { try $0.set(KVKey<Int>("a"), value: 1) } }
+        },
+        ConformanceCheck(
+            "an update sets a value aside that cannot be read as the new type", needs: [.rawValues, .revisions]
+        ) { subject in
+            try checkSettingAside(subject) { store in
+                try store.compareAndSet(KVKey<Int>("a"), revision: try store.entry(named: "a")?.revision, value: 1)
+            }
+        },
+        ConformanceCheck("a value that can be read as the new type is not set aside") { subject in
+            let store = subject.store
+            for value in 1...3 {
+                try store.set(KVKey<Int>("a"), value: value)
+                try store.set(KVKey<[String]>("b"), value: ["\(value)"])
+                try store.set(KVKey<Int?>("c"), value: value)
+                try store.set(KVKey<Int?>("c"), value: nil)
+            }
+            try store.set(KVKey<Double>("a"), value: 0.5)
+            try expectEqual(try subject.setAside().count, 0, "how many values were set aside")
+        },
+        ConformanceCheck("a value that is removed is not set aside") { subject in
+            let store = subject.store
+            try store.set(KVKey<String>("a"), value: "one")
+            try store.remove(KVKey<Int>("a"))
+            try store.set(KVKey<Int>("a"), value: 1)
+            try expectEqual(try subject.setAside().count, 0, "how many values were set aside")
+        },
+    ]
+
+    /// Stores a text, overwrites it by a number, and looks for the text among what was set aside.
+    private static func checkSettingAside(
+        _ subject: SettingAsideStore, _ overwrite: (any KVStoring) throws -> Void
+    ) throws {
+        let store = subject.store
+        let name = "a"
+        try store.set(KVKey<String>(name), value: "precious")
+        guard let bytes = try store.rawValue(named: name) else {
+            throw ConformanceViolation("there is no raw value of a key that was set")
+        }
+        try overwrite(store)
+        try expectEqual(store.get(KVKey<Int>(name)), 1, "the new value")
+        let kept = try subject.setAside()
+        try expectEqual(kept.count, 1, "how many values were set aside")
+        try expect(kept.allSatisfy { contains($0, bytes) }, "what was set aside is not the value")
+    }
+
+    private static func contains(_ bytes: [UInt8], _ part: [UInt8]) -> Bool {
+        bytes.indices.contains { bytes[$0...].starts(with: part) }
+    }
+}

@@ -1,0 +1,60 @@
+import ForgeKVStore
+import Foundation
+import Synchronization
+import Testing
+
+@Suite("Code of an app that a layer runs may use the layer")
+struct LayerCallbackTests {
+    /// Uses a store while it is encoded.
+    private struct Curious: Codable, Sendable {
+        @TaskLocal static var store: (any KVStoring)?
+
+        init() {}
+        init(from decoder: any Decoder) throws {
+            _ = Self.store?.get(KVKey<Int>("other"))
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            _ = Self.store?.get(KVKey<Int>("other"))
+            try Self.store?.set(KVKey<Int>("another"), value: 1)
+            var container = encoder.singleValueContainer()
+            try container.encode("curious")
+        }
+    }
+
+    @Test("encoding a value reads and writes the migrating store that it is set in")
+    func migrating() throws {
+        let old = InMemoryKVStore()
+        try old.set(KVKey<Int>("other"), value: 7)
+        try old.set(KVKey<String>("a"), value: "precious")
+        let store = MigratingKVStore(from: old, to: InMemoryKVStore())
+        try Curious.$store.withValue(store) {
+            try store.set(KVKey<Curious>("a"), value: Curious())
+            try store.set(KVKey<Curious>("a"), value: Curious())
+        }
+        #expect(store.get(KVKey<Int>("other")) == 7)
+        #expect(store.get(KVKey<Int>("another")) == 1)
+    }
+
+    @Test("an issue that the store underneath reports reads and writes the layer", arguments: [true, false])
+    func issues(_ expires: Bool) throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        defer { do { try FileManager.default.removeItem(at: directory) } catch {} }
+        let layer = Mutex<(any KVStoring)?>(nil)
+        let calls = Mutex(0)
+        let options = FileKVStore.Options { _ in
+            guard let store = layer.withLock({ $0 }) else { return }
+            calls.withLock { $0 += 1 }
+            _ = store.get(KVKey<Int>("other"))
+            do { try store.set(KVKey<Int>("another"), value: 1) } catch { Issue.record(error) }
+        }
+        let base = try FileKVStore(at: directory, options: options)
+        let store: any KVStoring = expires ? ExpiringKVStore(base) : MigratingKVStore(from: InMemoryKVStore(), to: base)
+        layer.withLock { $0 = store }
+        try store.set(KVKey<String>("a"), value: "precious")
+        try store.set(KVKey<Int>("a"), value: 1)
+        layer.withLock { $0 = nil }
+        #expect(calls.withLock { $0 } == 1)
+        #expect(store.get(KVKey<Int>("another")) == 1)
+    }
+}

@@ -1,0 +1,104 @@
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+@Suite("Every store and layer sets aside what cannot be read")
+struct SetAsideConformanceTests {
+    private static let checks = ConformanceChecks.keyValueSettingAside
+
+    /// Layers that pass writes on, by name.
+    private static let layers: [(name: String, make: @Sendable (any KVStoring) -> any KVStoring)] = [
+        ("none", { $0 }),
+        ("NamespacedKVStore", { NamespacedKVStore($0, namespace: "n") }),
+        ("DefaultsKVStore", { DefaultsKVStore($0, defaults: InMemoryKVStore()) }),
+        ("RecordingKVStore", { RecordingKVStore($0) }),
+        ("ReactiveKVStore", { ReactiveKVStore($0) }),
+        ("ExpiringKVStore", { ExpiringKVStore($0) }),
+        ("MigratingKVStore", { MigratingKVStore(from: InMemoryKVStore(), to: $0) }),
+    ]
+
+    @Test(arguments: checks, layers.map(\.name))
+    func inMemory(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
+        let store = InMemoryKVStore()
+        try await check.run(
+            on: SettingAsideStore(try wrapped(store, layer)) { store.setAside.map(\.entry.bytes) })
+    }
+
+    @Test(arguments: checks, layers.map(\.name))
+    func onDisk(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
+        let fileSystem = InMemoryFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+        try await check.run(
+            on: SettingAsideStore(try wrapped(store, layer)) {
+                try store.damageReports().map { Array(try fileSystem.readFile(POSIXPath($0.file))) }
+            })
+    }
+
+    @Test(
+        arguments: checks.filter { $0.needs.isSubset(of: [.rawValues, .typedReads, .keyListing]) }, layers.map(\.name))
+    func userDefaults(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
+        let suite = TemporarySuite()
+        let store = UserDefaultsKVStore(suiteName: suite.name)
+        try await check.run(
+            on: SettingAsideStore(try wrapped(store, layer)) {
+                try store.setAside().map(\.bytes)
+            })
+    }
+
+    private func wrapped(_ store: any KVStoring, _ layer: String) throws -> any KVStoring {
+        try #require(Self.layers.first { $0.name == layer }).make(store)
+    }
+
+    @Test("a value that only the old store of a migration has is set aside by the new one")
+    func migrating() throws {
+        for copiesOnRead in [true, false] {
+            let old = InMemoryKVStore()
+            let new = InMemoryKVStore()
+            try old.set(KVKey<String>("a"), value: "precious")
+            try old.set(KVKey<String>("b"), value: "precious")
+            let store = MigratingKVStore(from: old, to: new, copiesOnRead: copiesOnRead)
+            try store.set(KVKey<Int>("a"), value: 1)
+            try store.batch { try $0.set(KVKey<Int>("b"), value: 1) }
+            #expect(new.setAside.map(\.name) == ["a", "b"])
+            try store.removeMigrated()
+            #expect(store.get(KVKey<Int>("a")) == 1)
+        }
+    }
+
+    @Test("an expired value is not set aside")
+    func expired() throws {
+        let base = InMemoryKVStore()
+        let store = ExpiringKVStore(base)
+        try store.set(KVKey<String>("a"), value: "old", expiresAt: .distantPast)
+        try store.set(KVKey<Int>("a"), value: 1)
+        #expect(base.setAside.isEmpty)
+        #expect(store.get(KVKey<Int>("a")) == 1)
+    }
+
+    @Test("user defaults list what they set aside, each value once, and keep it")
+    func userDefaultsList() throws {
+        let suite = TemporarySuite()
+        let store = UserDefaultsKVStore(suiteName: suite.name)
+        for name in ["plain", "é:1"] {
+            for _ in 0..<3 {
+                try store.set(KVKey<String>(name), value: "text")
+                try store.set(KVKey<[Int]>(name), value: [1])
+            }
+            try store.set(KVKey<String>(name), value: "other")
+            try store.set(KVKey<[Int]>(name), value: [1])
+        }
+        let reopened = UserDefaultsKVStore(suiteName: suite.name)
+        // "text", [1] and "other".
+        let expected = 3
+        #expect(try reopened.setAside().filter { $0.name == "plain" }.count == expected)
+        #expect(try reopened.setAside().filter { $0.name == "é:1" }.count == expected)
+        #expect(try reopened.keys().sorted() == ["plain", "é:1"])
+        try reopened.set(KVKey<Int>("#forge-set-aside:1:plain"), value: 5)
+        #expect(reopened.get(KVKey<Int>("#forge-set-aside:1:plain")) == 5)
+        try reopened.removeAll()
+        #expect(try reopened.keys().isEmpty)
+        #expect(try reopened.setAside().count == 2 * expected)
+    }
+}
