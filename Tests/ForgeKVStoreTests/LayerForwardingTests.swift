@@ -95,7 +95,7 @@ struct LayerForwardingTests {
             make: { MigratingKVStore(from: InMemoryKVStore(), to: $0) }, instead: [.get: .read]),
         "expiring": Layer(
             make: { ExpiringKVStore($0) },
-            instead: [.get: .read, .contains: .read, .rawValue: .read, .setRawValue: .set]),
+            instead: [.get: .read, .contains: .read, .rawValue: .read, .set: .commit, .setRawValue: .set]),
     ]
 
     @Test(arguments: layers.keys.sorted(), RecordingKVStore.Operation.allCases)

@@ -63,13 +63,15 @@ extension InlineTypes {
     /// A copy of the value that words are. Of a text only for the writer; readers have ``ReadGuard``.
     @inline(__always)
     static func value<Value>(_ words: EntryContent.Words, as type: Value.Type) -> Value {
-        withUnsafeBytes(of: words) { $0.load(as: type) }
+        func load(_ words: UnsafeRawPointer) -> Value { words.load(as: type) }
+        var words = words
+        return load(&words)
     }
 
     /// The value that words own, taken from them.
     @inline(__always)
-    static func take<Value>(_ words: inout EntryContent.Words, as type: Value.Type) -> Value {
-        withUnsafeMutablePointer(to: &words) { UnsafeMutableRawPointer($0).assumingMemoryBound(to: type).move() }
+    static func take<Value>(_ words: UnsafeMutableRawPointer, as type: Value.Type) -> Value {
+        words.assumingMemoryBound(to: type).move()
     }
 
     /// The text that the words of a content own, taken from them; nil for a content that owns nothing, or a cell.

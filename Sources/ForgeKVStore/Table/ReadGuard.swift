@@ -25,25 +25,37 @@ struct ReadGuard {
         return InlineTypes.take(&copy, as: type)
     }
 
+    /// Memory on the stack for the copy of a value.
+    private typealias Room = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
+
     /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`.
+    ///
+    /// Without `withUnsafeTemporaryAllocation` or `withUnsafeMutablePointer`: for a type that the compiler does not know they
+    /// are calls of their own and ask the runtime for the types of their results.
     @inline(__always)
     func leave<Value>(copyingValueOf cell: UnsafeRawPointer, as type: Value.Type) -> Value {
-        withUnsafeTemporaryAllocation(of: type, capacity: 1) { copy in
-            // There is memory for one value, so there is an address.
-            let copy = copy.baseAddress.unsafelyUnwrapped
-            forge_copy_and_leave(copyValue, cell, copy, reader)
-            return copy.move()
-        }
+        guard MemoryLayout<Value>.size <= MemoryLayout<Room>.size,
+            MemoryLayout<Value>.alignment <= MemoryLayout<Room>.alignment
+        else { return leave(copyingLargeValueOf: cell, as: type) }
+        var room: Room = (0, 0, 0, 0, 0, 0, 0, 0)
+        forge_copy_and_leave(copyValue, cell, &room, reader)
+        return InlineTypes.take(&room, as: type)
+    }
+
+    @inline(never)
+    private func leave<Value>(copyingLargeValueOf cell: UnsafeRawPointer, as type: Value.Type) -> Value {
+        let copy = UnsafeMutablePointer<Value>.allocate(capacity: 1)
+        defer { copy.deallocate() }
+        forge_copy_and_leave(copyValue, cell, copy, reader)
+        return copy.move()
     }
 
     /// Leaves with a cell.
     @inline(never)
     func leave(retaining cell: UnsafeRawPointer) -> ValueCell {
-        withUnsafeTemporaryAllocation(of: ValueCell.self, capacity: 1) { copy in
-            let copy = copy.baseAddress.unsafelyUnwrapped
-            forge_copy_and_leave(retainCell, cell, copy, reader)
-            return copy.move()
-        }
+        var owned = cell
+        forge_copy_and_leave(retainCell, cell, &owned, reader)
+        return Unmanaged<ValueCell>.fromOpaque(owned).takeRetainedValue()
     }
 }
 
@@ -56,5 +68,6 @@ private func copyValue(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer
 }
 
 private func retainCell(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    copy.initializeMemory(as: ValueCell.self, to: Unmanaged<ValueCell>.fromOpaque(cell).takeUnretainedValue())
+    let owned = Unmanaged<ValueCell>.fromOpaque(cell).retain()
+    copy.storeBytes(of: UnsafeRawPointer(owned.toOpaque()), as: UnsafeRawPointer.self)
 }
