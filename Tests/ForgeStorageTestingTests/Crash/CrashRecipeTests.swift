@@ -17,7 +17,7 @@ struct CrashRecipeTests {
 
     @Test(
         "a broken recipe is caught, and its mistake named",
-        arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 3))
+        arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 5))
     func brokenRecipe(_ recipe: Recipe) async throws {
         let report = try await recipe.explorer().explore()
         #expect(!report.holds, "\(report)")
