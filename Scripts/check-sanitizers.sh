@@ -3,7 +3,7 @@
 #
 # usage: check-sanitizers.sh [thread|address|both [FILTER]]
 #
-# Tests of the commands (ProcessTests, ForgeCommandsTests) are left out: what they test are processes of their own.
+# ForgeCommandsTests and KillTests are left out: what they test runs in processes of its own.
 set -eu
 cd "$(dirname "$0")/.."
 
