@@ -21,7 +21,9 @@ extension UserDefaultsKVStore {
         var last = 0
         for (name, other) in content {
             guard let name = SetAsideName(name), name.key == key else { continue }
-            if let bytes = PropertyListValue.bytes(of: other), bytes == PropertyListValue.bytes(of: object) { return nil }
+            if let bytes = PropertyListValue.bytes(of: other), bytes == PropertyListValue.bytes(of: object) {
+                return nil
+            }
             last = max(last, name.number)
         }
         return SetAsideName(key: key, number: last + 1).text
