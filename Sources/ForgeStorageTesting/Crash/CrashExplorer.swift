@@ -24,7 +24,8 @@ public struct CrashExplorer<Mark: Sendable> {
     ///
     /// If there are no more than that, all are. Otherwise moments with few states are looked at whole and the others
     /// share what is left: all states that differ in one thing or two from all kept and from all lost as far as they
-    /// fit, and a sample. As many again are looked at for crashes during recovery.
+    /// fit, and a sample. As many again are looked at for crashes during the recovery from a power cut, and as many for
+    /// power cuts during the recovery from a kill.
     public var limit: Int
 
     /// What everything random follows from.
@@ -32,6 +33,10 @@ public struct CrashExplorer<Mark: Sendable> {
 
     /// How many crashes in a row: with 2 every recovery is crashed too.
     public var depth: Int
+
+    /// Whether the power is cut during the recovery from a kill too: it then takes what the killed process had written,
+    /// and the recovery may have relied on, but neither had synchronised.
+    public var carriesKills = true
 
     /// How many violations are described in the report.
     public var maximumViolationCount = 5
@@ -79,24 +84,37 @@ public struct CrashExplorer<Mark: Sendable> {
     ///
     /// - Throws: What the recovery throws, or ``UnknownCrashState``.
     public nonisolated(nonsending) func replay(_ id: CrashStateID) async throws {
-        guard id.profile == profile.name, let last = id.levels.last else { throw UnknownCrashState(id: id) }
-        var recording = try await record()
-        var eventCount: Int?
-        for (depth, level) in id.levels.enumerated() {
-            guard level.effectCount <= recording.effects.count else { throw UnknownCrashState(id: id) }
-            var model = CrashModel(recording.image, profile)
-            for effect in recording.effects.prefix(level.effectCount) { model.apply(effect) }
-            guard let state = StateSpace(model, seed: id.seed).state(level) else { throw UnknownCrashState(id: id) }
-            let marks = eventCount ?? model.markCount
-            let crash = Crash(
-                recording.events.prefix(marks), effectCount: level.effectCount, depth: depth + 1)
-            let image = state.image
+        guard id.profile == profile.name, !id.levels.isEmpty else { throw UnknownCrashState(id: id) }
+        var run = try await record().run(under: profile)
+        for (place, level) in id.levels.enumerated() {
+            guard let (image, start) = outcome(of: level, in: run, seed: id.seed) else {
+                throw UnknownCrashState(id: id)
+            }
             let fileSystem = InMemoryFileSystem(image)
             fileSystem.startRecordingEffects()
-            try await recover(fileSystem, crash)
-            guard level != last else { return }
-            recording = CrashRecording(image: image, effects: fileSystem.takeEffects(), events: recording.events)
-            eventCount = marks
+            let marks = CrashRun<Mark>(fileSystem)
+            let events = run.events.prefix(start.markCount)
+            try await recover(
+                fileSystem,
+                Crash(level.kind, events, effectCount: level.effectCount, depth: place + 1, run: marks))
+            run = RecordedRun(start: start, effects: fileSystem.takeEffects(), events: events + marks.allEvents)
+        }
+    }
+
+    /// What a crash leaves for the next run, and what is known of it; nil if the run has no such crash.
+    private func outcome(
+        of level: CrashStateID.Level, in run: RecordedRun<Mark>, seed: UInt64
+    ) -> (DiskImage, CrashModel)? {
+        guard level.effectCount <= run.effects.count else { return nil }
+        switch level {
+        case .kill(let kill):
+            let before = run.model(after: max(0, kill.effectCount - 1))
+            guard let model = run.model(after: kill, from: before) else { return nil }
+            return (model.live, model)
+        case .powerCut(let cut):
+            let model = run.model(after: cut.effectCount)
+            guard let image = StateSpace(model, seed: seed).state(cut)?.image else { return nil }
+            return (image, CrashModel(image, profile, markCount: model.markCount))
         }
     }
 
@@ -124,7 +142,8 @@ public struct CrashExplorer<Mark: Sendable> {
     // MARK: Parts
 
     var bounds: Exploration<Mark>.Bounds {
-        Exploration.Bounds(limit: limit, depth: depth, maximumViolationCount: maximumViolationCount)
+        Exploration.Bounds(
+            limit: limit, depth: depth, carriesKills: carriesKills, maximumViolationCount: maximumViolationCount)
     }
 
     nonisolated(nonsending) func record() async throws -> CrashRecording<Mark> {
@@ -143,7 +162,7 @@ public struct CrashExplorer<Mark: Sendable> {
         _ recording: CrashRecording<Mark>, _ profile: CrashProfile, _ bounds: Exploration<Mark>.Bounds
     ) async -> CrashReport {
         let exploration = Exploration(profile, seed: seed, bounds, recover: recover)
-        await exploration.explore(recording)
+        await exploration.explore(recording.run(under: profile))
         return exploration.report
     }
 
@@ -163,6 +182,20 @@ public struct CrashExplorer<Mark: Sendable> {
         for rule in CrashRule.allCases where profile.without(rule).differs(from: profile) {
             if await explore(recording, profile.without(rule), bounds).holds { report.responsibleRules.append(rule) }
         }
+        guard carriesKills, depth > 1 else { return }
+        bounds.carriesKills = false
+        report.needsKill = await explore(recording, profile, bounds).holds
+    }
+}
+
+/// What a program did to a file system, from a tree that is durable.
+struct CrashRecording<Mark: Sendable>: Sendable {
+    var image: DiskImage
+    var effects: [RecordedEffect]
+    var events: [CrashRun<Mark>.Event]
+
+    func run(under profile: CrashProfile) -> RecordedRun<Mark> {
+        RecordedRun(start: CrashModel(image, profile), effects: effects, events: events)
     }
 }
 

@@ -21,8 +21,20 @@ public struct CrashReport: Sendable {
     /// How many different states the program had to recover from, those of crashes during recovery included.
     public internal(set) var stateCount = 0
 
-    /// How many of ``stateCount`` came from a crash during recovery.
+    /// How many of ``stateCount`` came from a crash during the recovery from a power cut.
     public internal(set) var nestedStateCount = 0
+
+    /// How many kills of the process were carried on: followed by a recovery, and by power cuts during that recovery.
+    public internal(set) var killCount = 0
+
+    /// How many of ``stateCount`` came from a crash during the recovery from a kill.
+    public internal(set) var stateCountAfterKills = 0
+
+    /// The kills after which not all states of power cuts were looked at.
+    public internal(set) var sampledKillCount = 0
+
+    /// The kills in the middle of a store that were left out, chosen by the seed.
+    public internal(set) var skippedKillCount = 0
 
     /// The moments at which there were too many states to look at all of them.
     public internal(set) var sampledCrashPointCount = 0
@@ -45,6 +57,9 @@ public struct CrashReport: Sendable {
     /// The rules without any one of which there is no violation.
     public internal(set) var responsibleRules: [CrashRule] = []
 
+    /// Whether there is no violation unless a process is killed before the power cut.
+    public internal(set) var needsKill = false
+
     /// The operations that are needed for a violation, where the program was given as a list of operations.
     public internal(set) var shrunkOperations: [String]?
 
@@ -59,6 +74,9 @@ public struct CrashReport: Sendable {
     /// Whether all states that the profile allows were looked at, crashes during recovery aside.
     public var isExhaustive: Bool { sampledCrashPointCount == 0 }
 
+    /// Whether all power cuts after all kills of the program were looked at.
+    public var isExhaustiveAfterKills: Bool { sampledKillCount == 0 && skippedKillCount == 0 }
+
     /// Whether no promise was broken.
     public var holds: Bool { violationCount == 0 }
 
@@ -66,6 +84,20 @@ public struct CrashReport: Sendable {
     public var statesPerSecond: Double {
         let seconds = duration / .seconds(1)
         return seconds > 0 ? Double(stateCount) / seconds : 0
+    }
+
+    /// Counts a state that these crashes led to.
+    mutating func count(_ kinds: [CrashKind]) {
+        stateCount += 1
+        guard kinds.count > 1 else { return }
+        if kinds.dropLast().contains(.processKill) { stateCountAfterKills += 1 } else { nestedStateCount += 1 }
+    }
+
+    /// Notes that a moment is sampled.
+    mutating func note(_ states: SampledStates) {
+        sampledCrashPointCount += 1
+        if !states.hasAllSingles { hasAllSingleDeviations = false }
+        if !states.hasAllPairs { hasAllPairDeviations = false }
     }
 }
 
@@ -79,11 +111,17 @@ extension CrashReport: CustomStringConvertible {
         }
         var text = """
             \(profile.name), seed \(seed): \(violationCount) violations in \(stateCount) states \
-            (\(nestedStateCount) of them of crashes during recovery) at \(crashPointCount) crash points, \
-            \(visitedStateCount) of \(possibleStateCount) possible states visited, \(coverage), \(duration)
+            (\(nestedStateCount) of them of crashes during recovery, \(stateCountAfterKills) after \(killCount) kills) \
+            at \(crashPointCount) crash points, \(visitedStateCount) of \(possibleStateCount) possible states visited, \
+            \(coverage), \(duration)
             """
+        if !isExhaustiveAfterKills {
+            text += "\nkills sampled: \(sampledKillCount) with a sample of the power cuts after them"
+            text += ", \(skippedKillCount) in the middle of a store left out"
+        }
         if !holds {
             if let weakest = weakestSufficientProfile { text += "\nholds under \(weakest.name)" }
+            if needsKill { text += "\nholds without kills before the power cut" }
             for rule in responsibleRules { text += "\nholds without: \(rule.rawValue)" }
             if let shrunkOperations { text += "\nneeds only: " + shrunkOperations.joined(separator: "; ") }
         }

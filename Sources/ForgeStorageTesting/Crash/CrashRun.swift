@@ -1,10 +1,9 @@
 import ForgeFileSystem
 import Synchronization
 
-/// Where the program under test says what it was told, so that whoever checks a state knows what must be in it.
+/// The marks that a run of the program makes: which operations it has begun, and which it has acknowledged.
 ///
-/// Marks stand between the changes of the file system: each state is checked against those that were made before the
-/// crash.
+/// Marks are recorded between the changes of the file system; each state is checked against those made before the crash.
 public final class CrashRun<Mark: Sendable>: Sendable {
     enum Event: Sendable {
         case began(Mark)
@@ -18,12 +17,12 @@ public final class CrashRun<Mark: Sendable>: Sendable {
         self.fileSystem = fileSystem
     }
 
-    /// Says that something is about to be done: from now on it may be found after a crash.
+    /// Marks the start of an operation: from now on its effect may be found after a crash.
     public func begin(_ mark: Mark) {
         note(.began(mark))
     }
 
-    /// Says that something was acknowledged: from now on it must be found after every crash.
+    /// Marks that an operation was acknowledged: from now on its effect must be found after every crash.
     public func acknowledge(_ mark: Mark) {
         note(.acknowledged(mark))
     }
@@ -35,35 +34,5 @@ public final class CrashRun<Mark: Sendable>: Sendable {
             fileSystem.recordMark(events.count)
             events.append(event)
         }
-    }
-}
-
-/// A crash, as the code that recovers from it sees it.
-public struct Crash<Mark: Sendable>: Sendable {
-    /// What had been acknowledged, in order.
-    public let acknowledged: [Mark]
-
-    /// What had been begun, in order, acknowledged since or not.
-    public let begun: [Mark]
-
-    /// How many changes of the file system had been made.
-    public let effectCount: Int
-
-    /// 1 for a crash of the program, 2 for one of the recovery after it.
-    public let depth: Int
-
-    init(_ events: some Sequence<CrashRun<Mark>.Event>, effectCount: Int, depth: Int) {
-        var acknowledged: [Mark] = []
-        var begun: [Mark] = []
-        for event in events {
-            switch event {
-            case .began(let mark): begun.append(mark)
-            case .acknowledged(let mark): acknowledged.append(mark)
-            }
-        }
-        self.acknowledged = acknowledged
-        self.begun = begun
-        self.effectCount = effectCount
-        self.depth = depth
     }
 }

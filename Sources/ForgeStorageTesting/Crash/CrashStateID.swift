@@ -3,17 +3,44 @@
 /// It reads `posixStrict/0>op17:n=0110:i5=1/0/2.0`: the profile and the seed; the number of effects before the crash;
 /// for each change of a name that was not durable, whether it was made; and for each file about which something was
 /// undecided its inode, the places of its size and attributes among those it had, and of the version of each block.
-/// A crash during recovery adds another `>op…`.
+/// A crash during recovery adds another `>op…`. A kill that the system survives reads `>kill17`, or `>kill17/0-24` if
+/// only those bytes of the last store were made.
 public struct CrashStateID: Hashable, Sendable, CustomStringConvertible {
     struct File: Hashable, Sendable {
         var inode: UInt64
         var choice: FileChoice
     }
 
-    struct Level: Hashable, Sendable {
+    struct PowerCut: Hashable, Sendable {
         var effectCount: Int
         var names: [Bool]
         var files: [File]
+    }
+
+    struct Kill: Hashable, Sendable {
+        var effectCount: Int
+        /// Which bytes of the last change, a store, were made; nil for all.
+        var part: Range<Int>?
+    }
+
+    /// One crash.
+    enum Level: Hashable, Sendable {
+        case powerCut(PowerCut)
+        case kill(Kill)
+
+        var kind: CrashKind {
+            switch self {
+            case .powerCut: .powerCut
+            case .kill: .processKill
+            }
+        }
+
+        var effectCount: Int {
+            switch self {
+            case .powerCut(let cut): cut.effectCount
+            case .kill(let kill): kill.effectCount
+            }
+        }
     }
 
     let profile: String
@@ -46,6 +73,44 @@ public struct CrashStateID: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension CrashStateID.Level: CustomStringConvertible {
+    init?(_ text: Substring) {
+        if let kill = CrashStateID.Kill(text) {
+            self = .kill(kill)
+        } else if let cut = CrashStateID.PowerCut(text) {
+            self = .powerCut(cut)
+        } else {
+            return nil
+        }
+    }
+
+    var description: String {
+        switch self {
+        case .powerCut(let cut): "\(cut)"
+        case .kill(let kill): "\(kill)"
+        }
+    }
+}
+
+extension CrashStateID.Kill: CustomStringConvertible {
+    init?(_ text: Substring) {
+        guard text.hasPrefix("kill") else { return nil }
+        let fields = text.dropFirst(4).split(separator: "/", omittingEmptySubsequences: false)
+        guard let count = fields.first.flatMap({ Int($0) }), count >= 0, fields.count <= 2 else { return nil }
+        effectCount = count
+        guard fields.count == 2 else { return }
+        let bounds = fields[1].split(separator: "-", omittingEmptySubsequences: false).map { Int($0) }
+        guard bounds.count == 2, let lower = bounds[0], let upper = bounds[1], lower >= 0, lower < upper else {
+            return nil
+        }
+        part = lower..<upper
+    }
+
+    var description: String {
+        "kill\(effectCount)" + (part.map { "/\($0.lowerBound)-\($0.upperBound)" } ?? "")
+    }
+}
+
+extension CrashStateID.PowerCut: CustomStringConvertible {
     init?(_ text: Substring) {
         let fields = text.split(separator: ":", omittingEmptySubsequences: false)
         guard fields.count >= 2, fields[0].hasPrefix("op"), fields[1].hasPrefix("n="),

@@ -6,7 +6,7 @@ public struct CrashViolation: Sendable, CustomStringConvertible {
     /// What the recovery threw.
     public let reason: String
 
-    /// What the crash lost, one line each.
+    /// What the power cut lost, one line each; none for a kill.
     public let losses: [String]
 
     public var description: String {

@@ -175,15 +175,6 @@ extension SimulatedDevice {
         }
     }
 
-    /// How a process ends without any warning.
-    public enum CrashKind: Hashable, Sendable, CaseIterable {
-        /// The process is killed; everything that it has written is kept.
-        case processKill
-
-        /// The power fails: whatever was not synchronised is lost, names of files too. The device has to be unlocked then.
-        case powerCut
-    }
-
     /// Ends the app's process without any warning.
     ///
     /// A power cut leaves one state of all those that it may leave, the one in which the most is lost; `forEachCrash`

@@ -55,7 +55,9 @@ struct CrashExplorerTests {
         arguments: [
             "", "posixStrict", "posixStrict/0", "posixStrict/x>op1:n=", "a/0>op:n=", "a/0>op1", "a/0>op1:n=2",
             "a/0>op1:n=0:i", "a/0>op1:n=0:i1=1", "a/0>op1:n=0:i1=1/2", "a/0>op1:n=0:i1=a/2/1", "a/0>op1:n=0:i1=1/2/x",
-            "a/0>op-1:n=", "a/0>op1:m=",
+            "a/0>op-1:n=", "a/0>op1:m=", "a/0>kill", "a/0>killx", "a/0>kill-1", "a/0>kill1/", "a/0>kill1/8",
+            "a/0>kill1/8-8",
+            "a/0>kill1/x-8", "a/0>kill1/0-8/9",
         ])
     func badIdentifier(_ text: String) {
         #expect(CrashStateID(text) == nil)
@@ -65,7 +67,8 @@ struct CrashExplorerTests {
         "an identifier of another program or profile is refused",
         arguments: [
             "freshInode/0>op1:n=0", "posixStrict/0>op99:n=0", "posixStrict/0>op1:n=0000",
-            "posixStrict/0>op1:n=0:i77=0/0/",
+            "posixStrict/0>op1:n=0:i77=0/0/", "posixStrict/0>kill99", "posixStrict/0>kill1/0-8",
+            "posixStrict/0>kill2>op99:n=",
         ])
     func foreignIdentifier(_ text: String) async throws {
         let id = try #require(CrashStateID(text))

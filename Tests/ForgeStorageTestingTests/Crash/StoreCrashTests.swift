@@ -73,6 +73,15 @@ struct StoreCrashTests {
         #expect(report.isExhaustive && report.stateCount > 20)
     }
 
+    @Test("a cache of images loses none that was acknowledged, and never mixes")
+    func images() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("a", "2", count: 5000), .remove("a"), .set("b", "3"), .removeAll,
+        ]
+        let report = try await forEachCrash(of: calls, in: ImagesUnderCrash.self, limit: 5000)
+        #expect(report.isExhaustive && report.stateCount > 20)
+    }
+
     @Test(
         "no store breaks a promise under random programs",
         arguments: TestDepth.isDeep ? TestDepth.seeds([1, 2, 3, 4], random: 2) : [1])
@@ -86,6 +95,7 @@ struct StoreCrashTests {
         try await crash(FilesUnderCrash.self)
         try await crash(SecretsUnderCrash.self)
         try await crash(StorageUnderCrash.self)
+        try await crash(ImagesUnderCrash.self)
     }
 }
 

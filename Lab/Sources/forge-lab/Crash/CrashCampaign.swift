@@ -7,17 +7,21 @@ struct CrashCampaign {
     private(set) var programCount = 0
     /// States that a crash of the program left.
     private(set) var stateCount = 0
-    /// States that a crash during recovery left.
+    /// States that a crash during the recovery from a power cut left.
     private(set) var nestedStateCount = 0
+    /// Kills after which the program was started again.
+    private(set) var killCount = 0
+    /// States that a crash after such a kill left.
+    private(set) var stateCountAfterKills = 0
     private(set) var exhaustiveCount = 0
     private(set) var violationCount = 0
     private(set) var duration = Duration.zero
 
-    /// Crashes programs until that many states have been checked.
+    /// Crashes programs until that many states have been checked, and as many after kills.
     ///
     /// - Parameters:
     ///   - kind: The store.
-    ///   - states: How many states that crashes of programs leave are enough.
+    ///   - states: How many states are enough, of crashes of programs and of crashes after kills each.
     ///   - seed: What the programs follow from.
     ///   - limit: How many states of one program are checked at most.
     ///   - jobs: How many programs are crashed at the same time; what is found does not depend on it.
@@ -36,6 +40,7 @@ struct CrashCampaign {
         case .file: try await campaign.run(FilesUnderCrash.self, states, seed, limit, jobs, tell)
         case .secret: try await campaign.run(SecretsUnderCrash.self, states, seed, limit, jobs, tell)
         case .codable: try await campaign.run(StorageUnderCrash.self, states, seed, limit, jobs, tell)
+        case .image: try await campaign.run(ImagesUnderCrash.self, states, seed, limit, jobs, tell)
         }
         campaign.duration = clock.now - start
         return campaign
@@ -63,11 +68,11 @@ struct CrashCampaign {
             var waiting: [Int: Outcome] = [:]
             while let outcome = try await group.next() {
                 waiting[outcome.number] = outcome
-                while stateCount < states, let next = waiting.removeValue(forKey: programCount) {
+                while !hasEnough(states), let next = waiting.removeValue(forKey: programCount) {
                     add(next.report)
                     if let failure = next.failure { tell("\(kind.rawValue), \(failure)") }
                 }
-                guard stateCount < states else { break }
+                guard !hasEnough(states) else { break }
                 let (number, seed) = (nextNumber, seeds.next())
                 nextNumber += 1
                 group.addTask { try await Self.crash(Store.self, number, seed, limit) }
@@ -80,9 +85,8 @@ struct CrashCampaign {
         _: Store.Type, _ number: Int, _ seed: UInt64, _ limit: Int
     ) async throws -> Outcome {
         let program = Store.vocabulary.program(seed: seed)
-        let depth = number.isMultiple(of: 4) ? 2 : 1
         do {
-            let report = try await forEachCrash(of: program, in: Store.self, limit: limit, seed: seed, depth: depth)
+            let report = try await forEachCrash(of: program, in: Store.self, limit: limit, seed: seed)
             return Outcome(number: number, report: report)
         } catch let failure as CrashFailure {
             return Outcome(
@@ -90,31 +94,38 @@ struct CrashCampaign {
         }
     }
 
+    private func hasEnough(_ states: Int) -> Bool { min(stateCount, stateCountAfterKills) >= states }
+
     private mutating func add(_ report: CrashReport) {
         programCount += 1
-        stateCount += report.stateCount - report.nestedStateCount
+        stateCount += report.stateCount - report.nestedStateCount - report.stateCountAfterKills
         nestedStateCount += report.nestedStateCount
-        exhaustiveCount += report.isExhaustive ? 1 : 0
+        killCount += report.killCount
+        stateCountAfterKills += report.stateCountAfterKills
+        exhaustiveCount += report.isExhaustive && report.isExhaustiveAfterKills ? 1 : 0
         violationCount += report.violationCount
     }
 
     // MARK: The table
 
     static let heading = line([
-        "store", "programs", "states", "nested", "exhaustive", "sampled", "violations", "seconds", "states/s",
+        "store", "programs", "states", "nested", "kills", "after kills", "exhaustive", "sampled", "violations",
+        "seconds",
+        "states/s",
     ])
 
     var row: String {
         let seconds = duration / .seconds(1)
-        let speed = Double(stateCount + nestedStateCount) / max(seconds, 0.001)
+        let speed = Double(stateCount + nestedStateCount + stateCountAfterKills) / max(seconds, 0.001)
         return Self.line([
-            kind.rawValue, "\(programCount)", "\(stateCount)", "\(nestedStateCount)", "\(exhaustiveCount)",
-            "\(programCount - exhaustiveCount)", "\(violationCount)", String(format: "%.1f", seconds),
+            kind.rawValue, "\(programCount)", "\(stateCount)", "\(nestedStateCount)", "\(killCount)",
+            "\(stateCountAfterKills)", "\(exhaustiveCount)", "\(programCount - exhaustiveCount)", "\(violationCount)",
+            String(format: "%.1f", seconds),
             String(format: "%.0f", speed),
         ])
     }
 
     private static func line(_ cells: [String]) -> String {
-        cells.map { String(repeating: " ", count: max(0, 11 - $0.count)) + $0 }.joined()
+        cells.map { String(repeating: " ", count: max(0, 12 - $0.count)) + $0 }.joined()
     }
 }

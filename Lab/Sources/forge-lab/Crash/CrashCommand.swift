@@ -6,14 +6,14 @@ struct CrashCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "crash", abstract: "Crash random programs on the stores and check what each recovers.",
         discussion: """
-            Programs are made until enough different states were recovered from. Only those of crashes of the program \
-            count; those of crashes during recovery, which every fourth program has too, come on top. Every state has \
-            to open, hold what was acknowledged and nothing else, and take a write.
+            Programs are made until enough different states of crashes were recovered from, and as many of crashes after \
+            a kill: the process is killed, started again on what it had not synchronised, and loses power. States of \
+            crashes during the recovery from a power cut come on top. Every state has to open, hold what was \
+            acknowledged and nothing else, and take further calls.
             """)
 
-    @Option(help: "A store; one of each kind if none is given. Batches are in the programs of keyValue.") var store:
-        [StoreKind] = []
-    @Option(help: "How many states of each store are checked at least.") var states = 100_000
+    @Option(help: "A store; one of each kind if none is given.") var store: [StoreKind] = []
+    @Option(help: "How many states of each store are checked at least, and as many after kills.") var states = 100_000
     @Option(help: "What all programs follow from.") var seed: UInt64 = 1
     @Option(help: "How many states of one program are checked at most, before a sample is taken.") var limit = 4000
     @Option(help: "How many programs are crashed at the same time; what is found does not depend on it.")

@@ -22,8 +22,10 @@ struct CrashModel: Sendable {
     /// The file that something is being stored into.
     private var storing: UInt64?
 
-    init(_ image: DiskImage, _ profile: CrashProfile) {
+    /// The model of an image that is durable; `markCount` is the number of marks made before.
+    init(_ image: DiskImage, _ profile: CrashProfile, markCount: Int = 0) {
         self.profile = profile
+        self.markCount = markCount
         base = image
         let nodes = image.nodes
         root = nodes.first?.number ?? 0
@@ -44,8 +46,7 @@ struct CrashModel: Sendable {
     mutating func apply(_ recorded: RecordedEffect) {
         effectCount += 1
         operation = recorded.operation
-        if let storing { files[storing]?.endStore() }
-        storing = nil
+        endStore()
         switch recorded.effect {
         case .create(let node): create(node)
         case .write(let inode, let offset, let bytes, let time): files[inode]?.write(bytes, at: offset, time)
@@ -68,6 +69,11 @@ struct CrashModel: Sendable {
         }
     }
 
+    private mutating func endStore() {
+        if let storing { files[storing]?.endStore() }
+        storing = nil
+    }
+
     private mutating func create(_ node: DiskImage.Node) {
         if node.isDirectory {
             directories[node.number] = node
@@ -81,6 +87,40 @@ struct CrashModel: Sendable {
         // Those of a directory are kept at once: they say nothing about what a program stores.
         directories[inode]?.attributes = attributes
         files[inode]?.setAttributes(attributes)
+    }
+}
+
+// MARK: Kills
+
+extension CrashModel {
+    /// Ends the process. The system keeps everything, and what was not durable still is not.
+    mutating func killProcess() {
+        endStore()
+    }
+
+    /// The tree as every process sees it, durable or not. Inodes keep their numbers, and new ones get numbers that the
+    /// model does not know.
+    var live: DiskImage {
+        var lists = names
+        for change in changes { lists.apply(change) }
+        var nodes: [DiskImage.Node] = []
+        var pending = [root]
+        var seen: Set<UInt64> = [root]
+        while let number = pending.popLast() {
+            if var node = directories[number] {
+                node.entries = lists[number]?.entries ?? []
+                pending += node.entries.map(\.inode).filter { seen.insert($0).inserted }
+                nodes.append(node)
+            } else if let file = files[number] {
+                var node = file.node
+                node.content = file.live
+                nodes.append(node)
+            }
+        }
+        let highest = max(files.keys.max() ?? 0, directories.keys.max() ?? 0)
+        var image = DiskImage(nodes, like: base, numberedAbove: highest)
+        image.advance(by: effectCount)
+        return image
     }
 }
 

@@ -43,7 +43,7 @@ struct BlockChoices: Sendable {
             if profile.blocks == .last, profile.tearsStores, history.isStoring, let step = steps.last {
                 // One that reaches over several blocks may not have come to this one.
                 add(Version(newer: step.older, older: step.older))
-                for part in Self.wordParts(of: history.writes[step.write].range) {
+                for part in TornStore.parts(of: history.writes[step.write].range) {
                     add(Version(newer: step.newer, older: step.older, part: part))
                 }
             }
@@ -70,7 +70,7 @@ struct BlockChoices: Sendable {
                     add(Version(newer: step.newer, older: step.older, part: 0..<tear))
                 }
             case .store where profile.tearsStores:
-                for part in Self.wordParts(of: write.range) {
+                for part in TornStore.parts(of: write.range) {
                     add(Version(newer: step.newer, older: step.older, part: part))
                 }
             default: break
@@ -96,19 +96,6 @@ struct BlockChoices: Sendable {
         var bytes = wholes[version.older]
         bytes.replaceSubrange(version.part, with: wholes[version.newer][version.part])
         return bytes
-    }
-
-    /// How much of a store may be there while its bytes are being copied, word by word, from either end: the page may be
-    /// written out in between, or the process die. Of a long store, all words near its ends and one in each line of a
-    /// cache are enough.
-    private static func wordParts(of store: Range<Int>) -> [Range<Int>] {
-        var parts: [Range<Int>] = []
-        for tear in stride(from: store.lowerBound / 8 * 8 + 8, to: store.upperBound, by: 8) {
-            let isNearEnd = min(tear - store.lowerBound, store.upperBound - tear) <= 128
-            guard isNearEnd || tear % 64 == 0 else { continue }
-            parts += [store.lowerBound..<tear, tear..<store.upperBound]
-        }
-        return parts
     }
 
     private static func garbage(

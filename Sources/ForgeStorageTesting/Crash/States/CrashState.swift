@@ -8,10 +8,12 @@ struct CrashState: Sendable {
     var hash: UInt64 { tree.hash(choices) }
     var image: DiskImage { tree.image(choices) }
 
-    var level: CrashStateID.Level {
-        CrashStateID.Level(
-            effectCount: 0, names: tree.names,
-            files: zip(tree.undecided, choices).map { ($0.choices.number, $1) }.map(CrashStateID.File.init))
+    /// What identifies the state among those of the same moment.
+    func level(effectCount: Int) -> CrashStateID.Level {
+        .powerCut(
+            CrashStateID.PowerCut(
+                effectCount: effectCount, names: tree.names,
+                files: zip(tree.undecided, choices).map { ($0.choices.number, $1) }.map(CrashStateID.File.init)))
     }
 }
 
@@ -32,10 +34,10 @@ extension StateSpace {
     var durable: CrashState? { state(firstNames, [:]) }
 
     /// The state with this identifier; nil if there is none here.
-    func state(_ level: CrashStateID.Level) -> CrashState? {
-        guard level.names.count == undecided.count else { return nil }
+    func state(_ cut: CrashStateID.PowerCut) -> CrashState? {
+        guard cut.names.count == undecided.count else { return nil }
         var chosen: [UInt64: FileChoice] = [:]
-        for file in level.files {
+        for file in cut.files {
             guard let choices = files[file.inode], choices.sizes.indices.contains(file.choice.size),
                 choices.attributes.indices.contains(file.choice.attributes),
                 choices.blocks.count == file.choice.blocks.count,
@@ -43,7 +45,7 @@ extension StateSpace {
             else { return nil }
             chosen[file.inode] = file.choice
         }
-        return state(level.names, chosen)
+        return state(cut.names, chosen)
     }
 }
 

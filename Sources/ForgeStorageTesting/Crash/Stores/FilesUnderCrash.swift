@@ -30,7 +30,7 @@ package struct FilesUnderCrash: StoreUnderCrash {
             case .removeTree(let name): try await store.deleteDirectory(name)
             case .removeAll: try await store.deleteAll()
             case .batch(let changes): for change in changes { try await perform(change.call) }
-            case .synchronize, .compact, .reopen: break
+            case .synchronize, .compact, .reopen, .recovered: break
             }
         } catch let error as FileStoreError {
             switch (call, error.code) {

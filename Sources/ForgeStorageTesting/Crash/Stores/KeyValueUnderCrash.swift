@@ -52,7 +52,7 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
             }
         case .synchronize: try store.synchronize()
         case .compact: try store.compact()
-        case .reopen: break
+        case .reopen, .recovered: break
         }
     }
 

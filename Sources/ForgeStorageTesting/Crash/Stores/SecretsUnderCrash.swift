@@ -27,7 +27,7 @@ package struct SecretsUnderCrash: StoreUnderCrash {
             for key in try vault.keys() where key.hasPrefix(name + "/") { try vault.delete(CryptKey<String>(key: key)) }
         case .removeAll: try vault.deleteAll()
         case .batch(let changes): for change in changes { try perform(change.call) }
-        case .synchronize, .compact, .reopen: break
+        case .synchronize, .compact, .reopen, .recovered: break
         }
     }
 

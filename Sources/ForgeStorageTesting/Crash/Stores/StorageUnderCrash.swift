@@ -26,7 +26,7 @@ package struct StorageUnderCrash: StoreUnderCrash {
             for name in Self.vocabulary.names where name.hasPrefix(prefix + "/") { try storage.removeValue(for: name) }
         case .removeAll: for name in Self.vocabulary.names { try storage.removeValue(for: name) }
         case .batch(let changes): for change in changes { try perform(change.call) }
-        case .synchronize, .compact, .reopen: break
+        case .synchronize, .compact, .reopen, .recovered: break
         }
     }
 

@@ -14,6 +14,8 @@ package enum StoreCall: Hashable, Sendable {
     case compact
     /// The store goes away, and another one is opened in the same place.
     case reopen
+    /// Not a call: marks that the store was opened after a crash, and what it held.
+    case recovered(RecoveredContents)
 
     package static func set(_ name: String, _ letter: Character, count: Int = 40) -> StoreCall {
         .set(name, StoreValue(letter, count: count))
@@ -28,7 +30,7 @@ package enum StoreCall: Hashable, Sendable {
         case .removeTree(let name): contents = contents.filter { !$0.key.hasPrefix(name + "/") }
         case .removeAll: contents = [:]
         case .batch(let changes): for change in changes { contents[change.name] = change.value }
-        case .synchronize, .compact, .reopen: break
+        case .synchronize, .compact, .reopen, .recovered: break
         }
     }
 }
@@ -45,6 +47,7 @@ extension StoreCall: CustomStringConvertible {
         case .synchronize: "synchronize"
         case .compact: "compact"
         case .reopen: "reopen"
+        case .recovered(let recovered): "crash \(recovered.depth)"
         }
     }
 }

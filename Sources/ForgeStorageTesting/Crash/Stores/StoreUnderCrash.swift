@@ -10,6 +10,9 @@ package protocol StoreUnderCrash {
     /// Whether a crash in the middle of `removeAll` leaves everything or nothing.
     static var removesAllAtOnce: Bool { get }
 
+    /// Whether the next opening removes the temporary files that a crash left.
+    static var sweepsTemporaryFiles: Bool { get }
+
     init(on fileSystem: InMemoryFileSystem) throws
 
     /// Performs one call. To remove what is not there is no error, nor to create what is.
@@ -23,51 +26,51 @@ package protocol StoreUnderCrash {
 }
 
 extension StoreUnderCrash {
+    package static var sweepsTemporaryFiles: Bool { true }
+
     package func requireUndamaged() {}
 
-    /// A value that is written after each recovery, and that may be there after the next crash or not.
-    private static var probe: (name: String, value: StoreValue) { ("probe", StoreValue("p", count: 40)) }
-
-    /// Opens the store that a crash left: it has to open, hold what it promised and nothing else, take a write, and leave
-    /// none of its temporary files.
+    /// Opens the store that a crash left: it has to open, hold what it promised and nothing else, go on, and leave none of
+    /// its temporary files.
     nonisolated(nonsending) package static func recover(
         _ fileSystem: InMemoryFileSystem, _ crash: Crash<StoreCall>
     ) async throws {
-        let store = try Self(on: fileSystem)
-        var found = try await store.contents()
-        if let old = found.removeValue(forKey: probe.name), old != probe.value || crash.depth == 1 {
-            throw ConformanceViolation("holds \(probe.name): \(old), which nobody wrote")
+        let store = OpenStore(try Self(on: fileSystem), fileSystem)
+        var contents = try await store.current.contents()
+        let possible = PossibleContents(after: crash, in: Self.self)
+        guard possible.allow(contents) else {
+            throw ConformanceViolation(
+                "holds \(contents) after \(crash.begun), of which \(crash.acknowledged.count) were acknowledged")
         }
-        try check(found, after: crash)
-        try store.requireUndamaged()
-        try await store.perform(.set(probe.name, probe.value))
-        found[probe.name] = probe.value
-        let later = try await store.contents()
-        guard later == found else {
-            throw ConformanceViolation("holds \(later) instead of \(found) after a write that followed the recovery")
+        try store.current.requireUndamaged()
+        let recovered = StoreCall.recovered(possible.recovered(contents, after: crash))
+        crash.begin(recovered)
+        crash.acknowledge(recovered)
+        for call in continuation(after: crash) {
+            crash.begin(call)
+            try await store.perform(call)
+            crash.acknowledge(call)
+            call.apply(to: &contents)
         }
+        let later = try await store.current.contents()
+        guard later == contents else {
+            throw ConformanceViolation("holds \(later) instead of \(contents) after calls that followed the recovery")
+        }
+        guard sweepsTemporaryFiles else { return }
         let leftovers = try fileSystem.leftovers()
         guard leftovers.isEmpty else { throw ConformanceViolation("leftovers: \(leftovers)") }
     }
 
-    /// All that was durable must be there, and then any number of the calls that followed, in order.
-    package static func check(
-        _ found: [String: StoreValue], after crash: Crash<StoreCall>
-    ) throws(ConformanceViolation) {
-        let durableCount = crash.acknowledged.lastIndex(where: isDurable).map { $0 + 1 } ?? 0
-        var contents: [String: StoreValue] = [:]
-        if durableCount == 0, found.isEmpty { return }
-        for (place, call) in crash.begun.enumerated() {
-            if call == .removeAll, place >= crash.acknowledged.count, !removesAllAtOnce,
-                found.allSatisfy({ contents[$0.key] == $0.value })
-            {
-                return
-            }
-            call.apply(to: &contents)
-            if place + 1 >= durableCount, found == contents { return }
-        }
-        throw ConformanceViolation(
-            "holds \(found) after \(crash.begun), of which \(durableCount) were durable")
+    /// What a program does after a crash: the call that was interrupted, two others, and a durable write. After the last
+    /// crash a write is enough.
+    private static func continuation(after crash: Crash<StoreCall>) -> [StoreCall] {
+        let probe = StoreCall.set("probe", "p")
+        guard crash.depth == 1 else { return [probe] }
+        var calls = Array(crash.begun.dropFirst(crash.acknowledged.count))
+        calls += vocabulary.continuation(seed: UInt64(crash.effectCount))
+        calls.append(probe)
+        if !isDurable(probe) { calls.append(.synchronize) }
+        return calls
     }
 }
 
@@ -87,7 +90,7 @@ nonisolated(nonsending) package func forEachCrash<Store: StoreUnderCrash>(
     }
 }
 
-/// The store that a program uses now.
+/// The store that a program has open.
 private final class OpenStore<Store: StoreUnderCrash> {
     private var store: Store?
     private let fileSystem: InMemoryFileSystem
@@ -97,12 +100,19 @@ private final class OpenStore<Store: StoreUnderCrash> {
         self.fileSystem = fileSystem
     }
 
-    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
-        if call == .reopen {
-            store = nil
-            store = try Store(on: fileSystem)
-        } else {
-            try await store?.perform(call)
+    /// Opened again if opening it failed before.
+    var current: Store {
+        get throws {
+            if let store { return store }
+            let opened = try Store(on: fileSystem)
+            store = opened
+            return opened
         }
+    }
+
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        guard call == .reopen else { return try await current.perform(call) }
+        store = nil
+        _ = try current
     }
 }

@@ -24,6 +24,12 @@ package struct StoreVocabulary: Sendable {
         return (0..<length).map { call(letter: 0x61 + UInt8($0), using: &generator) }
     }
 
+    /// Two calls that follow from the seed, with letters that no program has.
+    func continuation(seed: UInt64) -> [StoreCall] {
+        var generator = SplitMix64(seed: seed)
+        return (0..<2).map { call(letter: 0x6B + UInt8($0), using: &generator) }
+    }
+
     private func call(letter: UInt8, using generator: inout SplitMix64) -> StoreCall {
         func any<Element>(of elements: [Element], or fallback: Element) -> Element {
             elements.randomElement(using: &generator) ?? fallback
