@@ -5,13 +5,13 @@ import Foundation
 
 let root = URL(fileURLWithPath: "my-app-data")
 
-// Settings: typed keys, kept through a kill the moment `set` returns.
+// Settings: typed keys; a value survives a kill once `set` returns.
 let launches = KVKey<Int>("launches")
 let settings = try FileKVStore(at: root.appendingPathComponent("settings"))
 try settings.set(launches, value: (settings.get(launches) ?? 0) + 1)
-try settings.synchronize()  // … and through a power cut.
+try settings.synchronize()  // Now it also survives a power cut.
 
-// Files: replaced atomically and durably, no key leaves the root.
+// Files: replaced atomically and durably; keys cannot leave the root.
 let files = DiskFileStore(root: root.appendingPathComponent("files"))
 try await files.save(Data("hello".utf8), to: "notes/first.txt")
 

@@ -19,7 +19,7 @@ final class Onboarding {
 // In the app:
 let app = Onboarding(store: try FileKVStore(at: URL(fileURLWithPath: "settings")))
 
-// In a test: nothing touches the disk, nothing needs cleaning up.
+// In a test: no disk access, nothing to clean up.
 let test = Onboarding(store: InMemoryKVStore())
 try test.finish()
 assert(test.isDone)

@@ -1,60 +1,60 @@
-/// Why bytes could not be made of a value, or a value of bytes; it never holds the value or a part of it.
+/// An error in encoding or decoding a value; it never contains the value or a part of it.
 public struct CodingFailure: Error, Sendable, Hashable {
-    /// What was tried.
+    /// The operation that failed.
     public enum Operation: String, Sendable, Hashable {
-        /// A value was turned into bytes.
+        /// Encoding a value.
         case encode
-        /// Bytes were turned into a value.
+        /// Decoding a value.
         case decode
-        /// The envelope around the bytes was read.
+        /// Parsing an envelope.
         case envelope
     }
 
-    /// What stood in the way.
+    /// The reason for the failure.
     public enum Reason: Sendable, Hashable {
         /// The bytes end too early.
         case truncated
-        /// The envelope names a format that this version does not know.
+        /// The envelope names an unknown format.
         case unknownFormat(UInt8)
-        /// The envelope is of a later version than this one, or there is no envelope at all.
+        /// The envelope has a later version, or the bytes do not start with an envelope.
         case unknownEnvelope(version: UInt8)
-        /// There are more bytes than allowed.
+        /// The payload exceeds the size limit.
         case tooLarge(limit: Int)
-        /// Arrays and maps lie deeper within one another than allowed.
+        /// Arrays and maps nest deeper than the limit.
         case tooDeep(limit: Int)
-        /// The bytes are not well-formed; the text tells how and where, not what they hold.
+        /// The bytes are not well-formed; the text describes the problem and its offset, not the content.
         case corrupted(String)
-        /// The bytes hold a value of another type than this one.
+        /// The bytes hold a value of another type.
         case typeMismatch(expected: String)
-        /// The bytes hold null in place of a value of this type.
+        /// The bytes hold null instead of a value of this type.
         case valueNotFound(expected: String)
         /// The bytes hold no value under this key.
         case keyNotFound(String)
-        /// The value has no form in the format.
+        /// The format cannot represent the value.
         case unencodable(String)
-        /// The value's own code threw an error of this type.
+        /// The `encode(to:)` or `init(from:)` of a value threw an error of this type.
         case thrown(type: String)
     }
 
-    /// What was tried.
+    /// The operation that failed.
     public var operation: Operation
 
-    /// The keys and indices that lead to the place, separated by points; empty for the whole value.
+    /// The keys and indices from the root to the failing value, separated by dots; empty for the root.
     public var codingPath: String
 
-    /// What stood in the way.
+    /// The reason for the failure.
     public var reason: Reason
 
-    /// A failure from its parts.
+    /// Creates a failure from its parts.
     public init(_ operation: Operation, _ reason: Reason, codingPath: String = "") {
         self.operation = operation
         self.reason = reason
         self.codingPath = codingPath
     }
 
-    /// What an encoder or decoder threw, without the value that such errors may hold.
+    /// Converts an error of an encoder or decoder, dropping any value that it carries.
     ///
-    /// The descriptions in errors of other coders than this module's are left out: they may quote what was read.
+    /// Descriptions from coders outside this module are dropped, since they may quote their input.
     public init(_ operation: Operation, describing error: any Error) {
         switch error {
         case let error as CodingFailure:

@@ -1,6 +1,6 @@
-/// The step from a container to a value in it; turned into a coding key only when somebody asks for the path.
+/// The step from a container to a value in it; converted to a coding key only when an error path is built.
 enum PathStep {
-    /// The value stands in its parent's place.
+    /// The value shares the path of its parent.
     case none
     case key(any CodingKey)
     case index(Int)
@@ -26,7 +26,7 @@ struct IndexKey: CodingKey {
     var stringValue: String { "Index \(index)" }
 }
 
-/// The coding key under which a container keeps what a superclass encodes.
+/// The coding key of a superclass's container.
 struct SuperKey: CodingKey {
     init() {}
     init?(intValue: Int) { nil }

@@ -1,17 +1,17 @@
 import ForgeCoding
 
-/// Changes that are made together: all of them or none, in every thread that reads and across a crash, and only if what
-/// was required holds at that moment.
+/// An atomic set of changes: all or none take effect, for concurrent readers and across a crash, and only if its
+/// requirements hold.
 public struct KVBatch: Sendable {
     /// One change.
     public enum Change: Hashable, Sendable {
-        /// Stores a value that is encoded already.
+        /// Stores an encoded value.
         case set(name: String, bytes: [UInt8])
 
         /// Removes a name and its value.
         case remove(name: String)
 
-        /// The name that it is about.
+        /// The name that changes.
         public var name: String {
             switch self {
             case .set(let name, _), .remove(let name): name
@@ -19,29 +19,29 @@ public struct KVBatch: Sendable {
         }
     }
 
-    /// What has to hold of a name.
+    /// A condition on a name.
     public struct Requirement: Hashable, Sendable {
         public var name: String
 
-        /// The revision that the value must have; nil: there must be none.
+        /// The required revision of the value; nil requires the name to be absent.
         public var revision: UInt64?
     }
 
-    /// The changes in the order in which they are made.
+    /// The changes in order.
     public private(set) var changes: [Change] = []
 
-    /// For each change the type of its value, if it is known.
+    /// The type of each change's value, if known.
     private(set) var types: [WrittenType?] = []
 
-    /// What has to hold before the first of them.
+    /// The conditions to check before the first change.
     public private(set) var requirements: [Requirement] = []
 
-    /// No changes.
+    /// Creates an empty batch.
     public init() {}
 
-    /// Adds the storing of a value.
+    /// Adds setting a value.
     ///
-    /// - Throws: ``KVStoreError`` with the code `.unencodable`; nothing was added.
+    /// - Throws: ``KVStoreError`` with the code `.unencodable`; the batch is unchanged.
     public mutating func set<T>(_ key: KVKey<T>, value: T) throws {
         do {
             changes.append(.set(name: key.name, bytes: try ValueTable.encode(value, for: key)))
@@ -51,7 +51,7 @@ public struct KVBatch: Sendable {
         types.append(WrittenType(key))
     }
 
-    /// Adds the removal of a key; without effect where there is none.
+    /// Adds removing a key; it has no effect if the key is absent.
     public mutating func remove<T>(_ key: KVKey<T>) {
         append(.remove(name: key.name))
     }
@@ -61,13 +61,13 @@ public struct KVBatch: Sendable {
         append(change, nil)
     }
 
-    /// Adds a change to a value of a type that is known or not.
+    /// Adds a change to a value whose type may be known.
     mutating func append(_ change: Change, _ type: WrittenType?) {
         changes.append(change)
         types.append(type)
     }
 
-    /// The same batch with other names, and values in another form.
+    /// The batch with transformed names and values.
     func mapped(
         name: (String) throws -> String, bytes: ([UInt8]) throws -> [UInt8] = { $0 }
     ) rethrows -> KVBatch {
@@ -82,7 +82,7 @@ public struct KVBatch: Sendable {
         return batch
     }
 
-    /// Makes the batch depend on what is stored under a name: a value of this revision, or, if it is nil, none.
+    /// Adds a condition: the name has a value of this revision or, if nil, is absent.
     public mutating func require(_ name: String, revision: UInt64?) {
         requirements.append(Requirement(name: name, revision: revision))
     }

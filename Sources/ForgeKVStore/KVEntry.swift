@@ -1,13 +1,13 @@
-/// A value as it is encoded, and what its store knows of it.
+/// An encoded value and its revision.
 public struct KVEntry: Hashable, Sendable {
-    /// The encoded value with its envelope, as `ForgeCoding` writes it.
+    /// The encoded value in its envelope, as written by `ForgeCoding`.
     public var bytes: [UInt8]
 
-    /// The number of the write that stored it: higher than that of every write to the store before. A store on disk goes
-    /// on counting where it was closed.
+    /// The number of the write that stored it, which increases with every write to the store. A store on disk continues
+    /// counting when reopened.
     public var revision: UInt64
 
-    /// An entry from its parts.
+    /// Creates an entry.
     public init(bytes: [UInt8], revision: UInt64) {
         self.bytes = bytes
         self.revision = revision

@@ -1,27 +1,27 @@
-/// All names and values of a store at one moment.
+/// All names and values of a store at one instant.
 ///
 /// Names are compared byte by byte, as keys are.
 public struct KVSnapshot: Sendable {
     private let entries: [KeyName: KVEntry]
 
-    /// A snapshot of these entries; of two with one name the later counts.
+    /// Creates a snapshot of entries; the later of two entries with one name wins.
     public init(_ entries: some Sequence<(name: String, entry: KVEntry)>) {
         self.entries = Dictionary(entries.map { (KeyName($0.name), $0.entry) }) { _, later in later }
     }
 
-    /// How many names there are.
+    /// The number of names.
     public var count: Int { entries.count }
 
-    /// Whether there is no name.
+    /// Whether the snapshot has no names.
     public var isEmpty: Bool { entries.isEmpty }
 
     /// The names, in no particular order.
     public var names: [String] { entries.keys.map(\.string) }
 
-    /// The entry of a name; nil if there was none.
+    /// The entry of a name; nil if it is absent.
     public subscript(name: String) -> KVEntry? { entries[KeyName(name)] }
 
-    /// The value that a key had; nil if it had none.
+    /// The value of a key; nil if it is absent.
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the key's type.
     public func read<T>(_ key: KVKey<T>) throws -> T? {

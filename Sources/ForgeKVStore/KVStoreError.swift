@@ -1,26 +1,26 @@
 import ForgeCoding
 public import ForgeFileSystem
 
-/// A call of a key-value store that failed: what was tried, on which key of which store, and why.
+/// A failed call of a key-value store: the operation, key, store and reason.
 ///
-/// It never holds a value that was stored or was to be stored.
+/// It never contains a stored value, or one to be stored.
 public struct KVStoreError: Error, Sendable {
-    /// Why the call failed.
+    /// The reason for the failure.
     public var code: Code
 
-    /// What was tried.
+    /// The operation that failed.
     public var operation: Operation
 
-    /// The name of the key, if the call was about one.
+    /// The name of the key, if the call concerns a key.
     public var key: String?
 
-    /// Where the store is: its path, or the name of its suite; nil for one that is nowhere.
+    /// The path of the store, or the name of its suite; nil for a store in memory.
     public var store: String?
 
-    /// The error that stands behind this one, values left out.
+    /// The underlying error, without values.
     public var underlying: (any Error)?
 
-    /// An error from its parts.
+    /// Creates an error.
     public init(
         _ code: Code, _ operation: Operation, key: String? = nil, store: String? = nil,
         underlying: (any Error)? = nil
@@ -34,7 +34,7 @@ public struct KVStoreError: Error, Sendable {
 }
 
 extension KVStoreError {
-    /// Why a call failed. More codes may be added, so a `switch` needs a default.
+    /// The reason for a failure. Codes may be added, so a `switch` needs a default.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict
@@ -46,43 +46,43 @@ extension KVStoreError {
 
         private let kind: Kind
 
-        /// There is a value, but it cannot be decoded as the type of the key. It is kept.
+        /// The value cannot be decoded as the type of the key. It is kept.
         public static let undecodable = Code(kind: .undecodable)
 
-        /// The value cannot be encoded. The old value is still there.
+        /// The value cannot be encoded. The old value is kept.
         public static let unencodable = Code(kind: .unencodable)
 
-        /// The store cannot do this, or not in this form.
+        /// The store does not support the call, or not in this form.
         public static let unsupported = Code(kind: .unsupported)
 
-        /// What is on disk is not what was written. It is left as it is, or set aside.
+        /// The data on disk is damaged. It is left unchanged, or set aside.
         public static let damaged = Code(kind: .damaged)
 
         /// The name of the key is longer than ``KVKey/maximumNameLength``.
         public static let invalidKey = Code(kind: .invalidKey)
 
-        /// The encoded value is longer than the store accepts. The old value is still there.
+        /// The encoded value exceeds the store's limit. The old value is kept.
         public static let valueTooLarge = Code(kind: .valueTooLarge)
 
-        /// Somebody else has changed what the call required to be unchanged. Nothing was changed.
+        /// A requirement does not hold because of a concurrent change. Nothing was changed.
         public static let conflict = Code(kind: .conflict)
 
-        /// What was written can be read, but a power cut may undo it.
+        /// The write is visible, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
 
-        /// The store may be read only. Nothing was changed.
+        /// The store is read-only. Nothing was changed.
         public static let readOnly = Code(kind: .readOnly)
 
-        /// The value was stored by a later version of its type than the key knows. It is kept.
+        /// The value has a later schema version than the key. It is kept.
         public static func newerSchema(version: UInt32) -> Code { Code(kind: .newerSchema(version)) }
 
-        /// The store cannot be read or written just now; this says nothing about what it holds.
+        /// The store cannot be read or written at present; its content is unknown.
         public static func unavailable(_ reason: Unavailability) -> Code { Code(kind: .unavailable(reason)) }
 
-        /// The store was written by a later version of this package. It is left as it is.
+        /// The store has a later format version. It is left unchanged.
         public static func unknownFormat(version: UInt32) -> Code { Code(kind: .unknownFormat(version)) }
 
-        /// Why the store is unavailable, if that is the code.
+        /// Why the store is unavailable, if this is that code.
         public var unavailability: Unavailability? {
             guard case .unavailable(let reason) = kind else { return nil }
             return reason
@@ -107,7 +107,7 @@ extension KVStoreError {
         }
     }
 
-    /// What was tried.
+    /// The operation that failed.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, setAside, batch, snapshot
         case `import`, export, migrate
@@ -127,7 +127,7 @@ extension KVStoreError: CustomStringConvertible {
 }
 
 extension KVStoreError {
-    /// What it means that a value could not be decoded.
+    /// Classifies a failure to decode a value.
     init(
         decoding error: any Error, _ operation: Operation, key: String, store: String? = nil
     ) {
@@ -138,14 +138,14 @@ extension KVStoreError {
         }
     }
 
-    /// What the file system's failure means for a store.
+    /// Classifies a failure of the file system.
     init(_ error: FileSystemError, _ operation: Operation, key: String? = nil, store: String?) {
         let reason: Unavailability = error.isLocked ? .locked : .inputOutput
         self.init(.unavailable(reason), operation, key: key, store: store, underlying: error)
     }
 }
 
-/// Errors of coding carry the value, or may quote it.
+/// Coding errors may contain or quote the value.
 private func withoutValues(_ error: any Error) -> any Error {
     switch error {
     case is KVStoreError, is FileSystemError, is CodingFailure: error

@@ -1,9 +1,10 @@
 import ForgeCoding
 public import ForgeFileSystem
 
-/// What can be done with any store that keeps revisions, by ``KVStoring/entry(named:)`` and ``KVStoring/commit(_:)``.
+/// Conditional and combined changes for any store with revisions, built on ``KVStoring/entry(named:)`` and
+/// ``KVStoring/commit(_:)``.
 extension KVStoring {
-    /// The value of a key together with its revision; nil if there is none.
+    /// The value of a key and its revision; nil if it is absent.
     ///
     /// - Throws: ``KVStoreError``, as by ``read(_:)``; `.unsupported` for a store without revisions.
     public func versioned<T>(_ key: KVKey<T>) throws -> (value: T, revision: UInt64)? {
@@ -15,17 +16,16 @@ extension KVStoring {
         }
     }
 
-    /// Changes a value in one step: no write of another thread comes between the reading and the writing.
+    /// Updates a value atomically: no other write occurs between reading and writing.
     ///
-    /// The closure is called again when there was one, so it must do nothing but change the value. No lock is held while it
-    /// runs.
+    /// The closure runs again after a concurrent write, so it must have no other effect. It runs without any lock held.
     ///
     /// - Parameters:
     ///   - key: The key.
-    ///   - initial: What the closure finds where the key is absent.
+    ///   - initial: The value passed to the closure if the key is absent.
     ///   - change: Changes the value.
-    /// - Returns: The value that was stored.
-    /// - Throws: ``KVStoreError``, and whatever the closure throws; the old value is still there.
+    /// - Returns: The stored value.
+    /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept.
     @discardableResult
     public func update<T>(
         _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Void
@@ -40,20 +40,20 @@ extension KVStoring {
 
     /// Stores a value if the key is absent.
     ///
-    /// - Returns: Whether it was.
+    /// - Returns: Whether the value was stored.
     @discardableResult
     public func createIfAbsent<T>(_ key: KVKey<T>, value: T) throws -> Bool {
         try compareAndSet(key, revision: nil, value: value)
     }
 
-    /// Stores a value if the one that is there has a given revision.
+    /// Stores a value if the current one has a given revision.
     ///
     /// - Parameters:
     ///   - key: The key.
-    ///   - revision: The revision as ``versioned(_:)`` told it; nil: the key must be absent.
+    ///   - revision: The revision from ``versioned(_:)``; nil requires the key to be absent.
     ///   - value: The new value.
-    /// - Returns: Whether it was so, and the value is stored.
-    /// - Throws: ``KVStoreError``; the old value is still there.
+    /// - Returns: Whether the revision matched and the value was stored.
+    /// - Throws: ``KVStoreError``; the old value is kept.
     @discardableResult
     public func compareAndSet<T>(_ key: KVKey<T>, revision: UInt64?, value: T) throws -> Bool {
         var batch = KVBatch()
@@ -67,7 +67,7 @@ extension KVStoring {
         }
     }
 
-    /// Makes several changes together: all or none, in every thread and across a crash.
+    /// Makes several changes atomically, for concurrent readers and across a crash.
     ///
     /// ```swift
     /// try store.batch { batch in
@@ -76,19 +76,19 @@ extension KVStoring {
     /// }
     /// ```
     ///
-    /// - Throws: ``KVStoreError``, and whatever the closure throws: nothing was changed.
+    /// - Throws: ``KVStoreError``, and the error of the closure; nothing was changed.
     public func batch(_ changes: (inout KVBatch) throws -> Void) throws {
         var batch = KVBatch()
         try changes(&batch)
         try commit(batch)
     }
 
-    /// The names of all keys that begin with a text, compared byte by byte, in no particular order.
+    /// The names of all keys with a prefix, compared byte by byte, in no particular order.
     public func keys(prefix: String) throws -> [String] {
         try keys().filter { $0.utf8.starts(with: prefix.utf8) }
     }
 
-    /// Stores a value and, for `.full`, waits until it would survive a power cut.
+    /// Stores a value and, for `.full`, waits until it is durable against a power cut.
     public func set<T>(_ key: KVKey<T>, value: T, durability: Durability) throws {
         try set(key, value: value)
         if durability != .none { try synchronize() }

@@ -1,41 +1,39 @@
-/// A store of values by name: what code that keeps settings depends on.
+/// A store of typed values by name.
 ///
-/// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory, for tests;
-/// ``ReactiveKVStore`` adds streams to any of them. An app's own type conforms with the first five calls alone; every
-/// other requirement has a default.
+/// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
+/// adds streams to any of them. A custom store needs only the first five requirements; the others have defaults.
 ///
-/// Every call may come from any thread. A value that was set is what every later `get` returns, in any thread. Values
-/// are copied by encoding: what is read is equal to what was set, as far as encoding and decoding keep it, and never
-/// the same object.
+/// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
+/// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
+/// same object.
 public protocol KVStoring: Sendable {
-    /// The value of a key; nil if there is none, or none of this type, or the store cannot be read.
+    /// The value of a key; nil if it is absent, has another type, or cannot be read.
     ///
-    /// Where that difference matters, call ``read(_:)``.
+    /// To tell these apart, call ``read(_:)``.
     func get<T>(_ key: KVKey<T>) -> T?
 
-    /// Stores a value, replacing the one that was there.
+    /// Stores a value, replacing any existing one.
     ///
-    /// Nil of an optional type is a value like any other: the key is there, and its value is nil.
+    /// Nil of an optional type is a value: the key exists and its value is nil.
     ///
-    /// - Throws: ``KVStoreError``. The old value is still there, unless the code is
-    ///   `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown`.
     func set<T>(_ key: KVKey<T>, value: T) throws
 
-    /// Removes a key and its value; without effect if there is none.
+    /// Removes a key and its value; has no effect if the key is absent.
     func remove<T>(_ key: KVKey<T>) throws
 
-    /// Whether there is a value, of whatever type.
+    /// Whether the key has a value, of any type.
     func contains<T>(_ key: KVKey<T>) -> Bool
 
-    /// Removes every key: all of them, or none if it throws.
+    /// Removes every key, or none if it throws.
     func removeAll() throws
 
-    // MARK: With a default
+    // MARK: With defaults
 
-    /// The value of a key; nil only if there is none.
+    /// The value of a key; nil only if it is absent.
     ///
-    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot be
-    ///   read. The default forwards to ``get(_:)`` and so cannot tell these from an absent key.
+    /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot
+    ///   be read. The default forwards to ``get(_:)`` and so cannot tell these from an absent key.
     func read<T>(_ key: KVKey<T>) throws -> T?
 
     /// The names of all keys, in no particular order.
@@ -43,53 +41,52 @@ public protocol KVStoring: Sendable {
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func keys() throws -> [String]
 
-    /// The value of a name as it is encoded, whatever its type; nil if there is none.
+    /// The encoded value of a name, of any type; nil if it is absent.
     ///
-    /// For tools and for stores that wrap a store. `ForgeCoding` decodes the bytes.
+    /// For tools and wrapping stores. `ForgeCoding` decodes the bytes.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func rawValue(named name: String) throws -> [UInt8]?
 
-    /// Stores a value that is encoded already, as ``rawValue(named:)`` gave it.
+    /// Stores an encoded value, as returned by ``rawValue(named:)``.
     ///
-    /// The bytes are not looked at: what cannot be decoded is told when it is read.
+    /// The bytes are not validated; invalid bytes fail when they are read.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func setRawValue(_ bytes: [UInt8], named name: String) throws
 
-    /// Removes a name and its value, whatever its type; without effect if there is none.
+    /// Removes a name and its value, of any type; has no effect if it is absent.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func removeValue(named name: String) throws
 
-    /// The value of a name as it is encoded, and its revision; nil if there is none.
+    /// The encoded value of a name and its revision; nil if it is absent.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func entry(named name: String) throws -> KVEntry?
 
-    /// All names with their values at one moment.
+    /// All names and values at one instant.
     ///
     /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func snapshot() throws -> KVSnapshot
 
-    /// Makes changes together, if what they require holds.
+    /// Applies the changes of a batch atomically if its requirements hold.
     ///
-    /// - Throws: ``KVStoreError``: `.conflict` if it does not hold; `.unsupported` by default. Nothing was changed, unless
-    ///   the code is `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError``: `.conflict` if a requirement does not hold; `.unsupported` by default. Nothing was
+    ///   changed unless the code is `.durabilityUnknown`.
     func commit(_ batch: KVBatch) throws
 
-    /// Makes everything that was written durable: it survives a power cut when the call returns.
+    /// Waits until every earlier write is durable against a power cut.
     ///
-    /// - Throws: ``KVStoreError``, `.unsupported` by default, because nothing is known of it.
+    /// - Throws: ``KVStoreError``, `.unsupported` by default.
     func synchronize() throws
 
-    /// Calls a handler after each change that was made neither through this object nor through another one in this process:
-    /// by another process, in a store that is shared.
+    /// Observes changes made by other processes to a shared store.
     ///
-    /// - Parameter tell: Is given the names whose values may have changed, or nil if any may have. It is called in another
-    ///   thread, one call after the other, and finds the change when it reads. Several changes may be told as one.
-    /// - Returns: What keeps the handler being called for as long as it lives; nil, which is the default, for a store in which
-    ///   nothing changes elsewhere, or that cannot tell.
+    /// - Parameter tell: Called with the names whose values may have changed, or nil if any may have. Calls come one at
+    ///   a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
+    /// - Returns: The observation, which ends when it is released; nil, the default, if the store is not shared or does
+    ///   not support observation.
     func changesElsewhere(_ tell: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 

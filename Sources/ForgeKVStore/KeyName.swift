@@ -1,18 +1,18 @@
-/// The name of a value as the stores compare it: by its bytes, where `String` compares characters.
+/// A name compared by its bytes; `String` compares characters, so canonically equivalent strings are equal.
 package struct KeyName: Sendable {
     package let string: String
 
-    /// Computed once, because every look-up starts with it.
+    /// Computed once, because every look-up uses it.
     let hash: UInt64
 
-    /// How many bytes the name has.
+    /// The number of bytes.
     package let count: Int
 
-    /// The first eight bytes, the next, and the last, as far as there are so many, by which a name of up to ``wordsLength``
-    /// bytes is told; of fewer than eight the first has zeros behind them.
+    /// The first, next and last eight bytes, which identify a name of up to ``wordsLength`` bytes; shorter ones are
+    /// padded with zeros.
     ///
-    /// Of a longer name the second is where its bytes stand, in memory that belongs to the string and that nobody changes: so
-    /// that to look at them takes no hold on the string, which would cost more than the look.
+    /// For a longer name the second word is the address of its UTF-8, in immutable storage that `string` owns:
+    /// comparing the bytes does not retain the string.
     private let words: (first: UInt64, second: UInt64, last: UInt64)
 
     /// The longest name, in bytes of UTF-8.
@@ -22,7 +22,7 @@ package struct KeyName: Sendable {
 
     package init(_ string: String) {
         var string = string
-        // From here on the bytes of all but the shortest strings, which are within the string itself, stay where they are.
+        // From here on, the UTF-8 of all but small strings, which are stored inline, has a stable address.
         string.makeContiguousUTF8()
         (hash, count, words) = string.withUTF8 { buffer in
             let bytes = UnsafeRawBufferPointer(buffer)
@@ -46,7 +46,7 @@ package struct KeyName: Sendable {
         )
     }
 
-    /// The bytes of a name that is longer than ``wordsLength``.
+    /// The bytes of a name longer than ``wordsLength``.
     @inline(__always)
     private var longBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: UInt(words.second)), count: count)
@@ -63,13 +63,13 @@ package struct KeyName: Sendable {
         }
         var bytes: (UInt64, UInt64, UInt64) = (words.first.littleEndian, words.second.littleEndian, 0)
         return try withUnsafeMutableBytes(of: &bytes) { (bytes) throws(Failure) in
-            // The last eight bytes, some of them for the second time.
+            // The last eight bytes, which may overlap the others.
             if count > 8 { bytes.storeBytes(of: words.last.littleEndian, toByteOffset: count - 8, as: UInt64.self) }
             return try body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
         }
     }
 
-    /// Whether the name is that of `count` bytes, behind which there are zeros up to a multiple of eight.
+    /// Whether the name equals `count` bytes, which zeros pad to a multiple of eight.
     @inline(__always)
     func isEqual(to other: UnsafeRawPointer, count otherCount: Int) -> Bool {
         guard count == otherCount else { return false }
@@ -86,11 +86,11 @@ package struct KeyName: Sendable {
         return longBytes.isEqual(to: UnsafeRawBufferPointer(start: other, count: count))
     }
 
-    /// Whether a store may keep a value under this name.
+    /// Whether the name is valid for a stored value.
     @inline(__always)
     var isValid: Bool { count <= Self.maximumLength }
 
-    /// Throws unless a store may keep a value under this name.
+    /// Throws unless the name is valid for a stored value.
     func check(_ operation: KVStoreError.Operation, in store: String?) throws(KVStoreError) {
         guard isValid else {
             throw KVStoreError(.invalidKey, operation, key: string, store: store)
@@ -112,7 +112,7 @@ extension KeyName: Hashable {
 }
 
 extension KeyName: CustomStringConvertible {
-    /// The name in quotes, cut at 80 characters, control characters shown as `\u{…}`.
+    /// The name in quotes, truncated to 80 characters, with control characters as `\u{…}`.
     package var description: String {
         var text = "\""
         for scalar in string.prefix(80).unicodeScalars {

@@ -1,5 +1,5 @@
-/// The generator behind every choice by chance in this module: the same seed gives the same numbers in every process
-/// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// The deterministic random number generator of this module (Steele, Lea and Flood, "Fast Splittable Pseudorandom
+/// Number Generators", OOPSLA 2014).
 package struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
@@ -15,7 +15,7 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
         return bits ^ bits >> 31
     }
 
-    /// A number from 0 up to but not 1, made of 53 random bits.
+    /// A number in 0..<1, made of 53 random bits.
     package mutating func nextFraction() -> Double {
         Double(next() >> 11) * 0x1p-53
     }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import ForgeCoding
 
-/// The examples of RFC 8949, appendix A: bytes, the tree, and whether the tree's own bytes are the same.
+/// The examples of RFC 8949, appendix A: bytes, tree, and whether the encoding is canonical.
 @Suite("RFC 8949, appendix A") struct AppendixATests {
     struct Example: Sendable, CustomTestStringConvertible {
         let hex: String
@@ -91,7 +91,7 @@ import Testing
             canonical: false),
     ]
 
-    @Test("decodes, and encodes again", arguments: integers + numbers + others + containers)
+    @Test("examples decode, and canonical ones re-encode", arguments: integers + numbers + others + containers)
     func example(_ example: Example) throws {
         let tree = try CodedValue(decoding: example.hex.unhexed)
         #expect(tree == example.value)
@@ -99,7 +99,7 @@ import Testing
         #expect(try CodedValue(decoding: tree.encoded()) == example.value)
     }
 
-    @Test("not a number, in every width", arguments: ["f97e00", "fa7fc00000", "fb7ff8000000000000"])
+    @Test("NaN decodes in every width", arguments: ["f97e00", "fa7fc00000", "fb7ff8000000000000"])
     func notANumber(_ hex: String) throws {
         switch try CodedValue(decoding: hex.unhexed) {
         case .float(let value): #expect(value.isNaN)
@@ -109,9 +109,9 @@ import Testing
         #expect(try BinaryDecoder().decode(Double.self, from: hex.unhexed).isNaN)
     }
 
-    /// RFC 8949, appendix F: what is not well-formed, one or more of each kind; and what is not valid.
+    /// RFC 8949, appendix F: malformed input of every kind, and invalid input.
     @Test(
-        "what is not well-formed is refused",
+        "malformed input is refused",
         arguments: [
             "", "18", "19", "1a", "1b", "1901", "1a0102", "1b01020304050607", "38", "58", "78", "98", "9a01ff00", "b8",
             "d8", "f8",

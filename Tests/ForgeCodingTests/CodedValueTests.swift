@@ -21,7 +21,7 @@ import Testing
         ),
     ]
 
-    @Test("JSON text becomes a tree, and the tree bytes that decode", arguments: accepted.indices)
+    @Test("a tree round-trips through JSON text and through bytes", arguments: accepted.indices)
     func parses(_ index: Int) throws {
         let (text, tree) = Self.accepted[index]
         #expect(try CodedValue(json: text) == tree)
@@ -30,19 +30,19 @@ import Testing
         #expect(try CodedValue(json: tree.json(prettyPrinted: true)) == tree)
     }
 
-    @Test("a bignum of something else than bytes is refused")
+    @Test("a bignum that is not a byte string is refused")
     func invalidBignum() {
         #expect(throws: CodingFailure.self) { try CodedValue(decoding: [0xC3, 0xA0]) }
     }
 
-    @Test("minus zero stays what it is")
+    @Test("minus zero keeps its sign")
     func minusZero() throws {
         guard case .double(let value) = try CodedValue(json: "-0") else { throw CodingFailure(.decode, .truncated) }
         #expect(value.sign == .minus && value == 0)
     }
 
     @Test(
-        "what is not JSON is refused",
+        "text that is not JSON is refused",
         arguments: [
             "", " ", "nul", "nulL", "tru", "01", "-", "+1", "1.", ".5", "1e", "1e999", "\"", "\"a", #""\"#, #""\x""#,
             #""\u12""#,
@@ -58,13 +58,7 @@ import Testing
         #expect(throws: CodingFailure.self) { try CodedValue(json: text) }
     }
 
-    @Test("text that is not UTF-8 is refused")
-    func invalidText() {
-        let envelope = ValueEnvelope(format: .json, schemaVersion: 1, payload: [0x22, 0xFF, 0x22])
-        #expect(throws: CodingFailure.self) { try CodedValue(decoding: envelope) }
-    }
-
-    @Test("a stored value is shown without knowing its type")
+    @Test("a stored value is formatted without its type")
     func shows() throws {
         let tree = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder().encode(Settings())))
         #expect(tree["theme"] == .string("dark") && tree["missing"] == nil && tree["theme"]?["x"] == nil)
@@ -76,8 +70,6 @@ import Testing
         #expect(
             tree["nested"]?.json(prettyPrinted: true) == "[\n  {\n    \"k\": [\n      1.0,\n      null\n    ]\n  }\n]")
         #expect(tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
-        let json = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder(format: .json).encode(["a": 1])))
-        #expect(json.json() == #"{"a":1}"#)
     }
 
     static let shown: [(CodedValue, String)] = [
@@ -93,13 +85,13 @@ import Testing
         (.date(.distantPast), #""0001-01-01T00:00:00.000Z""#),
     ]
 
-    @Test("what JSON has no form for gets one", arguments: shown.indices)
+    @Test("values that JSON cannot represent have a text form", arguments: shown.indices)
     func showsOddities(_ index: Int) throws {
         let (tree, text) = Self.shown[index]
         #expect(tree.json() == text)
     }
 
-    @Test("trees that cannot be read again are not written")
+    @Test("a tree that is too deep to decode is not encoded")
     func limits() throws {
         var deep = CodedValue.integer(1)
         for _ in 0..<64 { deep = .array([deep]) }

@@ -21,7 +21,7 @@ import Testing
         try BinaryDecoder().decode(type, from: hex.unhexed)
     }
 
-    @Test("a type with more optional fields reads what an older one wrote, and the other way round")
+    @Test("types with added optional fields decode old values, and old types decode new ones")
     func evolution() throws {
         let old = try BinaryEncoder().encode(Point(x: 1, y: 2))
         #expect(try BinaryDecoder().decode(Newer.self, from: old) == Newer(x: 1, y: 2))
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(
-        "order, indefinite lengths, long heads, tags and nulls of other writers make no difference",
+        "key order, indefinite lengths, long heads, unknown tags and nulls are accepted",
         arguments: [
             "a2 6178 01 6179 02", "a2 6179 02 6178 01", "bf 6178 01 6179 02 ff", "b802 6178 01 6179 02",
             "bb0000000000000002 7801 78 1801 6179 190002", "d9d9f7 a2 6178 01 6179 02",
@@ -44,7 +44,7 @@ import Testing
         #expect(try decode([String: Point].self, "bf 6161" + hex + "6162" + hex + "ff").count == 2)
     }
 
-    @Test("null, absent and undefined are nil for an optional")
+    @Test("an optional decodes null, an absent key and undefined as nil")
     func optionals() throws {
         for hex in [
             "a2 6178 01 6179 02", "a3 6178 01 66 6e6573746564 f6 6179 02", "a3 666e6573746564 f7 6178 01 6179 02",
@@ -84,7 +84,7 @@ import Testing
         ("7f 7f 6161 ff ff", String.self), ("5f 41", Data.self),
     ]
 
-    @Test("what is not well-formed or out of range is an error", arguments: corrupted.indices)
+    @Test("malformed and out-of-range input is an error", arguments: corrupted.indices)
     func corruption(_ index: Int) {
         let (hex, type) = Self.corrupted[index]
         let expected = "\(hex) as \(type)"
@@ -106,7 +106,7 @@ import Testing
         ("60", Float.self), ("40", [String].self),
     ]
 
-    @Test("another type is a mismatch", arguments: mismatched.indices)
+    @Test("a value of another type is a type mismatch", arguments: mismatched.indices)
     func mismatch(_ index: Int) {
         let (hex, type) = Self.mismatched[index]
         #expect {
@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test("null and missing values have errors of their own, with the path")
+    @Test("errors tell null from missing values and have the coding path")
     func missing() throws {
         #expect {
             try decode([String: [Point]].self, "a1 616b 82 a2 6178 01 6179 02 a2 6178 01 6179 f6")
@@ -143,7 +143,7 @@ import Testing
         }
     }
 
-    @Test("numbers convert where nothing is lost")
+    @Test("numbers convert if the value is preserved")
     func conversions() throws {
         #expect(try decode(Double.self, "01") == 1 && decode(Double.self, "20") == -1)
         #expect(try decode(Double.self, "f90001") == 5.960464477539063e-8 && decode(Double.self, "fa3fc00000") == 1.5)
@@ -162,7 +162,7 @@ import Testing
         #expect(try decode([Int].self, "9f 01 02 ff") == [1, 2] && decode([Point].self, "9fff").isEmpty)
     }
 
-    /// Decodes itself with a closure that it finds in the user info.
+    /// Decodes itself with a closure from the user info.
     struct Custom: Decodable {
         struct Body: @unchecked Sendable { let run: (any Decoder) throws -> Void }
         static var key: CodingUserInfoKey? { CodingUserInfoKey(rawValue: "body") }
@@ -177,7 +177,7 @@ import Testing
         _ = try decoder.decode(Custom.self, from: hex.unhexed)
     }
 
-    @Test("containers can be read in any order and more than once")
+    @Test("containers can be read in any order and repeatedly")
     func anyOrder() throws {
         try run("a4 6161 01 6162 82 01 a1 6178 02 6163 a1 6179 03 6164 f6") { decoder in
             let map = try decoder.container(keyedBy: Odd.Key.self)
@@ -220,7 +220,7 @@ import Testing
         }
     }
 
-    @Test("a key twice is refused, even to a type that asks for it twice")
+    @Test("a duplicate key is refused even if the type requests it twice")
     func repeatedKeys() {
         for hex in ["a2 6161 01 6161 02", "bf 6161 01 6161 02 ff", "a3 6161 01 6162 02 6161 03"] {
             #expect(throws: DecodingError.self) {
@@ -242,7 +242,7 @@ import Testing
         #expect(throws: DecodingError.self) { try decode([String: Int].self, "b828" + many) }
     }
 
-    @Test("a value may try one type after another")
+    @Test("a value may try several types")
     func alternatives() throws {
         try run("a2 6178 01 6179 02") { decoder in
             #expect(throws: DecodingError.self) { try decoder.unkeyedContainer() }
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test("what is left unread is passed over, but checked")
+    @Test("unread items are skipped but must be well-formed")
     func unread() throws {
         try run("82 01 82 02 f6") { _ in }
         try run("82 01 82 02 f6") { decoder in
@@ -278,7 +278,7 @@ import Testing
         }
     }
 
-    @Test("a decoder that outlives the decoding finds nothing to read")
+    @Test("a retained decoder reads nothing after the decoding")
     func lateDecoder() throws {
         let keeper = Odd.Keeper()
         nonisolated(unsafe) var kept: [KeyedDecodingContainer<Odd.Key>] = []
@@ -311,7 +311,7 @@ import Testing
         var j: UInt64, k: UInt128, l: Bool, m: String, n: Double, o: Float, p: Int, q: Point
     }
 
-    @Test("fields of every width, present and absent")
+    @Test("integer fields of every width decode, present and absent")
     func widths() throws {
         for value in [AllWidths(), .full] {
             #expect(try BinaryDecoder().decode(AllWidths.self, from: BinaryEncoder().encode(value)) == value)

@@ -4,7 +4,7 @@ import Testing
 @testable import ForgeCoding
 
 extension CodedValue {
-    /// The same tree with the keys of every map in order, and whole doubles as integers.
+    /// The tree with sorted map keys, and whole doubles as integers.
     var normalized: CodedValue {
         switch self {
         case .array(let elements): .array(elements.map(\.normalized))
@@ -17,7 +17,7 @@ extension CodedValue {
 }
 
 @Suite("Encoding") struct EncodingTests {
-    @Test("odd types come out as from JSONEncoder", arguments: Odd.all.indices)
+    @Test("unusual `encode(to:)` implementations encode as with JSONEncoder", arguments: Odd.all.indices)
     func likeJSONEncoder(_ index: Int) throws {
         let (name, value) = Odd.all[index]
         let own = try CodedValue(decoding: BinaryEncoder().encode(value))
@@ -33,7 +33,7 @@ extension CodedValue {
         #expect(throws: Odd.Refusal.self) { try BinaryEncoder().encode(["k": [Odd.failing]]) }
     }
 
-    @Test("classes come back through super decoders and through shared ones")
+    @Test("subclasses round-trip through super and shared containers")
     func classes() throws {
         let derived = Odd.Derived()
         derived.extra = 5
@@ -46,7 +46,7 @@ extension CodedValue {
         #expect(shared.map(\.extra) == [6, 6] && shared.map(\.name) == ["base", "base"])
     }
 
-    @Test("lengths are definite and heads the shortest")
+    @Test("lengths are definite and heads have the shortest form")
     func canonicalForm() throws {
         #expect(
             try BinaryEncoder().encode(["a": [1, 24, -25, 256, 65536]]).hex
@@ -58,13 +58,13 @@ extension CodedValue {
         #expect(try BinaryEncoder().encode(map).hex.hasPrefix("b90100"))
     }
 
-    @Test("nesting beyond the limit is refused, at the place where it happens")
+    @Test("nesting beyond the limit is refused at its coding path")
     func depth() throws {
         struct Chain: Codable {
             var next: [Chain]
             init(_ depth: Int) { next = depth > 0 ? [Chain(depth - 1)] : [] }
         }
-        // A chain link is a map and an array.
+        // Each link nests a map and an array.
         let deepest = try BinaryEncoder().encode(Chain(31))
         _ = try BinaryDecoder().decode(Chain.self, from: deepest)
         _ = try CodedValue(decoding: deepest)
@@ -96,7 +96,7 @@ extension CodedValue {
         }
     }
 
-    @Test("contradictory containers are an error, not a trap")
+    @Test("conflicting containers are an error")
     func contradictions() {
         let values: [Odd.Custom] = [
             .init { encoder in
@@ -151,7 +151,7 @@ extension CodedValue {
         }
     }
 
-    @Test("an encoder that outlives the encoding writes nowhere")
+    @Test("a retained encoder writes nothing after the encoding")
     func lateEncoder() throws {
         let keeper = Odd.Keeper()
         let value = Odd.Custom { encoder in
@@ -166,7 +166,7 @@ extension CodedValue {
         try array?.encode(1)
     }
 
-    @Test("errors name the path and never hold the value")
+    @Test("errors name the path and do not contain the value")
     func errors() {
         struct Secret: Encodable {
             var list = [["token": [[[["secret"]]]]]]
@@ -182,7 +182,7 @@ extension CodedValue {
         }
     }
 
-    @Test("single values of every width")
+    @Test("single values of every width encode")
     func singleValues() throws {
         func write(_ body: @escaping (inout any SingleValueEncodingContainer) throws -> Void) throws -> String {
             let value = Odd.Custom { encoder in
@@ -202,7 +202,7 @@ extension CodedValue {
         #expect(try write { try $0.encode(Float(1.5)) } == "fa3fc00000" && write { try $0.encodeNil() } == "f6")
     }
 
-    @Test("values find the user info and their path")
+    @Test("values see the user info and their coding path")
     func userInfo() throws {
         let key = try #require(CodingUserInfoKey(rawValue: "key"))
         var encoder = BinaryEncoder()
@@ -234,7 +234,7 @@ extension Collection<UInt8> {
 extension String {
     var bare: String { filter { $0 != " " } }
 
-    /// The bytes that hexadecimal digits stand for.
+    /// Parses hexadecimal digits.
     var unhexed: [UInt8] {
         let digits = bare.compactMap { $0.hexDigitValue.map(UInt8.init) }
         return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }

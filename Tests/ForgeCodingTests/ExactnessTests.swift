@@ -3,7 +3,7 @@ import Testing
 
 @testable import ForgeCoding
 
-/// A generator that gives the same numbers for the same seed.
+/// A deterministic random number generator.
 struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
@@ -19,7 +19,7 @@ struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-@Suite("Every bit comes back") struct ExactnessTests {
+@Suite("Exact round trips") struct ExactnessTests {
     static let patterns: [UInt64] = {
         var generator = SeededGenerator(seed: 1)
         let edges: [UInt64] = [
@@ -31,7 +31,7 @@ struct SeededGenerator: RandomNumberGenerator {
             + (0..<2000).map { _ in (Double(generator.next() >> 20) / 4096 / 1024).bitPattern }
     }()
 
-    @Test("doubles, floats and dates, bit for bit")
+    @Test("doubles, floats and dates keep every bit")
     func binary() throws {
         for bits in Self.patterns {
             let double = Double(bitPattern: bits)
@@ -47,22 +47,14 @@ struct SeededGenerator: RandomNumberGenerator {
         }
     }
 
-    @Test("doubles and dates in JSON, but for the bits of what is not a number")
+    @Test("a JSON text keeps every bit of a finite double")
     func json() throws {
-        let coder = ValueCoder(format: .json)
-        for bits in Self.patterns {
-            let double = Double(bitPattern: bits)
-            if double.isNaN {
-                #expect(try coder.decode(Double.self, from: coder.encode(double)).isNaN)
-                continue
-            }
-            #expect(try coder.decode(Double.self, from: coder.encode(double)).bitPattern == bits, "\(double)")
-            let date = Date(timeIntervalSinceReferenceDate: double)
-            #expect(try coder.decode(Date.self, from: coder.encode(date)) == date)
+        for double in Self.patterns.map(Double.init(bitPattern:)) where double.isFinite {
+            #expect(try CodedValue(json: CodedValue.double(double).json()) == .double(double), "\(double)")
         }
     }
 
-    @Test("decimals of every sign, exponent and length")
+    @Test("decimals of every sign, exponent and length round-trip")
     func decimals() throws {
         var generator = SeededGenerator(seed: 2)
         for _ in 0..<500 {
@@ -82,7 +74,7 @@ struct SeededGenerator: RandomNumberGenerator {
         #expect(try BinaryDecoder().decode(Decimal.self, from: BinaryEncoder().encode(Decimal.nan)).isNaN)
     }
 
-    @Test("a date that other tools can read is written so that they can")
+    @Test("a date has the standard tag unless that loses precision")
     func dateForms() throws {
         #expect(try BinaryEncoder().encode(Date(timeIntervalSince1970: 1_000_000_000)).hex == "c11a3b9aca00")
         #expect(try BinaryEncoder().encode(Date(timeIntervalSince1970: 1.5)).hex == "c1fb3ff8000000000000")
@@ -95,9 +87,7 @@ struct SeededGenerator: RandomNumberGenerator {
     func relativeURL() throws {
         let base = try #require(URL(string: "https://example.com/a/"))
         let relative = try #require(URL(string: "b?c", relativeTo: base))
-        for format in ValueFormat.allCases {
-            let coder = ValueCoder(format: format)
-            #expect(try coder.decode(URL.self, from: coder.encode(relative)) == relative.absoluteURL)
-        }
+        let coder = ValueCoder()
+        #expect(try coder.decode(URL.self, from: coder.encode(relative)) == relative.absoluteURL)
     }
 }

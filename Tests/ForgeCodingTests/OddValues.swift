@@ -1,6 +1,6 @@
 import Foundation
 
-/// Types that encode themselves in ways that synthesized code does not.
+/// Types with unusual `encode(to:)` implementations.
 enum Odd {
     struct Key: CodingKey, ExpressibleByStringLiteral {
         var stringValue: String
@@ -63,13 +63,13 @@ enum Odd {
         var decoder: (any Decoder)?
     }
 
-    /// What to expect where Foundation's encoder traps.
+    /// Expected trees where Foundation's encoder traps.
     static let expected = [
         "a failure that was caught": #"{"a":1,"c":[1,2],"d":3}"#,
         "a failing single value that was caught": #""instead""#,
     ]
 
-    /// Custom values by name; each is encoded by this module and by Foundation, and the results compared.
+    /// Values by name; each is encoded by this module and by Foundation, and the results must agree.
     static let all: [(String, Custom)] = [
         (
             "interleaved maps",

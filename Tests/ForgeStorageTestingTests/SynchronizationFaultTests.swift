@@ -79,7 +79,7 @@ struct SynchronizationFaultTests {
             fileSystem.log.text.contains("synchronize fd3 /f i1 full = ok ! synchronisation is a lie (not forwarded)"))
         fileSystem.log.acknowledge("safe")
         #expect(fileSystem.log.lint().map(\.kind) == [.acknowledgedUnsynchronizedData])
-        let once = try self.fileSystem(.on(.synchronize, do: .failSynchronization(reportedTo: .nobody)))
+        let once = try self.fileSystem(.on(.synchronize, do: .failSynchronization(reportedTo: .unreported)))
         let other = try once.open("/f")
         #expect(synchronize(once, other) == nil)
         #expect(synchronize(once, other) == nil)

@@ -1,4 +1,4 @@
-/// A place in an array.
+/// A position in an array.
 struct ArrayCursor {
     let count: Int?
     private let levels: Int
@@ -15,7 +15,7 @@ struct ArrayCursor {
         next = offset
     }
 
-    /// Whether there is no further element. An array that is cut off is not at its end: reading on throws.
+    /// Whether all elements have been read; false for a truncated array, so that the next read throws.
     @inline(__always)
     func isAtEnd(_ reader: ByteReader) -> Bool {
         if let count { return passed >= count }
@@ -28,14 +28,14 @@ struct ArrayCursor {
         passed += 1
     }
 
-    /// Where the array ends; nil before its last element has been read.
+    /// The offset behind the array; nil before its last element has been read.
     @inline(__always)
     func end(_ reader: ByteReader) -> Int? {
         guard isAtEnd(reader) else { return nil }
         return count == nil ? next + 1 : next
     }
 
-    /// The number of elements, counted if the array does not tell; nil if it is malformed.
+    /// The number of elements, counted if the length is indefinite; nil if the array is malformed.
     func countingElements(_ reader: ByteReader) -> Int? {
         if let count { return count }
         var rest = self
@@ -44,7 +44,7 @@ struct ArrayCursor {
             do throws(WireFailure) {
                 try reader.skip(&offset, levels: levels)
             } catch {
-                // `count` has no way to throw; reading the element will.
+                // `count` cannot throw; reading the element does.
                 return nil
             }
             rest.advance(to: offset)

@@ -1,29 +1,30 @@
-/// Decodes `Decodable` values from CBOR (RFC 8949), as ``BinaryEncoder`` or another tool wrote it.
+/// Decodes `Decodable` values from CBOR (RFC 8949).
 ///
-/// Reads the bytes in place. Bytes from anywhere may be given: every length is checked before memory is taken for it, and
-/// what is not right is an error. Items may have any form that RFC 8949 allows: indefinite lengths, longer heads than
-/// needed, half-precision numbers, tags that the type does not know. A number converts to the type asked for if it fits.
+/// Decodes in place and accepts untrusted input: lengths are checked before memory is allocated, and malformed input
+/// throws. Accepts every well-formed encoding: indefinite lengths, heads longer than needed, half-precision numbers and
+/// unknown tags. A number converts to the requested type if its value fits.
 public struct BinaryDecoder: Sendable {
-    /// What values find in `decoder.userInfo`.
+    /// The contents of `decoder.userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
-    /// How deep arrays, maps and tagged values may lie within one another; 64.
+    /// The maximum nesting depth of arrays, maps and tags; 64.
     public var maximumDepth: Int = 64
 
-    /// A decoder with the default limits.
+    /// Creates a decoder with the default limits.
     public init() {}
 
-    /// The value that the bytes hold, all of them.
+    /// Decodes a value from all of the bytes.
     ///
-    /// - Throws: `DecodingError` with the coding path: `dataCorrupted` for bytes that are not well-formed, cut off, followed by
-    ///   more, nested too deep, or that hold a key twice, text that is not UTF-8 or a number out of range; `typeMismatch`,
-    ///   `valueNotFound` and `keyNotFound` as by `JSONDecoder`. No error tells anything of a value but its type and place.
-    /// - Complexity: O(bytes) for a type that asks for its keys in the order in which they were written.
+    /// - Throws: `DecodingError` with the coding path: `dataCorrupted` for input that is malformed, truncated, nested
+    ///   too deep or followed by more bytes, and for duplicate keys, invalid UTF-8 and numbers out of range;
+    ///   `typeMismatch`, `valueNotFound` and `keyNotFound` as by `JSONDecoder`. Errors contain types and paths, never
+    ///   values.
+    /// - Complexity: O(bytes) for a type that requests its keys in encoded order.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
         try bytes.withUnsafeBytes { try decode(type, from: $0) }
     }
 
-    /// The value that the bytes in memory hold, all of them; nothing refers to the memory afterwards.
+    /// Decodes a value from all of the bytes; the result does not refer to the memory.
     ///
     /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {

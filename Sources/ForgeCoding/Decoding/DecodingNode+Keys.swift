@@ -49,7 +49,7 @@ extension DecodingNode {
         return value
     }
 
-    /// Decodes a value at an offset and moves the offset behind it.
+    /// Decodes the value at an offset and advances the offset past it.
     @inline(__always)
     func decode<Value: Decodable>(
         _ type: Value.Type, _ offset: inout Int, step: @autoclosure () -> PathStep
@@ -62,7 +62,7 @@ extension DecodingNode {
         }
     }
 
-    /// Whether the value under a key is null; a null is passed over.
+    /// Whether the value under a key is null; skips a null.
     @inline(__always)
     private func isNull(_ match: MapCursor.Match, _ key: some CodingKey) throws -> Bool {
         do throws(WireFailure) {
@@ -78,14 +78,14 @@ extension DecodingNode {
         try isNull(require(key), key)
     }
 
-    /// Whether there is a key with a value other than null.
+    /// Whether the map has a value other than null under a key.
     @inline(__always)
     func hasValue(_ key: some CodingKey) throws -> Bool {
         guard let match = try find(key) else { return false }
         return try !isNull(match, key)
     }
 
-    /// Whether there is a key, with whatever value; `contains` cannot throw, so that a malformed map says so when it is read.
+    /// Whether the map has a key; true for a malformed map, because `contains` cannot throw and reading the value does.
     func contains(_ key: some CodingKey) -> Bool {
         do {
             return try find(key) != nil

@@ -1,23 +1,23 @@
-/// One value while it decodes itself: the decoder that it is handed, and what its containers read through.
+/// The decoder of one value, and the storage that its containers share.
 ///
-/// Nothing is parsed ahead. A map expects its keys in the order in which they were written, which makes a synthesized
-/// `init(from:)` a single pass; the first key out of order costs an index of the whole map (``KeyIndex``).
+/// Decoding is lazy. A map expects its keys in encoded order, so that a synthesized `init(from:)` takes a single pass;
+/// the first key out of order builds an index of the whole map (``KeyIndex``).
 final class DecodingNode: Decoder {
     let source: DecodingSource
     var parent: DecodingNode?
     var step: PathStep
     private(set) var depth: Int
 
-    /// Where the value begins, and where it ends if that is known.
+    /// The offset of the value, and of its end if known.
     private(set) var start: Int
     var knownEnd: Int?
 
-    /// The place in the map that the value is, if a keyed container was asked for.
+    /// The position in the map, once a keyed container has been requested.
     var isMap = false
     var map = MapCursor()
     var index: KeyIndex?
 
-    /// A node that has served a value within this one, to be used again.
+    /// A node reused for successive nested values.
     private var spare: DecodingNode?
 
     init(source: DecodingSource, parent: DecodingNode?, step: PathStep, start: Int, depth: Int) {
@@ -30,7 +30,7 @@ final class DecodingNode: Decoder {
 
     var userInfo: [CodingUserInfoKey: Any] { source.userInfo.mapValues { $0 } }
 
-    /// How many levels of nesting a value inside this container may have.
+    /// The remaining nesting depth inside this container.
     var levels: Int { source.maximumDepth - depth - 1 }
 
     var codingPath: [any CodingKey] {
@@ -59,9 +59,9 @@ final class DecodingNode: Decoder {
         SingleValueDecoding(node: self)
     }
 
-    // MARK: Values within
+    // MARK: Nested values
 
-    /// Decodes a value of a type that reads itself, starting at an offset, and moves the offset behind it.
+    /// Decodes a value through its `init(from:)` and advances the offset past it.
     func decodeSelf<Value: Decodable>(_ type: Value.Type, _ offset: inout Int, step: PathStep) throws -> Value {
         var child = takeChild(offset, step)
         defer {
@@ -79,7 +79,7 @@ final class DecodingNode: Decoder {
         return value
     }
 
-    /// A node for a nested container, which may be read at any time.
+    /// A node for a nested container, which may be read later.
     func nested(_ offset: Int, step: PathStep) -> DecodingNode {
         DecodingNode(source: source, parent: self, step: step, start: offset, depth: depth + 1)
     }
@@ -97,7 +97,7 @@ final class DecodingNode: Decoder {
         return child
     }
 
-    /// Where the value ends: known where its last entry was read, otherwise found by passing over it.
+    /// The offset behind the value; scans the value if its last entry has not been read.
     func end() throws(WireFailure) -> Int {
         if let knownEnd { return knownEnd }
         if isMap { return try endOfMap() }

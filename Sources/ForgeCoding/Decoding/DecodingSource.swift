@@ -1,6 +1,6 @@
-/// The bytes of one decoding and what holds for all of it.
+/// The bytes and settings of one decoding.
 final class DecodingSource {
-    /// Empty once the decoding is over: a decoder that somebody kept finds nothing to read.
+    /// Empty after the decoding, so that a retained decoder reads nothing.
     private(set) var reader: ByteReader
     let maximumDepth: Int
     let userInfo: [CodingUserInfoKey: any Sendable]

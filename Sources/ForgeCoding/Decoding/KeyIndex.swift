@@ -1,13 +1,13 @@
 import Foundation
 
-/// Where the entries of a map are: made when a type asks for keys in another order than they were written in.
+/// The offsets of a map's entries, built when a type requests keys out of order.
 final class KeyIndex {
     struct Entry {
         let key: Range<Int>
         let value: Int
     }
 
-    /// A key as a dictionary sees it. The bytes outlive the index: it is dropped unread once its decoding is over.
+    /// A key as a dictionary key. The bytes outlive the index, which is dropped after its decoding.
     private struct Name: Hashable {
         let bytes: UnsafeBufferPointer<UInt8>
 
@@ -18,23 +18,23 @@ final class KeyIndex {
         }
     }
 
-    /// Up to this many keys are compared one by one.
+    /// Up to this many keys, lookup is a linear search.
     private static let limit = 16
 
     let entries: [Entry]
     private var positions: [Name: Int] = [:]
 
-    /// Where the map ends.
+    /// The offset behind the map.
     let end: Int
 
-    /// Reads all keys of a map and passes over its values.
+    /// Reads all keys of a map and skips its values.
     ///
     /// - Parameters:
     ///   - reader: the bytes.
     ///   - content: the offset of the first key.
-    ///   - count: how many entries there are; nil for up to the break.
-    ///   - levels: how many more levels of nesting the values may have.
-    /// - Throws: ``WireFailure/duplicateKey(offset:)`` and everything that makes the map malformed.
+    ///   - count: the number of entries; nil for an indefinite length.
+    ///   - levels: the remaining nesting depth of the values.
+    /// - Throws: ``WireFailure/duplicateKey(offset:)``, and any failure of a malformed map.
     init(_ reader: ByteReader, content: Int, count: Int?, levels: Int) throws(WireFailure) {
         var offset = content
         var entries: [Entry] = []
@@ -73,7 +73,7 @@ final class KeyIndex {
         }
     }
 
-    /// The position of a key; the one at `from`, which is expected next, is tried first.
+    /// The position of a key; tries `from`, the next key in order, first.
     func find(_ name: UnsafeBufferPointer<UInt8>, _ reader: ByteReader, from: Int) -> Int? {
         if from < entries.count, reader.matches(entries[from].key, name) { return from }
         guard positions.isEmpty else { return positions[Name(bytes: name)] }
@@ -82,7 +82,7 @@ final class KeyIndex {
 }
 
 extension ByteReader {
-    /// Whether the bytes in a range that a read returned are these.
+    /// Whether the bytes in a range of the reader equal `name`.
     @inline(__always)
     func matches(_ range: Range<Int>, _ name: UnsafeBufferPointer<UInt8>) -> Bool {
         guard range.count == name.count else { return false }

@@ -1,10 +1,10 @@
-/// The container of a value that is a map.
+/// The keyed container of a map.
 struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     let node: DecodingNode
 
     var codingPath: [any CodingKey] { node.codingPath }
 
-    /// The keys that `Key` knows, in the order of the bytes; none of a malformed map, whose values cannot be read either.
+    /// The keys that `Key` accepts, in encoded order; empty for a malformed map, whose values cannot be read either.
     var allKeys: [Key] { node.names().compactMap { Key(stringValue: $0) } }
 
     func contains(_ key: Key) -> Bool { node.contains(key) }

@@ -1,32 +1,32 @@
-/// A place in a map: where the next key is expected.
+/// The position in a map where the next key is expected.
 ///
-/// Plain numbers only, so that a node reads and writes them without counting references.
+/// Trivial fields only, so that access needs no reference counting.
 struct MapCursor {
-    /// The offset of the first key, and how many entries there are; nil for up to the break.
+    /// The offset of the first key, and the number of entries; nil for an indefinite length.
     var content = 0
     var count: Int?
 
-    /// The offset of the next key, and how many entries lie before it.
+    /// The offset of the next key, and the number of entries before it.
     var next = 0
     var passed = 0
-    var keyBits = KeyBits()
+    var keyFilter = KeyFilter()
 
-    /// Whether keys are found through the index from now on, and the position in it that is expected next.
+    /// Whether lookup uses the index, and the next position in it.
     var isIndexed = false
     var expected = 0
 
-    /// Where a value was found.
+    /// The position of an entry that a lookup found.
     struct Match {
         /// The offset of the value.
         let value: Int
-        /// The offset of its key; -1 if it was found through the index.
+        /// The offset of its key; -1 if the index found it.
         let key: Int
         let fingerprint: UInt64
     }
 
     init() {}
 
-    /// A cursor for the map at an offset.
+    /// Creates a cursor for the map at an offset.
     init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
         var offset = start
         try reader.skipTags(&offset)
@@ -38,7 +38,7 @@ struct MapCursor {
 }
 
 extension DecodingNode {
-    /// Reads the head of the map, once.
+    /// Reads the head of the map if it has not been read.
     func openMap() throws(WireFailure) {
         guard !isMap else { return }
         map = try MapCursor(source.reader, start)
@@ -46,7 +46,7 @@ extension DecodingNode {
         isMap = true
     }
 
-    /// Whether the next entry in order can be read without an index.
+    /// Whether the next entry can be read in order.
     @inline(__always)
     private func hasNext() throws(WireFailure) -> Bool {
         if map.isIndexed { return false }
@@ -54,9 +54,9 @@ extension DecodingNode {
         return try source.reader.peek(map.next) != Simple.break
     }
 
-    /// Where the value under a key is; nil if the map has no such key.
+    /// Finds the value under a key; nil if the map has no such key.
     ///
-    /// - Complexity: O(1) for the next key in order; the first other key costs a pass over the map.
+    /// - Complexity: O(1) for the next key in order; the first key out of order scans the map.
     @inline(__always)
     func match(_ key: some CodingKey) throws(WireFailure) -> MapCursor.Match? {
         var name = key.stringValue
@@ -64,7 +64,7 @@ extension DecodingNode {
             let reader = source.reader
             var offset = map.next
             let range = try reader.key(&offset)
-            let fingerprint = name.withUTF8 { reader.matches(range, $0) ? KeyBits.fingerprint($0) : nil }
+            let fingerprint = name.withUTF8 { reader.matches(range, $0) ? KeyFilter.fingerprint($0) : nil }
             if let fingerprint { return .init(value: offset, key: map.next, fingerprint: fingerprint) }
         }
         return try indexedMatch(&name)
@@ -79,23 +79,23 @@ extension DecodingNode {
         return .init(value: index.entries[position].value, key: -1, fingerprint: 0)
     }
 
-    /// Moves behind a value that was found and read.
+    /// Advances past a value that has been read.
     @inline(__always)
     func advance(_ match: MapCursor.Match, to end: Int) throws(WireFailure) {
         guard match.key == map.next, !map.isIndexed else {
             map.expected &+= 1
             return
         }
-        var bits = map.keyBits
+        var bits = map.keyFilter
         let isPerhapsKnown = bits.insert(match.fingerprint)
-        map.keyBits = bits
+        map.keyFilter = bits
         map.next = end
         map.passed &+= 1
         map.expected = map.passed
         if isPerhapsKnown { _ = try keyIndex() }
     }
 
-    /// All keys in order.
+    /// All keys in encoded order.
     func keyNames() throws(WireFailure) -> [String] {
         var names: [String] = []
         for entry in try keyIndex().entries {
@@ -104,7 +104,7 @@ extension DecodingNode {
         return names
     }
 
-    /// Where the map ends.
+    /// The offset behind the map.
     func endOfMap() throws(WireFailure) -> Int {
         if map.isIndexed { return try keyIndex().end }
         if try hasNext() { return try keyIndex().end }
@@ -112,7 +112,7 @@ extension DecodingNode {
     }
 
     private func keyIndex() throws(WireFailure) -> KeyIndex {
-        // A closed reader has no bytes that the index of an earlier time could point to.
+        // A closed reader is empty, and the index refers to its former bytes.
         guard map.content <= source.reader.count else { throw .truncated(offset: map.content) }
         if let index { return index }
         let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: levels)

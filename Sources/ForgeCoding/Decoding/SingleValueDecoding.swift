@@ -1,4 +1,4 @@
-/// The container of a value that is one item, or that another value stands for.
+/// The single-value container of an item.
 struct SingleValueDecoding: SingleValueDecodingContainer {
     let node: DecodingNode
 
@@ -18,7 +18,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
         }
     }
 
-    /// Whether the value is null; false also where the bytes have ended, which every other read reports.
+    /// Whether the value is null; false at the end of the bytes, which every other read reports.
     func decodeNil() -> Bool {
         let reader = node.source.reader
         guard node.start < reader.count else { return false }
@@ -34,7 +34,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
             node.knownEnd = offset
             return value
         } catch {
-            // A value that reads itself stands in this one's place, so it does so through the same node.
+            // A value that decodes itself shares this node.
             if case .unknownType = error { return try Value(from: node) }
             throw node.failure(error, type)
         }

@@ -1,4 +1,4 @@
-/// The container of a value that is an array. An element that cannot be decoded stays the next one.
+/// The unkeyed container of an array. An element that fails to decode remains the next one.
 struct UnkeyedDecoding: UnkeyedDecodingContainer {
     let node: DecodingNode
     var cursor: ArrayCursor
@@ -11,7 +11,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
 
     var isAtEnd: Bool { cursor.isAtEnd(node.source.reader) }
 
-    /// Reads the next element with `body` and moves behind it.
+    /// Reads the next element with `body` and advances past it.
     @inline(__always)
     private mutating func read<Value>(
         _ type: any Any.Type, _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
@@ -87,7 +87,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
         return child
     }
 
-    /// A node for the next element, and where that ends: it may be read at any later time.
+    /// A node for the next element, which may be read later, and the element's end.
     private func nested(_ type: any Any.Type) throws -> (DecodingNode, end: Int) {
         try requireElement(type)
         let child = node.nested(cursor.next, step: .index(cursor.passed))

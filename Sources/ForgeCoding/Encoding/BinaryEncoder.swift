@@ -1,22 +1,23 @@
-/// Encodes `Encodable` values as CBOR (RFC 8949), so that ``BinaryDecoder`` and any CBOR tool can read them.
+/// Encodes `Encodable` values as CBOR (RFC 8949).
 ///
-/// Every array, map and string carries its length, every integer takes its shortest form, and `Double`, `Float`, `Date`
-/// and `Decimal` come back bit for bit. Types encode themselves as for `JSONEncoder`: nested containers may be filled in any
-/// order, the last value of a key counts, and a type that writes nothing is an empty map.
+/// Lengths are definite and integers take their shortest form; `Double`, `Float`, `Date` and `Decimal` keep every bit.
+/// The semantics are those of `JSONEncoder`: nested containers may be filled in any order, the last value of a key
+/// wins, and a type that writes nothing becomes an empty map.
 public struct BinaryEncoder: Sendable {
-    /// What values find in `encoder.userInfo`.
+    /// The contents of `encoder.userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
-    /// How deep arrays, maps and tagged values may lie within one another; 64, which is also what decoders accept.
+    /// The maximum nesting depth of arrays, maps and tags; 64, the default of ``BinaryDecoder``.
     public var maximumDepth: Int = 64
 
-    /// An encoder with the default limits.
+    /// Creates an encoder with the default limits.
     public init() {}
 
-    /// The bytes of a value.
+    /// Encodes a value.
     ///
-    /// - Throws: `EncodingError.invalidValue` with the coding path if the value nests too deep, writes nothing, or asks for
-    ///   containers that contradict each other; and whatever the value itself throws. The error never holds the value.
+    /// - Throws: `EncodingError.invalidValue` with the coding path for a value that nests too deep, writes nothing, or
+    ///   requests conflicting containers; any error that the value throws. An error of the encoder never contains the
+    ///   value.
     /// - Complexity: O(bytes written).
     public func encode<T: Encodable>(_ value: T) throws -> [UInt8] {
         let sink = makeSink()
@@ -29,7 +30,7 @@ public struct BinaryEncoder: Sendable {
             capacity: 256, maximumDepth: maximumDepth, userInfo: userInfo)
     }
 
-    /// Encodes a value by the limits that the sink came with.
+    /// Encodes a value with the limits of the sink.
     @inline(__always)
     static func encode<T: Encodable>(_ value: T, into sink: ByteSink) throws {
         do throws(WireFailure) {

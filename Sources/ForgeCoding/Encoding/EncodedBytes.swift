@@ -1,4 +1,4 @@
-/// What a value was encoded as, in memory that goes back to a pool.
+/// The bytes of an encoded value, in a buffer that returns to the pool.
 package struct EncodedBytes: ~Copyable {
     let sink: ByteSink
 
@@ -8,9 +8,9 @@ package struct EncodedBytes: ~Copyable {
 
     deinit { SinkPool.giveBack(sink) }
 
-    /// How many they are.
+    /// The number of bytes.
     package var count: Int { sink.count }
 
-    /// The bytes, good for as long as this is.
+    /// The bytes, valid for the lifetime of this value.
     package var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: sink.base, count: sink.count) }
 }

@@ -1,13 +1,13 @@
-/// The place of a nested container: its bytes are written elsewhere and put here when the value around it ends.
+/// The position of a nested container whose bytes are inserted when the enclosing value ends.
 struct EncodingHole {
     var offset: Int
     let child: EncodingNode
 }
 
 extension EncodingNode {
-    /// A node for a value that may be written at any time until this one ends.
+    /// A node for a nested value that may be written until this one ends.
     ///
-    /// The caller has written the key, if there is one; the value's place is the end of the sink.
+    /// Call it after writing the key, if there is one: the value is inserted at the current end of the sink.
     func openHole(_ step: PathStep) -> EncodingNode {
         let inner = ByteSink(capacity: 64, maximumDepth: sink.maximumDepth, userInfo: sink.userInfo)
         let child = EncodingNode(sink: inner, parent: self, step: step, depth: depth + 1)
@@ -15,9 +15,9 @@ extension EncodingNode {
         return child
     }
 
-    /// Puts the bytes of every nested container into their places.
+    /// Inserts the bytes of every nested container.
     ///
-    /// - Complexity: O(bytes of this value), however many holes there are.
+    /// - Complexity: O(bytes of this value), for any number of holes.
     func fillHoles() {
         var extra = 0
         for hole in holes {
@@ -28,7 +28,8 @@ extension EncodingNode {
         }
         var end = sink.count
         sink.extend(by: extra)
-        // From the last hole to the first: what lies behind a hole moves up by what all the holes up to it take.
+        // Backwards, so that every byte moves once: bytes behind a hole shift by the total size of the holes before
+        // them.
         for hole in holes.reversed() {
             sink.move(hole.offset..<end, to: hole.offset + extra)
             extra -= hole.child.sink.count

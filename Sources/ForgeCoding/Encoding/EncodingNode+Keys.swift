@@ -1,38 +1,38 @@
-/// A map entry that was written before under the same key.
+/// An earlier map entry with the same key.
 struct EncodedEntry {
     var range: Range<Int>
-    /// The index of the hole that stands for the value, if it is a nested container.
+    /// The index of the value's hole, if it is a nested container.
     var hole: Int?
 }
 
 extension EncodingNode {
-    /// So many keys are kept apart by two words of bits; the hashes of more are kept in a set.
+    /// The number of keys from which a set of hashes replaces the two-word filter.
     private static let bitsLimit = 24
 
     /// Writes a key.
     ///
-    /// - Returns: where the entry begins.
+    /// - Returns: the offset of the entry.
     @inline(__always)
     func beginEntry(_ key: some CodingKey) -> Int {
         var name = key.stringValue
         return name.withUTF8 { text in
-            var bits = keyBits
-            if bits.insert(KeyBits.fingerprint(text)) || count >= Self.bitsLimit { noteRepetition(text) }
-            keyBits = bits
+            var bits = keyFilter
+            if bits.insert(KeyFilter.fingerprint(text)) || count >= Self.bitsLimit { noteRepetition(text) }
+            keyFilter = bits
             let entry = sink.count
             sink.appendText(text)
             return entry
         }
     }
 
-    /// Ends an entry whose value has been written.
+    /// Ends an entry after its value.
     @inline(__always)
     func endEntry() {
         countEntry()
         if replaced != nil { dropReplaced() }
     }
 
-    /// The nested container that already stands under a key, if there is one of that form.
+    /// The existing nested container under a key, if it has that form.
     func nestedNode(_ key: some CodingKey, form: Form) -> EncodingNode? {
         guard !holes.isEmpty else { return nil }
         var name = key.stringValue
@@ -42,7 +42,7 @@ extension EncodingNode {
         return holes[hole].child
     }
 
-    /// Looks whether a key that the bits take for known is there already.
+    /// Looks up a key that the filter may have seen before.
     private func noteRepetition(_ name: UnsafeBufferPointer<UInt8>) {
         guard count >= Self.bitsLimit else {
             replaced = find(name)
@@ -52,7 +52,7 @@ extension EncodingNode {
         if keyHashes?.insert(Self.hash(name)).inserted == false { replaced = find(name) }
     }
 
-    /// A seeded hash, so that nobody can prepare keys that collide.
+    /// A seeded hash, which prevents crafted collisions.
     private static func hash(_ key: UnsafeBufferPointer<UInt8>) -> Int {
         var hasher = Hasher()
         hasher.combine(bytes: UnsafeRawBufferPointer(key))
@@ -65,7 +65,7 @@ extension EncodingNode {
         return hashes
     }
 
-    /// Takes out the entry that the one just written replaces: the last value of a key counts.
+    /// Removes the entry that the new one replaces: the last value of a key wins.
     private func dropReplaced() {
         guard let entry = replaced else { return }
         replaced = nil

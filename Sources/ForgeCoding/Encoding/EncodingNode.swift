@@ -1,21 +1,21 @@
-/// One value while it encodes itself: the encoder that it is handed, and what its containers write through.
+/// The encoder of one value, and the storage that its containers share.
 ///
-/// A value's bytes are the tail of a sink. Values inside it follow one another, so they share the sink, and the node of one
-/// is taken again for the next. A nested container or a super encoder may be filled at any later time, before or after its
-/// neighbours: each gets a sink of its own, and a hole in this one that is filled when the value ends.
+/// A value's bytes are the tail of a sink. Sequential nested values share the sink and reuse one node. A nested
+/// container or a super encoder may be filled at any later time: each gets a sink of its own, and a hole in this one
+/// that is filled when the value ends.
 final class EncodingNode: Encoder {
     enum Form {
         case nothing, single, keyed, unkeyed
     }
 
     enum State {
-        /// The value encodes itself; what is written goes to the end of the sink.
+        /// The value is being encoded at the end of the sink.
         case active
-        /// A value within this one encodes itself.
+        /// A nested value is being encoded.
         case busy
-        /// The value has ended; what a container that was kept writes is dropped, as by Foundation's encoders.
+        /// The value has ended; later writes of a retained container are dropped, as by Foundation's encoders.
         case finished
-        /// The container should not have been asked for; every write throws why.
+        /// The container conflicts with an earlier one; every write throws.
         case refused
     }
 
@@ -27,19 +27,19 @@ final class EncodingNode: Encoder {
     private(set) var form = Form.nothing
     private var refusal: (any Error)?
 
-    /// Where the value begins in the sink, and how many entries it has so far.
+    /// The offset of the value in the sink, and its number of entries.
     private(set) var start: Int
     private(set) var count = 0
 
-    /// What is known of the keys so far.
-    var keyBits = KeyBits()
+    /// The keys so far.
+    var keyFilter = KeyFilter()
     var keyHashes: Set<Int>?
 
-    /// The entry that the one being written replaces.
+    /// The entry that the current one replaces.
     var replaced: EncodedEntry?
     var holes: [EncodingHole] = []
 
-    /// A node that has served a value within this one, to be used again.
+    /// A node reused for successive nested values.
     private var spare: EncodingNode?
 
     init(sink: ByteSink, parent: EncodingNode?, step: PathStep, depth: Int) {
@@ -69,7 +69,7 @@ final class EncodingNode: Encoder {
         SingleValueEncoding(node: self)
     }
 
-    /// This node as a container of a form; a node whose writes throw if it is one of another form already.
+    /// This node as a container of a form; a node whose writes throw if this one already has another form.
     func opened(_ wanted: Form) -> EncodingNode {
         if form == wanted { return self }
         guard state == .active else { return unavailable(wanted) }
@@ -83,7 +83,7 @@ final class EncodingNode: Encoder {
         return self
     }
 
-    /// Whether what a container of this form writes now counts: not for a value that has ended.
+    /// Whether to accept a write of a container of this form; false if the value has ended.
     @inline(__always)
     func acceptsWrite(_ wanted: Form) throws -> Bool {
         if state == .active, form == wanted { return true }
@@ -102,11 +102,11 @@ final class EncodingNode: Encoder {
 
     func invalid(_ reason: String, step: PathStep = .none) -> EncodingError {
         let path = codingPath + (step.codingKey.map { [$0] } ?? [])
-        // The payload is for the value; errors get logged, and values may be secrets.
+        // Errors get logged and values may be secrets, so the error carries no value.
         return .invalidValue(EncodingRefusal(), .init(codingPath: path, debugDescription: reason))
     }
 
-    /// What a container gives out that cannot take anything: writes to it throw, or are dropped if its value has ended.
+    /// A container that cannot be written: writes throw, or are dropped if its value has ended.
     func unavailable(_ form: Form) -> EncodingNode {
         switch state {
         case .busy: return refusing(form, Self.busyReason)
@@ -127,7 +127,7 @@ final class EncodingNode: Encoder {
         return node
     }
 
-    /// A node that writes to nowhere.
+    /// A node whose output is discarded.
     private func detached(_ form: Form) -> EncodingNode {
         let nowhere = ByteSink(capacity: 16, maximumDepth: sink.maximumDepth, userInfo: sink.userInfo)
         let node = EncodingNode(sink: nowhere, parent: self, step: .none, depth: depth)
@@ -135,14 +135,14 @@ final class EncodingNode: Encoder {
         return node
     }
 
-    // MARK: Values within
+    // MARK: Nested values
 
     @inline(__always)
     func countEntry() { count &+= 1 }
 
     func uncountEntry() { count -= 1 }
 
-    /// Appends a value that stands at `step` in this container, and takes back what was written if it fails.
+    /// Appends the value at `step` in this container; truncates the sink if it fails.
     @inline(__always)
     func encode<Value: Encodable>(_ value: Value, step: @autoclosure () -> PathStep, entry: Int) throws {
         do throws(WireFailure) {
@@ -191,7 +191,7 @@ final class EncodingNode: Encoder {
         return child
     }
 
-    /// Appends a value in this one's place.
+    /// Appends a value that shares this node.
     func encodeInPlace<Value: Encodable>(_ value: Value) throws {
         guard form == .nothing else { throw invalid("a second value in a single-value container") }
         do throws(WireFailure) {
@@ -215,7 +215,7 @@ final class EncodingNode: Encoder {
         if form == .nothing { appendEmpty() }
     }
 
-    /// Appends an item in this node's place with `body`, if nothing is there yet.
+    /// Appends an item with `body`, if the node is still empty.
     @inline(__always)
     func writeInPlace(_ body: () throws(WireFailure) -> Void) throws {
         guard try acceptsWrite(form) else { return }
@@ -229,9 +229,10 @@ final class EncodingNode: Encoder {
         form = .single
     }
 
-    // MARK: The end
+    // MARK: End of the value
 
-    /// Closes the value: fills the holes and writes the number of entries into its head. What wrote nothing is an empty map.
+    /// Ends the value: fills the holes and writes the number of entries into the head. An empty value becomes an empty
+    /// map.
     func finish() {
         switch form {
         case .keyed: close(MajorType.map)
@@ -252,7 +253,7 @@ final class EncodingNode: Encoder {
         form = .single
     }
 
-    /// Ends a value that failed: what was nested in it goes with it.
+    /// Discards a failed value and its nested containers.
     private func abandon() {
         for hole in holes { hole.child.end() }
         holes.removeAll()
@@ -262,19 +263,19 @@ final class EncodingNode: Encoder {
 
     @inline(__always)
     private func resetKeys() {
-        keyBits = KeyBits()
+        keyFilter = KeyFilter()
         if keyHashes != nil { keyHashes = nil }
         if replaced != nil { replaced = nil }
     }
 
-    /// Ends a node that is kept by somebody: what it writes from now on is dropped.
+    /// Ends the node; later writes through a retained container are dropped.
     func end() {
         abandon()
         state = .finished
     }
 }
 
-/// What errors carry in place of the value that could not be encoded.
+/// Replaces the value in encoding errors.
 struct EncodingRefusal: CustomStringConvertible {
     var description: String { "(value withheld)" }
 }

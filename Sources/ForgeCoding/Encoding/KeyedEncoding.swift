@@ -1,4 +1,4 @@
-/// The container of a value that is a map.
+/// The keyed container of a map.
 struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodingNode
 
@@ -51,7 +51,7 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
 
     func superEncoder(forKey key: Key) -> any Encoder { hole(key) }
 
-    /// The node of a nested container; asking again for the same key and form gives the same container.
+    /// The node of a nested container; the same key and form return the same container.
     private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
         node.nestedNode(key, form: form) ?? hole(key).opened(form)
     }

@@ -1,8 +1,8 @@
-/// Encodes numbers and text as ``ValueCoder`` does in the binary format under version 1, in memory of its own.
+/// Encodes numbers and strings as ``ValueCoder`` does under schema version 1, into a buffer of its own.
 ///
-/// For who encodes one value after another and has a lock anyway: no call allocates anything once there is enough memory.
+/// For callers that encode one value at a time under a lock: a call does not allocate once the buffer has grown.
 package struct PlainEncoder: ~Copyable, @unchecked Sendable {
-    // Invariant of the unchecked conformance: the sink has no other owner.
+    // `@unchecked Sendable`: the sink has no other owner.
 
     private let owned: Unmanaged<ByteSink>
 
@@ -12,43 +12,38 @@ package struct PlainEncoder: ~Copyable, @unchecked Sendable {
 
     deinit { owned.release() }
 
-    /// Calls `body` with the sink, which it does not have to keep alive, and gives the bytes that are in it then.
+    /// Calls `body` with the sink, without retaining it, and returns the bytes that it holds.
     @inline(__always)
     private func encode(_ body: (ByteSink) -> Void) -> UnsafeRawBufferPointer {
         owned._withUnsafeGuaranteedRef { sink in
             sink.clear()
-            sink.appendEnvelope(.binary, 1)
+            sink.appendEnvelope(1)
             body(sink)
             return UnsafeRawBufferPointer(start: sink.base, count: sink.count)
         }
     }
 
-    /// An integer; the bytes are good until the next call, as they are for the others.
+    /// Encodes an integer; the result of every `encode` is valid until the next call.
     package mutating func encode(_ value: Int64) -> UnsafeRawBufferPointer {
         encode { $0.appendSigned(value) }
     }
 
-    /// An integer.
     package mutating func encode(_ value: UInt64) -> UnsafeRawBufferPointer {
         encode { $0.appendUnsigned(value) }
     }
 
-    /// A number.
     package mutating func encode(_ value: Double) -> UnsafeRawBufferPointer {
         encode { $0.append(value) }
     }
 
-    /// A number.
     package mutating func encode(_ value: Float) -> UnsafeRawBufferPointer {
         encode { $0.append(value) }
     }
 
-    /// A truth value.
     package mutating func encode(_ value: Bool) -> UnsafeRawBufferPointer {
         encode { $0.append(value) }
     }
 
-    /// Text.
     package mutating func encode(_ value: String) -> UnsafeRawBufferPointer {
         encode { $0.append(value) }
     }

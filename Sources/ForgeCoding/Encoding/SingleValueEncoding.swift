@@ -1,4 +1,4 @@
-/// The container of a value that is one item, or that another value stands for.
+/// The single-value container of an item.
 struct SingleValueEncoding: SingleValueEncodingContainer {
     let node: EncodingNode
 

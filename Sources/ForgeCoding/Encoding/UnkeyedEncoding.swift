@@ -1,4 +1,4 @@
-/// The container of a value that is an array.
+/// The unkeyed container of an array.
 struct UnkeyedEncoding: UnkeyedEncodingContainer {
     let node: EncodingNode
 

@@ -1,24 +1,19 @@
 import Foundation
 
 extension CodedValue {
-    /// The tree of a payload in the binary format, or of CBOR from elsewhere.
+    /// Decodes a payload, or CBOR from another encoder.
     ///
-    /// - Throws: ``CodingFailure`` for bytes that are not exactly one well-formed item, a key that occurs twice in its map, text
-    ///   that is not UTF-8, and more than ``maximumDepth`` levels of arrays, maps and tags.
+    /// - Throws: ``CodingFailure`` for input that is not exactly one well-formed item, duplicate keys in a map, invalid
+    ///   UTF-8, and more than ``maximumDepth`` levels of arrays, maps and tags.
     public init(decoding payload: [UInt8]) throws {
         self = try payload.withUnsafeBytes { try Self.decode($0) }
     }
 
-    /// The tree of the value in an envelope, whichever format it has.
+    /// Decodes the payload of an envelope.
     ///
-    /// - Throws: ``CodingFailure`` as ``init(decoding:)-([UInt8])`` and ``init(json:)``.
+    /// - Throws: ``CodingFailure`` as ``init(decoding:)-([UInt8])``.
     public init(decoding envelope: ValueEnvelope) throws {
-        switch envelope.format {
-        case .binary:
-            self = try envelope.payload.withUnsafeBytes { try Self.decode($0) }
-        case .json:
-            self = try envelope.payload.withUnsafeBytes { try JSONText.parse($0) }
-        }
+        self = try envelope.payload.withUnsafeBytes { try Self.decode($0) }
     }
 
     private static func decode(_ bytes: UnsafeRawBufferPointer) throws(CodingFailure) -> CodedValue {
@@ -65,7 +60,7 @@ extension ByteReader {
             offset += 1
             return elements
         }
-        // A node takes more memory than the byte that may stand for it: grow with what is read.
+        // A node is larger than its encoding, so memory grows with the elements read, not with the claimed count.
         for _ in 0..<count { elements.append(try tree(&offset, levels: levels - 1)) }
         return elements
     }
@@ -101,7 +96,7 @@ extension ByteReader {
         case (Tag.referenceDate, .double(let seconds)):
             return .date(Date(timeIntervalSinceReferenceDate: seconds))
         case (Tag.bignum, .bytes(let digits)), (Tag.negativeBignum, .bytes(let digits)):
-            // A bignum and an integer of the same value are the same value (RFC 8949, section 3.4.3).
+            // A bignum and an integer of equal value are the same value (RFC 8949, section 3.4.3).
             guard let short = UInt64(octets: digits) else { return .tagged(tag, content) }
             if tag == Tag.bignum { return Int64(exactly: short).map { .integer($0) } ?? .unsigned(short) }
             return Int64(exactly: short).map { .integer(~$0) } ?? .tagged(tag, .bytes(short.octets))
@@ -129,12 +124,12 @@ extension ByteReader {
 }
 
 extension UInt64 {
-    /// The bytes, the first not zero.
+    /// The big-endian bytes without leading zeros.
     var octets: [UInt8] {
         (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt64(8 * $0)) }.drop { $0 == 0 }.map { $0 }
     }
 
-    /// The number that bytes stand for; nil if it needs more than eight of them.
+    /// Creates a number from big-endian bytes; nil for more than eight significant ones.
     init?(octets: [UInt8]) {
         let digits = octets.drop { $0 == 0 }
         guard digits.count <= 8 else { return nil }

@@ -1,11 +1,11 @@
 import Foundation
 
 extension CodedValue {
-    /// The payload of this tree in the binary format.
+    /// Encodes the tree as a payload.
     ///
-    /// Payloads that ``BinaryEncoder`` wrote come out byte for byte; those of others in its form, with the same meaning.
+    /// Reproduces a payload of ``BinaryEncoder`` byte for byte; a payload of another encoder is normalised.
     ///
-    /// - Throws: ``CodingFailure`` for a tree of more than ``maximumDepth`` levels: it could not be read again.
+    /// - Throws: ``CodingFailure`` for a tree deeper than ``maximumDepth``, which could not be decoded.
     public func encoded() throws -> [UInt8] {
         let sink = ByteSink(capacity: 256, maximumDepth: Self.maximumDepth, userInfo: [:])
         do throws(WireFailure) {
@@ -42,7 +42,7 @@ extension ByteSink {
             }
         case .tagged(let tag, let content): try append(tag, content, depth)
         case .simple(let value):
-            // The values from 24 to 31 do not exist; they are written as undefined.
+            // The values from 24 to 31 are reserved; they are written as undefined.
             if value < 24 {
                 append(MajorType.simple | value)
             } else if value < 32 {

@@ -1,35 +1,31 @@
 import Foundation
 
 extension CodedValue {
-    /// The tree of a JSON text, so that a value can be given on a command line.
+    /// Parses a JSON text.
     ///
-    /// Whole numbers become integers, 128 bits at most; all others doubles. Dates and byte strings have no JSON form.
+    /// Numbers without a fraction or exponent become integers of up to 128 bits, all others doubles; `-0` is a double. JSON
+    /// has no dates or byte strings: they stay strings.
     ///
-    /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a key that occurs twice in its object, a number beyond
-    ///   the range of `Double`, and more than ``maximumDepth`` levels.
+    /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside the
+    ///   range of `Double`, and more than ``maximumDepth`` levels.
     public init(json text: String) throws {
         var text = text
-        self = try text.withUTF8 { try JSONText.parse(UnsafeRawBufferPointer($0)) }
+        self = try text.withUTF8 { text in
+            var parser = JSONParser(UnsafeRawBufferPointer(text))
+            return try parser.parse()
+        }
     }
 
-    /// The value as JSON text, for people and scripts to read.
+    /// Formats the value as JSON text.
     ///
-    /// What JSON has no form for becomes a text: bytes base64, dates ISO 8601 in UTC, URLs and UUIDs themselves,
-    /// infinities `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
+    /// Values that JSON cannot represent become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as their
+    /// text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
     ///
-    /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of all on one line.
+    /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
     /// - Returns: a JSON text (RFC 8259).
     public func json(prettyPrinted: Bool = false) -> String {
-        var writer = JSONText.Writer(isPretty: prettyPrinted)
+        var writer = JSONWriter(isPretty: prettyPrinted)
         writer.write(self)
         return writer.text
-    }
-}
-
-/// JSON text and trees.
-enum JSONText {
-    static func parse(_ bytes: UnsafeRawBufferPointer) throws(CodingFailure) -> CodedValue {
-        var parser = JSONParser(bytes)
-        return try parser.parse()
     }
 }

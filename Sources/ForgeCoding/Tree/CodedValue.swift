@@ -2,22 +2,22 @@ public import Foundation
 
 /// A stored value as a tree, for tools that do not know its type.
 ///
-/// The tree of a payload and the payload made of the tree are the same bytes if ``BinaryEncoder`` wrote them. Two trees are
-/// equal if their numbers are, so that a tree with a not-a-number in it does not equal itself.
+/// A payload of ``BinaryEncoder`` round-trips byte for byte. Floating-point numbers compare as numbers, so a tree that
+/// contains NaN does not equal itself.
 public indirect enum CodedValue: Sendable, Hashable {
-    /// Nil.
+    /// Null.
     case null
     /// A Boolean.
     case bool(Bool)
-    /// An integer that fits into 64 bits and a sign.
+    /// An integer in the range of `Int64`.
     case integer(Int64)
-    /// An integer above the range of ``integer(_:)``.
+    /// An integer beyond the range of ``integer(_:)``.
     case unsigned(UInt64)
-    /// A `Float`, or a number of half precision.
+    /// A `Float`, or a half-precision number.
     case float(Float)
     /// A `Double`.
     case double(Double)
-    /// A text.
+    /// A string.
     case string(String)
     /// A byte string: `Data`, `[UInt8]`.
     case bytes([UInt8])
@@ -25,31 +25,31 @@ public indirect enum CodedValue: Sendable, Hashable {
     case date(Date)
     /// An unkeyed container.
     case array([CodedValue])
-    /// A keyed container, in the order of the bytes.
+    /// A keyed container, in encoded order.
     case map([Entry])
-    /// A value with a CBOR tag: 2 and 3 integers beyond 64 bits, 4 `Decimal`, 32 `URL`, 37 `UUID`; others by other writers.
+    /// A tagged value: 2 and 3 bignum, 4 `Decimal`, 32 `URL`, 37 `UUID`; other encoders write others.
     case tagged(UInt64, CodedValue)
-    /// A simple value of CBOR that has no meaning here, `undefined` (23) among them.
+    /// Another simple value, such as `undefined` (23).
     case simple(UInt8)
 
-    /// A key and its value. Keys are texts wherever ``BinaryEncoder`` wrote them.
+    /// A key and its value. ``BinaryEncoder`` writes only string keys.
     public struct Entry: Sendable, Hashable {
         /// The key.
         public var key: CodedValue
-        /// The value under it.
+        /// The value.
         public var value: CodedValue
 
-        /// An entry from its parts.
+        /// Creates an entry.
         public init(_ key: CodedValue, _ value: CodedValue) {
             self.key = key
             self.value = value
         }
     }
 
-    /// How deep values may lie within one another.
+    /// The maximum nesting depth.
     public static let maximumDepth = 64
 
-    /// The value under a text key of a map; nil where there is none.
+    /// The value under a string key of a map; nil if there is none.
     ///
     /// - Complexity: O(entries).
     public subscript(key: String) -> CodedValue? {

@@ -1,15 +1,17 @@
 /// A strict parser of JSON text (RFC 8259).
+///
+/// `JSONSerialization` is no substitute: it accepts duplicate keys and trailing commas, loses the order of members and reads `-0`
+/// as the integer 0.
 struct JSONParser {
     private let bytes: UnsafeRawBufferPointer
     private var offset = 0
 
+    /// Creates a parser of valid UTF-8.
     init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
     }
 
-    /// The one value of the text.
     mutating func parse() throws(CodingFailure) -> CodedValue {
-        guard UTF8Check.isValid(bytes.bindMemory(to: UInt8.self)) else { throw failure("text that is not UTF-8") }
         let value = try value(CodedValue.maximumDepth)
         skipSpace()
         guard offset == bytes.count else { throw failure("more text after the value") }
@@ -161,7 +163,7 @@ struct JSONParser {
             try digits()
         }
         let text = String(decoding: bytes[start..<offset], as: UTF8.self)
-        // Minus zero is a number of its own among doubles only.
+        // An integer cannot represent minus zero.
         if offset == whole, text != "-0" {
             if let integer = Int64(text) { return .integer(integer) }
             if let unsigned = UInt64(text) { return .unsigned(unsigned) }
@@ -176,7 +178,7 @@ struct JSONParser {
 }
 
 extension UInt128 {
-    /// The bytes, the first not zero.
+    /// The big-endian bytes without leading zeros.
     fileprivate var octets: [UInt8] {
         UInt64(truncatingIfNeeded: self >> 64).octets
             + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }

@@ -1,139 +1,139 @@
 import Foundation
 
-extension JSONText {
-    /// Writes a tree as JSON text.
-    struct Writer {
-        private(set) var text = ""
-        private let isPretty: Bool
-        private var indentation = 0
+/// Formats a tree as JSON text.
+///
+/// `JSONEncoder` is no substitute: it writes 1.0 as `1`, which reads back as an integer, and does not keep the order of members.
+struct JSONWriter {
+    private(set) var text = ""
+    private let isPretty: Bool
+    private var indentation = 0
 
-        init(isPretty: Bool) {
-            self.isPretty = isPretty
-        }
+    init(isPretty: Bool) {
+        self.isPretty = isPretty
+    }
 
-        mutating func write(_ value: CodedValue) {
-            switch value {
-            case .null: text += "null"
-            case .bool(let value): text += value ? "true" : "false"
-            case .integer(let value): text += value.description
-            case .unsigned(let value): text += value.description
-            case .float(let value): writeNumber(value)
-            case .double(let value): writeNumber(value)
-            case .string(let value): writeString(value)
-            case .bytes(let value): writeString(Data(value).base64EncodedString())
-            case .date(let value): writeDate(value)
-            case .array(let elements):
-                writeList("[", "]", elements) { writer, element in writer.write(element) }
-            case .map(let entries):
-                writeList("{", "}", entries) { writer, entry in
-                    writer.writeKey(entry.key)
-                    writer.write(entry.value)
-                }
-            case .tagged(let tag, let content): writeTagged(tag, content)
-            case .simple(let value):
-                if value == Simple.undefined & ~MajorType.mask {
-                    text += "null"
-                } else {
-                    write(.map([.init(.string("@simple"), .integer(Int64(value)))]))
-                }
+    mutating func write(_ value: CodedValue) {
+        switch value {
+        case .null: text += "null"
+        case .bool(let value): text += value ? "true" : "false"
+        case .integer(let value): text += value.description
+        case .unsigned(let value): text += value.description
+        case .float(let value): writeNumber(value)
+        case .double(let value): writeNumber(value)
+        case .string(let value): writeString(value)
+        case .bytes(let value): writeString(Data(value).base64EncodedString())
+        case .date(let value): writeDate(value)
+        case .array(let elements):
+            writeList("[", "]", elements) { writer, element in writer.write(element) }
+        case .map(let entries):
+            writeList("{", "}", entries) { writer, entry in
+                writer.writeKey(entry.key)
+                writer.write(entry.value)
             }
-        }
-
-        private mutating func writeList<Element>(
-            _ open: String, _ close: String, _ elements: [Element], _ body: (inout Writer, Element) -> Void
-        ) {
-            text += open
-            indentation += 1
-            for (index, element) in elements.enumerated() {
-                if index > 0 { text += "," }
-                newLine()
-                body(&self, element)
-            }
-            indentation -= 1
-            if !elements.isEmpty { newLine() }
-            text += close
-        }
-
-        private mutating func newLine() {
-            guard isPretty else { return }
-            text += "\n" + String(repeating: "  ", count: indentation)
-        }
-
-        private mutating func writeKey(_ key: CodedValue) {
-            if case .string(let key) = key {
-                writeString(key)
+        case .tagged(let tag, let content): writeTagged(tag, content)
+        case .simple(let value):
+            if value == Simple.undefined & ~MajorType.mask {
+                text += "null"
             } else {
-                writeString(key.json())
+                write(.map([.init(.string("@simple"), .integer(Int64(value)))]))
             }
-            text += isPretty ? ": " : ":"
         }
+    }
 
-        private mutating func writeNumber<Value: BinaryFloatingPoint & CustomStringConvertible>(_ value: Value) {
-            if value.isFinite {
-                text += value.description
+    private mutating func writeList<Element>(
+        _ open: String, _ close: String, _ elements: [Element], _ body: (inout JSONWriter, Element) -> Void
+    ) {
+        text += open
+        indentation += 1
+        for (index, element) in elements.enumerated() {
+            if index > 0 { text += "," }
+            newLine()
+            body(&self, element)
+        }
+        indentation -= 1
+        if !elements.isEmpty { newLine() }
+        text += close
+    }
+
+    private mutating func newLine() {
+        guard isPretty else { return }
+        text += "\n" + String(repeating: "  ", count: indentation)
+    }
+
+    private mutating func writeKey(_ key: CodedValue) {
+        if case .string(let key) = key {
+            writeString(key)
+        } else {
+            writeString(key.json())
+        }
+        text += isPretty ? ": " : ":"
+    }
+
+    private mutating func writeNumber<Value: BinaryFloatingPoint & CustomStringConvertible>(_ value: Value) {
+        if value.isFinite {
+            text += value.description
+        } else {
+            let name = value < 0 ? "-Infinity" : "Infinity"
+            writeString(value.isNaN ? "NaN" : name)
+        }
+    }
+
+    private mutating func writeDate(_ date: Date) {
+        // ISO 8601 dates have four-digit years.
+        let years = Date.distantPast..<Date(timeIntervalSince1970: 253_402_300_800)
+        guard years.contains(date) else {
+            return writeNumber(date.timeIntervalSinceReferenceDate)
+        }
+        writeString(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+    }
+
+    private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) {
+        switch (tag, content) {
+        case (Tag.uri, .string(let value)): writeString(value)
+        case (Tag.uuid, .bytes(let bytes)) where bytes.count == 16:
+            let uuid = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
+            writeString(uuid.uuidString)
+        default:
+            if let number = Self.number(tag, content) {
+                text += number
             } else {
-                let name = value < 0 ? JSONNumber.negativeInfinity : JSONNumber.infinity
-                writeString(value.isNaN ? JSONNumber.nan : name)
+                write(.map([.init(.string("@tag"), .unsigned(tag)), .init(.string("@value"), content)]))
             }
         }
+    }
 
-        private mutating func writeDate(_ date: Date) {
-            // The text form has years from 1 to 9999.
-            let years = Date.distantPast..<Date(timeIntervalSince1970: 253_402_300_800)
-            guard years.contains(date) else {
-                return writeNumber(date.timeIntervalSinceReferenceDate)
+    /// The digits of a bignum or decimal number; nil for other tags and for more than 128 bits.
+    private static func number(_ tag: UInt64, _ content: CodedValue) -> String? {
+        let tree = CodedValue.tagged(tag, content)
+        guard tag == Tag.bignum || tag == Tag.negativeBignum || tag == Tag.decimalFraction else { return nil }
+        do {
+            let payload = try tree.encoded()
+            if tag == Tag.decimalFraction {
+                return try BinaryDecoder().decode(Decimal.self, from: payload).description
             }
-            writeString(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+            if tag == Tag.bignum { return try BinaryDecoder().decode(UInt128.self, from: payload).description }
+            return try BinaryDecoder().decode(Int128.self, from: payload).description
+        } catch {
+            // The content does not match the tag; the caller writes tag and content.
+            return nil
         }
+    }
 
-        private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) {
-            switch (tag, content) {
-            case (Tag.uri, .string(let value)): writeString(value)
-            case (Tag.uuid, .bytes(let bytes)) where bytes.count == 16:
-                let uuid = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
-                writeString(uuid.uuidString)
-            default:
-                if let number = Self.number(tag, content) {
-                    text += number
-                } else {
-                    write(.map([.init(.string("@tag"), .unsigned(tag)), .init(.string("@value"), content)]))
-                }
+    private mutating func writeString(_ value: String) {
+        text += "\""
+        for scalar in value.unicodeScalars {
+            switch scalar {
+            case "\"": text += "\\\""
+            case "\\": text += "\\\\"
+            case "\n": text += "\\n"
+            case "\r": text += "\\r"
+            case "\t": text += "\\t"
+            case "\u{0}"..."\u{1F}", "\u{7F}":
+                let digits = String(scalar.value, radix: 16)
+                text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: text.unicodeScalars.append(scalar)
             }
         }
-
-        /// The digits of a large integer or a decimal number; nil for what is neither or has more than 128 bits.
-        private static func number(_ tag: UInt64, _ content: CodedValue) -> String? {
-            let tree = CodedValue.tagged(tag, content)
-            guard tag == Tag.bignum || tag == Tag.negativeBignum || tag == Tag.decimalFraction else { return nil }
-            do {
-                let payload = try tree.encoded()
-                if tag == Tag.decimalFraction {
-                    return try BinaryDecoder().decode(Decimal.self, from: payload).description
-                }
-                if tag == Tag.bignum { return try BinaryDecoder().decode(UInt128.self, from: payload).description }
-                return try BinaryDecoder().decode(Int128.self, from: payload).description
-            } catch {
-                // Not such a number after all: it is shown with its tag.
-                return nil
-            }
-        }
-
-        private mutating func writeString(_ value: String) {
-            text += "\""
-            for scalar in value.unicodeScalars {
-                switch scalar {
-                case "\"": text += "\\\""
-                case "\\": text += "\\\\"
-                case "\n": text += "\\n"
-                case "\r": text += "\\r"
-                case "\t": text += "\\t"
-                case "\u{0}"..."\u{1F}", "\u{7F}":
-                    let digits = String(scalar.value, radix: 16)
-                    text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
-                default: text.unicodeScalars.append(scalar)
-                }
-            }
-            text += "\""
-        }
+        text += "\""
     }
 }

@@ -1,15 +1,15 @@
 import Foundation
 
 extension ByteReader {
-    /// The number of the tag in front of an item, passing over it; nil if there is none.
+    /// Reads the number of a tag; nil if the item has none.
     private func tag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
         guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
         return try head(&offset)
     }
 
-    /// A date from seconds since 1970 (tag 1) or since 2001 (this format's own tag).
+    /// Reads a date from seconds since 1970 (tag 1) or since 2001 (the private tag).
     ///
-    /// A number without a tag is no date: nothing says from when it counts.
+    /// An untagged number is not a date: its epoch is unknown.
     func date(_ offset: inout Int) throws(WireFailure) -> Date {
         let start = offset
         while let tag = try tag(&offset) {
@@ -45,7 +45,7 @@ extension ByteReader {
         return bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
     }
 
-    /// A decimal number from exponent and mantissa (tag 4), an integer, or a floating-point number.
+    /// Reads a decimal from exponent and mantissa (tag 4), an integer, or a floating-point number.
     func decimal(_ offset: inout Int) throws(WireFailure) -> Decimal {
         let start = offset
         while let tag = try tag(&offset) {
@@ -73,7 +73,7 @@ extension ByteReader {
         let exponent = try integer(&offset, as: Int8.self)
         let mantissa = try mantissa(&offset)
         let value = Decimal(sign: mantissa.sign, exponent: Int(exponent), significand: mantissa.magnitude)
-        // Beyond the exponents of `Decimal` the value becomes not-a-number or loses digits.
+        // Outside its range of exponents, `Decimal` becomes NaN or loses digits.
         guard value.isFinite, mantissa.isZero || value.exponent == Int(exponent) else {
             throw .outOfRange(offset: start)
         }
@@ -89,7 +89,7 @@ extension ByteReader {
             let value = try integer(&offset, as: Int128.self)
             wide = (value < 0, value < 0 ? UInt128(truncatingIfNeeded: ~value) : value.magnitude)
         }
-        // A negative number is stored as n for -1 - n.
+        // A negative number -1 - n is stored as n.
         let (magnitude, overflow) = wide.argument.addingReportingOverflow(wide.isNegative ? 1 : 0)
         guard !overflow, let decimal = Decimal(string: magnitude.description, locale: nil) else {
             throw .outOfRange(offset: start)

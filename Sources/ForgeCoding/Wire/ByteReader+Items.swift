@@ -19,7 +19,7 @@ extension ByteReader {
         }
     }
 
-    /// An integer of any width; a floating-point number counts if it is whole.
+    /// Reads an integer of any width, or a floating-point number that is whole.
     @inline(__always)
     func integer<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
         let start = offset
@@ -46,7 +46,7 @@ extension ByteReader {
     ) throws(WireFailure) -> Value {
         let start = offset
         if let wide = try bignum(&offset) {
-            // A negative bignum n means -1 - n, which is what flipping every bit of a signed number gives.
+            // A negative bignum n means -1 - n, which is ~n in two's complement.
             let value =
                 wide.isNegative
                 ? Int128(exactly: wide.argument).flatMap { Value(exactly: ~$0) } : Value(exactly: wide.argument)
@@ -63,7 +63,7 @@ extension ByteReader {
         }
     }
 
-    /// The content of a bignum of up to 128 bits; nil, with nothing read, if the item is none.
+    /// Reads a bignum of up to 128 bits; nil, with nothing read, for another item.
     func bignum(_ offset: inout Int) throws(WireFailure) -> (isNegative: Bool, argument: UInt128)? {
         let first = try peek(offset)
         guard first == MajorType.tag | UInt8(Tag.bignum) || first == MajorType.tag | UInt8(Tag.negativeBignum) else {
@@ -84,7 +84,7 @@ extension ByteReader {
         return (first == MajorType.tag | UInt8(Tag.negativeBignum), argument)
     }
 
-    /// A double; from an integer if no digit is lost.
+    /// Reads a double, or an integer that a double represents exactly.
     @inline(__always)
     func double(_ offset: inout Int) throws(WireFailure) -> Double {
         if try peek(offset) == Simple.double {
@@ -110,7 +110,7 @@ extension ByteReader {
         }
     }
 
-    /// A float; from a double by rounding, unless that overflows.
+    /// Reads a float, or rounds a double unless that overflows.
     @inline(__always)
     func float(_ offset: inout Int) throws(WireFailure) -> Float {
         if try peek(offset) == Simple.float {
@@ -123,7 +123,7 @@ extension ByteReader {
         return value
     }
 
-    /// The number that sixteen bits stand for (RFC 8949, appendix D); every one is a float.
+    /// Converts a half-precision number (RFC 8949, appendix D); the conversion is exact.
     static func float(half: UInt16) -> Float {
         let sign = UInt32(half & 0x8000) << 16
         let exponent = UInt32(half >> 10) & 0x1F
@@ -148,13 +148,14 @@ extension ByteReader {
         return try text(content(length, &offset), start)
     }
 
-    /// The text of a range that a read returned.
+    /// The string in a range of the reader.
     @inline(__always)
     func text(_ range: Range<Int>, _ start: Int) throws(WireFailure) -> String {
         try text(bytes(range), start)
     }
 
-    /// The text of bytes, if they are UTF-8. (`String(validating:as:)` asks the runtime for types in every call.)
+    /// Converts bytes to a string after validating UTF-8. `String(validating:as:)` looks up type metadata in every
+    /// call.
     @inline(__always)
     private func text(_ bytes: UnsafeBufferPointer<UInt8>, _ start: Int) throws(WireFailure) -> String {
         guard UTF8Check.isValid(bytes) else { throw .invalidText(offset: start) }
@@ -172,7 +173,7 @@ extension ByteReader {
         return whole
     }
 
-    /// The bytes of a byte string.
+    /// Reads a byte string.
     func byteString(_ offset: inout Int) throws(WireFailure) -> [UInt8] {
         try skipTags(&offset)
         guard self[offset] & MajorType.mask == MajorType.bytes else { throw mismatch(offset) }
@@ -181,7 +182,7 @@ extension ByteReader {
         return whole
     }
 
-    /// The elements of an array that all have the same form.
+    /// Reads an array of elements of one type.
     @inline(__always)
     func list<Element>(
         _ offset: inout Int, _ levels: Int, _ element: (inout Int) throws(WireFailure) -> Element

@@ -1,10 +1,10 @@
 import Foundation
 
 extension ByteReader {
-    /// A value of a type that the format has a form of its own for.
+    /// Reads a value of a type with an encoding of its own.
     ///
-    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. (An optional result would ask the runtime
-    ///   for the type `Optional<Value>` in every call.)
+    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. An optional result would look up
+    ///   the metadata of `Optional<Value>` in every call.
     @inline(__always)
     func known<Value>(_ type: Value.Type, _ offset: inout Int, levels: Int) throws(WireFailure) -> Value {
         if isSame(type, Int.self) {
@@ -78,7 +78,7 @@ extension ByteReader {
         throw .unknownType
     }
 
-    /// Bytes from a byte string, or from an array of numbers such as other writers make of them.
+    /// Reads bytes from a byte string, or from an array of numbers as other encoders write them.
     private func octets(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> [UInt8] {
         try skipTags(&offset)
         if self[offset] & MajorType.mask == MajorType.array {
@@ -87,7 +87,7 @@ extension ByteReader {
         return try byteString(&offset)
     }
 
-    /// An optional of a common type, so that a top-level one needs no container.
+    /// Reads an optional of a common type, so that a top-level one needs no container.
     ///
     /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read.
     func knownOptional<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value {

@@ -1,7 +1,7 @@
 extension ByteReader {
-    /// Passes over one item of any kind with at most `levels` arrays, maps and tags within one another.
+    /// Skips one item with at most `levels` nested arrays, maps and tags.
     ///
-    /// - Throws: whatever keeps the item from being well-formed.
+    /// - Throws: the failure that makes the item malformed.
     func skip(_ offset: inout Int, levels: Int) throws(WireFailure) {
         let first = try peek(offset)
         switch first & MajorType.mask {
@@ -30,7 +30,7 @@ extension ByteReader {
         }
     }
 
-    /// Calls `body` with the content of a string; several times if it comes in chunks up to a break.
+    /// Calls `body` with the content of a string, once per chunk if its length is indefinite.
     @inline(__always)
     func forEachChunk(
         _ offset: inout Int, _ body: (UnsafeBufferPointer<UInt8>) throws(WireFailure) -> Void
@@ -65,7 +65,7 @@ extension ByteReader {
     private func skipSimple(_ offset: inout Int) throws(WireFailure) {
         let start = offset
         let value = try head(&offset)
-        // Two bytes for a simple value that has a one-byte form are not well-formed (RFC 8949, section 3.3).
+        // A simple value below 32 in two bytes is not well-formed (RFC 8949, section 3.3).
         if self[start] == Simple.extended, value < 32 { throw .malformed(offset: start) }
     }
 }

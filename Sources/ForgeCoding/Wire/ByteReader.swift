@@ -1,6 +1,6 @@
-/// Bytes that items are read from; every read is checked against their end.
+/// A bounds-checked reader of CBOR items.
 ///
-/// Offsets are never beyond `count`. A reader without bytes is what a decoder is left with when its decoding is over.
+/// Invariant: offsets never exceed `count`. A decoder holds an empty reader after its decoding.
 struct ByteReader {
     private let base: UnsafePointer<UInt8>?
     let count: Int
@@ -10,7 +10,7 @@ struct ByteReader {
         count = bytes.count
     }
 
-    /// The byte at an offset, which the caller knows to be in range.
+    /// The byte at an offset that is known to be in range.
     @inline(__always)
     subscript(offset: Int) -> UInt8 { base.unsafelyUnwrapped[offset] }
 
@@ -21,14 +21,14 @@ struct ByteReader {
         return self[offset]
     }
 
-    /// Bytes in a range that a read returned.
+    /// The bytes in a range that a read returned.
     @inline(__always)
     func bytes(_ range: Range<Int>) -> UnsafeBufferPointer<UInt8> {
         guard range.upperBound <= count, let base else { return UnsafeBufferPointer(start: nil, count: 0) }
         return UnsafeBufferPointer(start: base + range.lowerBound, count: range.count)
     }
 
-    /// The number of `size` big-endian bytes behind the first byte of an item.
+    /// The `size` big-endian bytes behind the first byte of an item, as a number.
     @inline(__always)
     func argument<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
         let size = MemoryLayout<Value>.size
@@ -38,9 +38,9 @@ struct ByteReader {
         return Value(bigEndian: value)
     }
 
-    /// The argument of an item's head, which says its value or its length.
+    /// Reads the argument of an item's head: its value or length.
     ///
-    /// - Throws: ``WireFailure/malformed(offset:)`` for a head without one: reserved, indefinite or a break.
+    /// - Throws: ``WireFailure/malformed(offset:)`` for a reserved or indefinite head and for a break.
     @inline(__always)
     func head(_ offset: inout Int) throws(WireFailure) -> UInt64 {
         let low = try peek(offset) & ~MajorType.mask
@@ -62,7 +62,7 @@ struct ByteReader {
         }
     }
 
-    /// The range of a string's content, given its length.
+    /// The range of a string's content, by its length.
     @inline(__always)
     func content(_ length: UInt64, _ offset: inout Int) throws(WireFailure) -> Range<Int> {
         guard length <= UInt64(count &- offset) else { throw .truncated(offset: offset) }
@@ -71,7 +71,7 @@ struct ByteReader {
         return start..<offset
     }
 
-    /// The range of a map key: a definite-length text, not yet checked to be UTF-8.
+    /// The range of a map key: a definite-length text string, not yet validated as UTF-8.
     @inline(__always)
     func key(_ offset: inout Int) throws(WireFailure) -> Range<Int> {
         let first = try peek(offset)
@@ -81,10 +81,10 @@ struct ByteReader {
         return try content(head(&offset), &offset)
     }
 
-    /// The number of entries that an array or map head promises; nil if the end is a break.
+    /// Reads the number of entries from an array or map head; nil for an indefinite length.
     ///
-    /// - Throws: ``WireFailure/truncated(offset:)`` if the bytes that are left cannot hold them, so that a caller may reserve
-    ///   memory for that many.
+    /// - Throws: ``WireFailure/truncated(offset:)`` if the remaining bytes cannot hold them, so that callers may
+    ///   reserve memory for that many.
     func entryCount(_ offset: inout Int, itemsPerEntry: Int) throws(WireFailure) -> Int? {
         if try peek(offset) & ~MajorType.mask == MajorType.indefinite {
             offset += 1
@@ -95,7 +95,7 @@ struct ByteReader {
         return Int(entries)
     }
 
-    /// Passes over tags that say nothing to the type that is being read.
+    /// Skips tags.
     @inline(__always)
     func skipTags(_ offset: inout Int) throws(WireFailure) {
         while try peek(offset) & MajorType.mask == MajorType.tag {
@@ -103,7 +103,7 @@ struct ByteReader {
         }
     }
 
-    /// What to throw for an item that is not of the type asked for.
+    /// The error for an item of another type than requested.
     func mismatch(_ offset: Int) -> WireFailure {
         guard offset < count else { return .truncated(offset: offset) }
         let first = self[offset]

@@ -1,10 +1,10 @@
 import Foundation
 
 extension ByteSink {
-    /// Appends a date so that every bit comes back.
+    /// Appends a date without losing a bit.
     ///
-    /// Tag 1 (seconds since 1970, an integer where whole) if that is exact, so that other tools see a date; otherwise this
-    /// format's own tag with the double that `Date` holds.
+    /// Writes tag 1 (seconds since 1970, as an integer if whole) if that is exact, so that other tools recognise the
+    /// date, and otherwise the private tag with the double that `Date` stores.
     func append(_ value: Date, depth: Int) throws(WireFailure) {
         try require(1, at: depth)
         let seconds = value.timeIntervalSinceReferenceDate
@@ -15,7 +15,7 @@ extension ByteSink {
             return
         }
         appendHead(MajorType.tag, Tag.epochDate)
-        // Up to 2^53 a whole double and its integer are the same number.
+        // Whole doubles up to 2^53 convert to integers exactly.
         if let whole = Int64(exactly: epoch), whole.magnitude <= 1 << 53 {
             appendSigned(whole)
         } else {
@@ -27,7 +27,7 @@ extension ByteSink {
         value.withUnsafeBytes { appendByteString($0) }
     }
 
-    /// Appends the absolute text of a URL: the base of a relative one is merged into it.
+    /// Appends the absolute form of a URL.
     func append(_ value: URL, depth: Int) throws(WireFailure) {
         try require(1, at: depth)
         appendHead(MajorType.tag, Tag.uri)
@@ -40,7 +40,7 @@ extension ByteSink {
         withUnsafeBytes(of: value.uuid) { appendByteString($0) }
     }
 
-    /// Appends a decimal number as exponent and mantissa; not-a-number as the floating-point one.
+    /// Appends a decimal as exponent and mantissa; NaN as a floating-point number.
     func append(_ value: Decimal, depth: Int) throws(WireFailure) {
         guard value.isFinite, let magnitude = UInt128(value.significand.magnitude.description) else {
             append(Double.nan)

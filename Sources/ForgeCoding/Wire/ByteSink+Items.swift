@@ -1,5 +1,5 @@
 extension ByteSink {
-    /// Appends the head of an item: major type and argument in the shortest form.
+    /// Appends an item's head: major type, and argument in the shortest form.
     @inline(__always)
     func appendHead(_ major: UInt8, _ argument: UInt64) {
         if argument < 24 {
@@ -22,7 +22,7 @@ extension ByteSink {
         }
     }
 
-    /// Replaces the one-byte head at `offset` by one that tells `count`.
+    /// Replaces the one-byte head at `offset` by one with this count.
     func setHead(_ major: UInt8, count: Int, at offset: Int) {
         if count < 24 {
             self[offset] = major | UInt8(truncatingIfNeeded: count)
@@ -62,7 +62,7 @@ extension ByteSink {
 
     @inline(__always)
     func append(_ value: String) {
-        // Where the bytes stand already takes no copy of the string, which would be counted.
+        // Contiguous UTF-8 is appended without copying and retaining the string.
         if value.utf8.withContiguousStorageIfAvailable({ text in appendText(text) }) != nil { return }
         var value = value
         value.withUTF8 { text in appendText(text) }
@@ -79,13 +79,13 @@ extension ByteSink {
         append(bytes)
     }
 
-    /// Throws when `levels` more levels of nesting inside `depth` are too many.
+    /// Throws if `levels` more levels at this depth exceed the limit.
     @inline(__always)
     func require(_ levels: Int, at depth: Int) throws(WireFailure) {
         guard depth &+ levels <= maximumDepth else { throw .tooDeep }
     }
 
-    /// Appends a number as an integer if it fits into 64 bits and a sign, else as a bignum (RFC 8949, section 3.4.3).
+    /// Appends an integer, or a bignum if it does not fit into major type 0 or 1 (RFC 8949, section 3.4.3).
     func append(magnitude: UInt128, isNegative: Bool, depth: Int) throws(WireFailure) {
         // A negative number -1 - n is stored as n.
         let argument = isNegative ? magnitude - 1 : magnitude

@@ -1,21 +1,21 @@
 import Foundation
 
-/// Whether two types are the same; the size is compared first, because it is at hand in generic code.
+/// Whether two types are the same; compares sizes first, which generic code can specialise.
 @inline(__always)
 func isSame<First, Second>(_ first: First.Type, _ second: Second.Type) -> Bool {
     MemoryLayout<First>.size == MemoryLayout<Second>.size && first == second
 }
 
-/// The value as a type that it was shown to be by ``isSame(_:_:)``; costs a copy, where a cast costs a look-up.
+/// Reinterprets a value as a type that ``isSame(_:_:)`` has verified; avoids the metadata lookup of a cast.
 @inline(__always)
 func reinterpret<Source, Target>(_ value: Source, as type: Target.Type) -> Target {
     unsafeBitCast(value, to: Target.self)
 }
 
 extension ByteSink {
-    /// Appends a value of a type that the format has a form of its own for.
+    /// Appends a value of a type with an encoding of its own.
     ///
-    /// - Returns: false, with nothing appended, for any other type: such a value encodes itself.
+    /// - Returns: false, with nothing appended, for any other type.
     @inline(__always)
     func appendKnown<Value>(_ value: Value, depth: Int) throws(WireFailure) -> Bool {
         let type = Value.self

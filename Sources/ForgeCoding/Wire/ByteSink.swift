@@ -1,16 +1,16 @@
-/// A growing run of bytes that items are appended to.
+/// A growable output buffer.
 ///
-/// Plain memory instead of an array: an append costs a compare and a store. Not thread-safe; one encoding owns it.
+/// Raw memory instead of an array: an append is a comparison and a store. Not thread-safe; one encoding owns it.
 final class ByteSink {
     private(set) var base: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
     private(set) var capacity: Int
 
-    /// How deep arrays, maps and tags may lie within one another.
+    /// The maximum nesting depth of arrays, maps and tags.
     let maximumDepth: Int
     let userInfo: [CodingUserInfoKey: any Sendable]
 
-    /// What a call that cannot throw found wrong; thrown when the encoding ends.
+    /// The first failure of a call that cannot throw; thrown at the end of the encoding.
     var failure: (any Error)?
 
     init(capacity: Int, maximumDepth: Int, userInfo: [CodingUserInfoKey: any Sendable]) {
@@ -45,7 +45,7 @@ final class ByteSink {
         count &+= 1
     }
 
-    /// Appends a first byte and the big-endian bytes of `value` after it.
+    /// Appends a first byte and `value` in big-endian order.
     @inline(__always)
     func append<Value: FixedWidthInteger>(_ first: UInt8, _ value: Value) {
         reserve(1 + MemoryLayout<Value>.size)
@@ -66,7 +66,7 @@ final class ByteSink {
         count = length
     }
 
-    /// Makes the sink as new; the memory is kept.
+    /// Empties the sink and keeps its memory.
     func clear() {
         count = 0
         failure = nil
@@ -77,7 +77,7 @@ final class ByteSink {
         set { base[offset] = newValue }
     }
 
-    /// Makes room for `length` bytes at `offset` and moves what stands there up.
+    /// Inserts `length` undefined bytes at `offset`.
     func openGap(at offset: Int, length: Int) {
         reserve(length)
         let start = UnsafeMutableRawPointer(base + offset)
@@ -85,20 +85,20 @@ final class ByteSink {
         count += length
     }
 
-    /// Takes bytes out and moves what follows down.
+    /// Removes bytes.
     func remove(_ range: Range<Int>) {
         let rest = UnsafeMutableRawPointer(base + range.upperBound)
         UnsafeMutableRawPointer(base + range.lowerBound).copyMemory(from: rest, byteCount: count - range.upperBound)
         count -= range.count
     }
 
-    /// Extends the bytes by `extra` undefined ones, to be written with ``move(_:to:)`` and ``write(_:at:)``.
+    /// Appends `extra` undefined bytes, to be set with ``move(_:to:)`` and ``write(_:at:)``.
     func extend(by extra: Int) {
         reserve(extra)
         count += extra
     }
 
-    /// Moves bytes up; the ranges may overlap.
+    /// Moves bytes towards the end; the ranges may overlap.
     func move(_ range: Range<Int>, to offset: Int) {
         UnsafeMutableRawPointer(base + offset).copyMemory(from: base + range.lowerBound, byteCount: range.count)
     }

@@ -10,7 +10,7 @@ enum MajorType {
     static let simple: UInt8 = 7 << 5
     static let mask: UInt8 = 7 << 5
 
-    /// The low five bits that mean "until the break".
+    /// The low five bits of an indefinite length.
     static let indefinite: UInt8 = 31
 
     static func name(of first: UInt8) -> String {

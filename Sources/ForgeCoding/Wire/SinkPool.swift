@@ -1,14 +1,14 @@
 import Synchronization
 
-/// One sink that waits to be used again. Who finds none makes one; who comes back too late lets his go.
+/// A one-element lock-free cache: `take` allocates when it is empty, `giveBack` frees when it is full.
 enum SinkPool {
-    /// The address of a sink that the pool owns; 0 for none.
+    /// The address of the cached sink, which the pool retains; 0 if empty.
     private static let waiting = Atomic<UInt>(0)
 
-    /// A sink that has grown beyond this is not kept.
+    /// Larger sinks are not cached.
     private static let largestCapacity = 1 << 16
 
-    /// An empty sink, for nobody else.
+    /// Returns an empty sink that the caller owns.
     @inline(__always)
     static func take(maximumDepth: Int) -> ByteSink {
         let bits = waiting.exchange(0, ordering: .acquiring)
@@ -22,7 +22,7 @@ enum SinkPool {
         return sink
     }
 
-    /// Takes a sink back that was taken.
+    /// Returns a sink to the pool.
     @inline(__always)
     static func giveBack(_ sink: consuming ByteSink) {
         guard sink.capacity <= largestCapacity else { return }

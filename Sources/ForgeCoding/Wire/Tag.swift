@@ -9,6 +9,7 @@ enum Tag {
     static let uri: UInt64 = 32
     static let uuid: UInt64 = 37
 
-    /// Seconds since 2001-01-01T00:00:00Z as a double: this format's own tag, named after the distance of the two epochs.
+    /// Seconds since 2001-01-01T00:00:00Z as a double. A private tag, numbered after the distance between the two
+    /// epochs.
     static let referenceDate: UInt64 = 978_307_200
 }

@@ -1,4 +1,4 @@
-/// A check of text that needs no string.
+/// A UTF-8 validator for bytes.
 enum UTF8Check {
     static func isValid(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         let raw = UnsafeRawBufferPointer(bytes)
@@ -17,7 +17,7 @@ enum UTF8Check {
         return true
     }
 
-    /// The length of the sequence at an offset (Unicode, table 3-7); 0 for one that is ill-formed.
+    /// The length of the sequence at an offset (Unicode, table 3-7); 0 if it is ill-formed.
     private static func sequenceLength(_ bytes: UnsafeBufferPointer<UInt8>, _ offset: Int) -> Int {
         let first = bytes[offset]
         let length: Int

@@ -1,15 +1,15 @@
-/// What is wrong with bytes, or does not fit into them, before the coding path is known.
+/// A failure to read or write an item, before its coding path is known.
 enum WireFailure: Error {
     /// The bytes end inside an item.
     case truncated(offset: Int)
 
-    /// A head that RFC 8949 reserves, or a break outside an indefinite-length item.
+    /// A reserved head, or a break outside an indefinite-length item.
     case malformed(offset: Int)
 
-    /// Text that is not UTF-8.
+    /// Invalid UTF-8.
     case invalidText(offset: Int)
 
-    /// The same key twice in one map.
+    /// A duplicate key in a map.
     case duplicateKey(offset: Int)
 
     /// A map key that is not a definite-length text string.
@@ -18,22 +18,22 @@ enum WireFailure: Error {
     /// Bytes after the end of the value.
     case trailing(offset: Int)
 
-    /// More arrays, maps and tags within one another than allowed.
+    /// Arrays, maps and tags nest deeper than the limit.
     case tooDeep
 
     /// A number outside the range of the requested type.
     case outOfRange(offset: Int)
 
-    /// The content of a tag that is not what the tag promises.
+    /// The content of a tag does not match the tag.
     case invalidContent(offset: Int)
 
-    /// Null where a value was asked for.
+    /// Null instead of a value.
     case null
 
-    /// No failure of the bytes: the type has no form of its own in the format, so it reads itself.
+    /// Not an error: the type has no encoding of its own, so it decodes itself.
     case unknownType
 
-    /// An item of another type than the one asked for.
+    /// An item of another type than requested.
     case mismatch(found: String)
 
     var reason: String {

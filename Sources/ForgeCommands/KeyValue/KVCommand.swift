@@ -91,7 +91,7 @@ func storedValue(_ bytes: [UInt8]) throws -> CodedValue {
 
 /// The bytes that a store keeps for a value.
 private func envelope(of value: CodedValue) throws -> [UInt8] {
-    ValueEnvelope(format: .binary, schemaVersion: 1, payload: try value.encoded()).encoded
+    ValueEnvelope(schemaVersion: 1, payload: try value.encoded()).encoded
 }
 
 /// The value that a JSON text spells; any other text is a string.

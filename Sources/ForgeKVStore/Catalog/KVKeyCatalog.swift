@@ -1,43 +1,43 @@
-/// The keys of an app, declared in one place, so that mistakes in their names are found by a test and not by a user.
+/// The keys of an app, declared in one place, so that a test can check their names.
 ///
 /// ```swift
 /// var catalog = KVKeyCatalog()
-/// catalog.declare(.hasCompletedOnboarding, "whether the introduction was seen to its end")
-/// catalog.declare(settings, "what the user chose")
+/// catalog.declare(.hasCompletedOnboarding, "whether the user has finished the introduction")
+/// catalog.declare(settings, "the user's settings")
 /// #expect(catalog.problems.isEmpty)
 /// print(catalog)
 /// ```
 public struct KVKeyCatalog: Sendable {
-    /// A key that was declared.
+    /// A declared key.
     public struct Entry: Hashable, Sendable {
         /// The name.
         public var name: String
 
-        /// The type of the value, as Swift writes it.
+        /// The type of the value in Swift syntax.
         public var type: String
 
-        /// The version of the type that is written.
+        /// The current version of the type.
         public var schemaVersion: UInt32
 
-        /// The earlier versions that can be read, in ascending order.
+        /// The earlier versions that can be decoded, in ascending order.
         public var migratedVersions: [UInt32]
 
-        /// What the value is for.
+        /// The purpose of the value.
         public var description: String
     }
 
-    /// The keys in the order in which they were declared.
+    /// The keys in declaration order.
     public private(set) var entries: [Entry] = []
 
-    /// A catalog without keys.
+    /// Creates an empty catalog.
     public init() {}
 
-    /// A catalog of these keys, without descriptions.
+    /// Creates a catalog of keys without descriptions.
     public init<each Value>(_ key: repeat KVKey<each Value>) {
         repeat declare(each key)
     }
 
-    /// Adds a key. Mistakes are reported by ``problems``.
+    /// Adds a key. ``problems`` reports mistakes.
     public mutating func declare<Value>(_ key: KVKey<Value>, _ description: String = "") {
         entries.append(
             Entry(
@@ -45,7 +45,7 @@ public struct KVKeyCatalog: Sendable {
                 migratedVersions: key.migratedVersions, description: description))
     }
 
-    /// What is wrong with the keys, in the order of their names.
+    /// The mistakes in the keys, sorted by name.
     public var problems: [KVKeyProblem] {
         var problems: [KVKeyProblem] = []
         for (name, entries) in Dictionary(grouping: entries, by: { KeyName($0.name) }) {
@@ -60,7 +60,7 @@ public struct KVKeyCatalog: Sendable {
             }
             if name.count > KeyName.maximumLength { problems.append(.tooLong(name: name.string)) }
         }
-        // Strings are compared as Unicode does: names that differ in their normalisation alone are one here.
+        // As bytes: `String` equates names that differ only in normalisation.
         let names = Set(entries.map { KeyName($0.name) }).map(\.string)
         for similar in Dictionary(grouping: names, by: { $0.uppercased().lowercased() }).values where similar.count > 1
         {
@@ -72,8 +72,8 @@ public struct KVKeyCatalog: Sendable {
         }
     }
 
-    /// The names in a store that no key of the catalog has, in the order of their bytes: left behind by an earlier release,
-    /// or forgotten here.
+    /// The names in a store that the catalog does not declare, in byte order: leftovers of an earlier release, or
+    /// missing declarations.
     ///
     /// - Throws: ``KVStoreError`` if the store cannot list its keys.
     public func undeclaredNames(in store: some KVStoring) throws -> [String] {
@@ -84,7 +84,7 @@ public struct KVKeyCatalog: Sendable {
 }
 
 extension KVKeyCatalog: CustomStringConvertible {
-    /// The inventory: a line for each key in the order of the names, its type, version and description in columns.
+    /// A table of the keys, sorted by name: type, version and description.
     public var description: String {
         let rows = entries.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.map { entry in
             let older = entry.migratedVersions.map(String.init).joined(separator: ", ")

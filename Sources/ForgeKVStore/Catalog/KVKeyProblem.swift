@@ -1,22 +1,21 @@
 /// A mistake in the names of an app's keys.
 public enum KVKeyProblem: Hashable, Sendable {
-    /// The same key is declared several times.
+    /// The key is declared several times.
     case duplicate(name: String, count: Int)
 
-    /// Keys of one name have different types: each finds the values of the others undecodable.
+    /// Keys of one name have different types: each type cannot decode the values of the others.
     case severalTypes(name: String, types: [String])
 
-    /// Keys of one name know different versions of their type: one refuses what another writes.
+    /// Keys of one name have different schema versions: the older key rejects values of the newer one.
     case severalVersions(name: String, versions: [UInt32])
 
-    /// The names differ in case or in their Unicode normalisation alone, or look the same for these reasons: two keys to a
-    /// store, and one to a reader.
+    /// Names that differ only in case or Unicode normalisation: distinct keys that look alike.
     case similar(names: [String])
 
     /// The name is longer than ``KVKey/maximumNameLength``.
     case tooLong(name: String)
 
-    /// The name that it is about, or the first of them.
+    /// The affected name, or the first of several.
     public var name: String {
         switch self {
         case .duplicate(let name, _), .severalTypes(let name, _), .severalVersions(let name, _), .tooLong(let name):
@@ -27,7 +26,7 @@ public enum KVKeyProblem: Hashable, Sendable {
 }
 
 extension KVKeyProblem: CustomStringConvertible {
-    /// One line: `"theme" is declared 2 times`.
+    /// A line such as `"theme" is declared 2 times`.
     public var description: String {
         let name = KeyName(name).description
         switch self {
@@ -37,7 +36,7 @@ extension KVKeyProblem: CustomStringConvertible {
             return "\(name) is declared with versions \(versions.map(String.init).joined(separator: " and "))"
         case .similar(let names):
             return names.map { name in
-                // Escaped, or the difference could not be seen.
+                // Escaped, so that invisible differences show.
                 "\"" + name.unicodeScalars.map { $0.escaped(asASCII: true) }.joined() + "\""
             }
             .joined(separator: " and ") + " differ in case or normalisation only"

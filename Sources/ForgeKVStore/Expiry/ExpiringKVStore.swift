@@ -2,42 +2,41 @@ import ForgeCoding
 public import Foundation
 import Synchronization
 
-/// A key-value store whose values may have an end: any store with expirations added.
+/// Adds expiration to any key-value store.
 ///
-/// A value is there before the instant at which it expires and gone from that instant on, for every call, as if it had been
-/// removed. It still takes up space until it is overwritten, removed or swept by ``removeExpired()``.
+/// A value exists until its expiration and is absent afterwards, for every call, as if removed. It takes up space until
+/// it is overwritten, removed, or swept by ``removeExpired()``.
 ///
 /// ```swift
 /// let tokens = ExpiringKVStore(store)
 /// try tokens.set(token, value: "…", expiresAfter: .seconds(3600))
 /// ```
 ///
-/// The time is what `now` gives, but never earlier than what it gave to this object before: a clock that is set back brings
-/// nothing back that was gone. What was removed or swept does not come back in any case. A clock that jumps ahead makes
-/// everything expire that would have until then, for as long as this object is used.
+/// The time is the latest result of `now` so far: setting the clock back does not bring expired values back. After the
+/// clock jumps ahead, values that would have expired by then stay expired for the lifetime of this object.
 ///
-/// Every value is kept in the store underneath as a map of two: `v`, the encoded value as bytes, and `e`, the instant, absent
-/// or nil for a value without an end. A store that is used through this type has to be used through it always, and what
-/// was stored in it otherwise is undecodable here, and kept. `set` and batches give a value no end, whatever the one before
-/// had; ``KVStoring/update(_:default:_:)`` and ``KVStoring/compareAndSet(_:revision:value:)`` leave the end as it is.
+/// The base store keeps each value as a map: `v`, the encoded value as bytes, and `e`, its expiration, absent or nil if
+/// it has none. Access such a store only through this type: values stored otherwise are undecodable here, and are kept.
+/// `set` and batches store values without expiration, even over one that had it; ``KVStoring/update(_:default:_:)`` and
+/// ``KVStoring/compareAndSet(_:revision:value:)`` keep the expiration.
 ///
-/// Writes through this object are done one after another. Each read decodes the value.
+/// Writes through this object are serialised. Every read decodes the value.
 public final class ExpiringKVStore: KVStoring {
     private let base: any KVStoring
     private let clock: @Sendable () -> Date
     private let latest = Mutex(Date.distantPast)
 
-    /// Held during every write, so that nothing is swept that was just set. Recursive, because the store underneath may
-    /// report an issue to code of the app that uses this store.
+    /// Held during every write, so that sweeping does not remove a value just set. Recursive, because the
+    /// base store may report an issue to app code that uses this store.
     private let writing = NSRecursiveLock()
 
-    /// A store over `base`, which is told the time by `now`.
+    /// Adds expiration to `base`, with `now` as the clock.
     public init(_ base: any KVStoring, now: @escaping @Sendable () -> Date = { Date() }) {
         self.base = base
         clock = now
     }
 
-    /// A value as it is kept.
+    /// The stored form of a value.
     private struct Kept: Codable, Sendable {
         var expiration: Date?
         var value: [UInt8]
@@ -48,7 +47,7 @@ public final class ExpiringKVStore: KVStoring {
         }
     }
 
-    /// What is found under a name.
+    /// The result of looking up a name.
     private enum Found {
         case nothing, expired
         case value(Kept)
@@ -69,7 +68,7 @@ public final class ExpiringKVStore: KVStoring {
     }
 
     private func find(_ name: String) throws -> Found {
-        // The value first: the time must not be older than what is found.
+        // Read before the clock, so that the time is not older than the value.
         let kept = try base.read(KVKey<Kept>(name))
         return found(kept, at: now())
     }
@@ -86,19 +85,20 @@ public final class ExpiringKVStore: KVStoring {
 // MARK: Expiring
 
 extension ExpiringKVStore {
-    /// Stores a value that is there until an instant; see ``set(_:value:)``. If the instant has passed, it is gone at once.
+    /// Stores a value that expires at an instant; see ``set(_:value:)``. If that has passed, the value is absent at
+    /// once.
     public func set<T>(_ key: KVKey<T>, value: T, expiresAt expiration: Date) throws {
         try store(value, key, expiration)
     }
 
-    /// Stores a value that is there for a time from now; see ``set(_:value:)``.
+    /// Stores a value that expires after a duration; see ``set(_:value:)``.
     public func set<T>(_ key: KVKey<T>, value: T, expiresAfter duration: Duration) throws {
         let (seconds, attoseconds) = duration.components
         let interval = Double(seconds) + Double(attoseconds) * 1e-18
         try store(value, key, now().addingTimeInterval(interval))
     }
 
-    /// When the value of a key expires; nil if it does not, or there is none.
+    /// The expiration of a key's value; nil if it has none or the key is absent.
     ///
     /// - Throws: ``KVStoreError``, as ``read(_:)``.
     public func expiration<T>(of key: KVKey<T>) throws -> Date? {
@@ -106,12 +106,13 @@ extension ExpiringKVStore {
         return kept.expiration
     }
 
-    /// Removes every value that has expired from the store underneath.
+    /// Removes every expired value from the base store.
     ///
-    /// A value that somebody else has written meanwhile stays, if that store keeps revisions.
+    /// If that store keeps revisions, a value that was rewritten concurrently is kept.
     ///
-    /// - Returns: How many were removed.
-    /// - Throws: ``KVStoreError``, `.unsupported` if that store does not list its keys. Some may be removed, others not yet.
+    /// - Returns: The number of values removed.
+    /// - Throws: ``KVStoreError``, `.unsupported` if the base store does not list its keys. Some values may have been
+    ///   removed.
     @discardableResult
     public func removeExpired() throws -> Int {
         try writing.withLock {
@@ -158,7 +159,7 @@ extension ExpiringKVStore {
         do {
             return try read(key)
         } catch {
-            _ = base.get(KVKey<Kept>(key.name))  // Which says so to whoever listens to that store.
+            _ = base.get(KVKey<Kept>(key.name))  // Reports the value to the base store's handler.
             return nil
         }
     }
@@ -177,13 +178,13 @@ extension ExpiringKVStore {
             guard case .value = try find(key.name) else { return false }
             return true
         } catch {
-            return base.contains(key)  // There is something, but nobody can say what.
+            return base.contains(key)  // An undecodable value exists, but its expiration is unknown.
         }
     }
 
-    /// The names of all values that have not expired, and of those that were not stored by this type.
+    /// The names of all unexpired values, and of values that this type did not store.
     ///
-    /// - Complexity: O(*n*), each value being looked at.
+    /// - Complexity: O(*n*): decodes each value.
     public func keys() throws -> [String] {
         try base.keys().filter { try !isExpired($0) }
     }
@@ -200,7 +201,7 @@ extension ExpiringKVStore {
         return KVEntry(bytes: kept.value, revision: entry.revision)
     }
 
-    /// All values at one moment that have not expired; what was not written by this type is left out.
+    /// A snapshot of the unexpired values; values that this type did not store are left out.
     public func snapshot() throws -> KVSnapshot {
         let snapshot = try base.snapshot()
         let time = now()
@@ -279,7 +280,7 @@ extension ExpiringKVStore {
                 do {
                     return try base.commit(try inner(batch))
                 } catch let error as KVStoreError where error.code == .conflict {
-                    // Unless what the batch requires is so no more, an expired value was swept by somebody else.
+                    // If all requirements still hold, the conflict comes from a concurrent sweep of an expired value.
                     for requirement in batch.requirements {
                         guard try entry(named: requirement.name)?.revision == requirement.revision else { throw error }
                     }
@@ -288,7 +289,7 @@ extension ExpiringKVStore {
         }
     }
 
-    /// A batch as it is made underneath.
+    /// The batch to commit to the base store.
     private func inner(_ batch: KVBatch) throws -> KVBatch {
         var ends: [KeyName: Date] = [:]
         var inner = KVBatch()

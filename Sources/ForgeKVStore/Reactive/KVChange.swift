@@ -1,17 +1,17 @@
-/// What a key's value has become.
+/// A change of a key's value.
 public struct KVChange<Value: Codable & Sendable>: Sendable {
-    /// The value; nil where the key is absent, or its value not of the key's type.
+    /// The value; nil if the key is absent or its value is not of the key's type.
     public var value: Value?
 
-    /// The revision of the value, as ``KVStoring/entry(named:)`` tells it and
-    /// ``KVStoring/compareAndSet(_:revision:value:)`` wants it; nil where the key is absent or the store keeps none.
+    /// The revision of the value, as returned by ``KVStoring/entry(named:)`` and accepted by
+    /// ``KVStoring/compareAndSet(_:revision:value:)``; nil if the key is absent or the store keeps no revisions.
     public var revision: UInt64?
 
-    /// The number of the write that it comes from, counted by the ``ReactiveKVStore`` over all keys; for what was there at
-    /// the subscription, the number of the last write before it, 0 if there was none.
+    /// The sequence number of the write, counted by the ``ReactiveKVStore`` over all keys. The first element of a
+    /// subscription has the number of the last write before it, or 0.
     public var write: UInt64
 
-    /// A change from its parts.
+    /// Creates a change.
     public init(value: Value?, revision: UInt64?, write: UInt64) {
         self.value = value
         self.revision = revision

@@ -1,4 +1,4 @@
-/// The values of a key as they change, with their revisions: as ``KVStream``, which see, but for the elements.
+/// The changes of a key's value with their revisions; otherwise like ``KVStream``.
 public struct KVChanges<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public typealias Element = KVChange<Value>
     public typealias Failure = Never
@@ -11,7 +11,7 @@ public struct KVChanges<Value: Codable & Sendable>: AsyncSequence, Sendable {
 
     public func makeAsyncIterator() -> Iterator { Iterator(subscription: subscription) }
 
-    /// Gives out the elements of a sequence of changes.
+    /// The iterator of a sequence of changes.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let subscription: KVSubscription<Value>
 
@@ -25,7 +25,7 @@ public struct KVChanges<Value: Codable & Sendable>: AsyncSequence, Sendable {
     }
 }
 
-/// A subscription as long as somebody can read it: when the last stream and iterator are gone, it leaves the hub.
+/// A subscription; it ends when the last stream and iterator that refer to it are released.
 final class KVSubscription<Value: Codable & Sendable>: Sendable {
     private let buffer: KVStreamBuffer<Value>
     private let cancel: @Sendable () -> Void

@@ -1,9 +1,9 @@
-/// What elements of a stream are compared by.
+/// The identity of a stream element, used to drop repeated values.
 enum KVContent: Equatable, Sendable {
     case absent
     case bytes([UInt8])
 
-    /// Nothing is known, so that it is like nothing else.
+    /// Unknown content, which equals nothing.
     case unknown
 
     static func == (left: KVContent, right: KVContent) -> Bool {
@@ -15,11 +15,11 @@ enum KVContent: Equatable, Sendable {
     }
 }
 
-/// How far the consumer of a stream has come.
+/// The progress of a stream's consumer.
 enum KVStreamProgress: Sendable {
-    /// It was handed what was written.
+    /// The consumer has received the element.
     case handed
 
-    /// It has come back for more.
+    /// The consumer has requested the next element.
     case finished
 }

@@ -1,9 +1,8 @@
-/// The values of a key as they change: the one at the subscription first, then one after every write that changed it.
+/// The values of a key: the current one, then one after every change.
 ///
-/// An element is nil where the key is absent, or its value not of the key's type. A write that leaves the encoded value as
-/// it was, byte for byte, is not told. The stream ends when the task that reads it is cancelled and when the
-/// ``ReactiveKVStore`` that made it is gone; it is given up when it is dropped. It is for one consumer: of two, each element
-/// reaches one.
+/// An element is nil if the key is absent or its value is not of the key's type. A write that does not change the
+/// encoded value produces no element. The stream ends when the consuming task is cancelled or the ``ReactiveKVStore``
+/// is released; releasing the stream ends the subscription. It has a single consumer: each element is delivered once.
 public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public typealias Element = Value?
     public typealias Failure = Never
@@ -16,7 +15,7 @@ public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
 
     public func makeAsyncIterator() -> Iterator { Iterator(changes: changes.makeAsyncIterator()) }
 
-    /// Gives out the elements of a stream.
+    /// The iterator of a stream.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate var changes: KVChanges<Value>.Iterator
 

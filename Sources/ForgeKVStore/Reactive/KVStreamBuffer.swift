@@ -1,8 +1,8 @@
 import Synchronization
 
-/// The elements that a consumer has not taken yet: at most a given number, after which the newest replaces the last.
+/// The undelivered elements of a stream, up to a limit; beyond it a new element replaces the last.
 ///
-/// Of elements in a row that hold the same the first is delivered and stands for those after it.
+/// Consecutive elements with equal content are coalesced into the first.
 final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
     private typealias Consumer = CheckedContinuation<KVChange<Value>?, Never>
 
@@ -10,18 +10,18 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         var change: KVChange<Value>
         var content: KVContent
 
-        /// The number of the push that brought it, or of the last one that it stands for.
+        /// The sequence number of the last push that this element covers.
         var number: UInt64
     }
 
     private struct State {
         var elements: [Element?] = []
-        /// The elements before this one are taken.
+        /// The index of the first undelivered element.
         var first = 0
         var waiting: [Consumer] = []
         var isFinished = false
 
-        /// What the consumer was handed last.
+        /// The content of the last delivered element.
         var lastContent: KVContent?
 
         var pushedNumber: UInt64 = 0
@@ -42,11 +42,11 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
             return element.change
         }
 
-        /// Adds an element, unless the one before it stands for it.
+        /// Appends an element, or coalesces it with the last.
         mutating func append(_ change: KVChange<Value>, _ content: KVContent, limit: Int) {
             pushedNumber += 1
             if elements.count - first >= limit, (elements.last ?? nil)?.content != content {
-                // The newest replaces the last; what it then follows may be the same.
+                // The new element replaces the last and may equal the one before that.
                 elements.removeLast()
             }
             if first == elements.count {
@@ -66,7 +66,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
             elements.append(Element(change: change, content: content, number: pushedNumber))
         }
 
-        /// Hands the next element to a consumer that waits.
+        /// Takes the next element together with a waiting consumer.
         mutating func takeConsumer() -> (Consumer, KVChange<Value>)? {
             guard !waiting.isEmpty, let change = pop() else { return nil }
             return (waiting.removeFirst(), change)
@@ -84,7 +84,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         self.limit = max(limit, 1)
     }
 
-    /// Adds an element, or hands it to the consumer that waits.
+    /// Appends an element, or delivers it to a waiting consumer.
     func push(_ change: KVChange<Value>, _ content: KVContent) {
         let (consumer, observers) = state.withLock { state in
             guard !state.isFinished else {
@@ -97,12 +97,12 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         for observer in observers { observer.resume() }
     }
 
-    /// Lets every consumer end, at once.
+    /// Ends the stream and discards undelivered elements.
     func finish() {
         end(keepingElements: false)
     }
 
-    /// Lets the consumer end after what is there already.
+    /// Ends the stream after the undelivered elements.
     func finishAfterLast() {
         end(keepingElements: true)
     }
@@ -121,11 +121,11 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         for observer in observers { observer.resume() }
     }
 
-    /// The next element, waited for; nil at the end.
+    /// Waits for the next element; nil at the end.
     func next(isolation actor: isolated (any Actor)? = #isolation) async -> KVChange<Value>? {
         await withCheckedContinuation { (continuation: Consumer) in
             let (answer, observers) = state.withLock { state in
-                // Who comes for more is done with what it had.
+                // Requesting the next element completes the previous one.
                 state.finishedNumber = state.handedNumber
                 let answer: KVChange<Value>??
                 if let change = state.pop() {
@@ -143,7 +143,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         }
     }
 
-    /// Returns when the consumer has come as far as what was pushed before this call, or has ended.
+    /// Waits until the consumer has made this progress on everything pushed before the call, or has ended.
     func reach(_ progress: KVStreamProgress) async {
         let id = KVStreamObservers.ID()
         await withTaskCancellationHandler {

@@ -1,18 +1,18 @@
 import Synchronization
 
-/// Who watches which key. Its lock is held for look-ups only, never while a store or a stream is called.
+/// The watchers by key. The lock is held for look-ups only, never during a call of a store or a stream.
 final class KVStreamHub: Sendable {
     struct Watcher: Sendable {
-        /// Ends the stream after what it has.
+        /// Ends the stream after its undelivered elements.
         var finish: @Sendable () -> Void
 
-        /// Whether the watched key is there now.
+        /// Whether the watched key exists now.
         var isPresent: @Sendable () -> Bool
 
-        /// Tells of a write to the key: whether it is there now, and the number of the write.
+        /// Notifies of a write: whether the key exists afterwards, and the number of the write.
         var tell: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Void
 
-        /// Returns when the consumer has come as far as what it was told before the call.
+        /// Waits until the consumer has made this progress on all earlier notifications.
         var reach: @Sendable (KVStreamProgress) async -> Void
     }
 
@@ -20,7 +20,7 @@ final class KVStreamHub: Sendable {
         var watchers: [KeyName: [UInt64: Watcher]] = [:]
         var lastID: UInt64 = 0
 
-        /// Keeps changes that are made elsewhere being told, for as long as somebody watches.
+        /// The observation of remote changes, kept while there are watchers.
         var observation: KVObservation?
     }
 
@@ -35,7 +35,7 @@ final class KVStreamHub: Sendable {
     }
 
     func remove(_ id: UInt64, of name: KeyName) {
-        // Returned, so that it is destroyed outside the lock: with it goes the last reference to a stream's elements.
+        // Returned, so that a stream's elements are released outside the lock.
         _ = state.withLock { state -> (Watcher?, KVObservation?) in
             let removed = state.watchers[name]?.removeValue(forKey: id)
             if state.watchers[name]?.isEmpty == true { state.watchers[name] = nil }
@@ -45,7 +45,7 @@ final class KVStreamHub: Sendable {
         }
     }
 
-    /// Sees to it that changes made elsewhere are told while somebody watches; called by one thread at a time.
+    /// Starts observing remote changes if there are watchers. Calls must be serialised.
     func observe(_ start: () -> KVObservation?) {
         guard state.withLock({ $0.observation == nil }), let observation = start() else { return }
         state.withLock { state in
@@ -58,7 +58,7 @@ final class KVStreamHub: Sendable {
         state.withLock { state in state.watchers[name].map { Array($0.values) } ?? [] }
     }
 
-    /// The watchers of every key.
+    /// The watchers of all keys.
     var all: [Watcher] {
         state.withLock { state in state.watchers.values.flatMap(\.values) }
     }

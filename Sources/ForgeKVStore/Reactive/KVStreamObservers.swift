@@ -1,8 +1,8 @@
-/// Those who wait until the consumer of a stream has come so far.
+/// The tasks that wait for the progress of a stream's consumer.
 struct KVStreamObservers {
     typealias Continuation = CheckedContinuation<Void, Never>
 
-    /// Tells one who waits from the others.
+    /// The identity of a waiting task.
     final class ID: Sendable {}
 
     private struct Observer {
@@ -13,12 +13,12 @@ struct KVStreamObservers {
 
     private var observers: [ObjectIdentifier: Observer] = [:]
 
-    /// Those who were cancelled before they came to wait.
+    /// Tasks cancelled before they started to wait.
     private var cancelled: Set<ObjectIdentifier> = []
 
     mutating func add(_ id: ID, _ progress: KVStreamProgress, _ number: UInt64, _ continuation: Continuation) {
         let isCancelled = cancelled.remove(ObjectIdentifier(id)) != nil
-        // Number 0 has been reached by everybody.
+        // Number 0 precedes the first push.
         observers[ObjectIdentifier(id)] = Observer(
             progress: progress, number: isCancelled ? 0 : number, continuation: continuation)
     }
@@ -31,10 +31,10 @@ struct KVStreamObservers {
         return observer.continuation
     }
 
-    /// Ends what is known of one who waits no longer.
+    /// Drops the record of a task that no longer waits.
     mutating func forget(_ id: ID) { cancelled.remove(ObjectIdentifier(id)) }
 
-    /// Those who need not wait any longer.
+    /// Removes and returns the tasks whose progress has been reached.
     mutating func take(handed: UInt64, finished: UInt64) -> [Continuation] {
         guard !observers.isEmpty else { return [] }
         let reached = observers.filter { ($0.value.progress == .handed ? handed : finished) >= $0.value.number }

@@ -1,29 +1,30 @@
 import Synchronization
 
-/// A key-value store whose changes can be watched: any store with streams added.
+/// Adds change streams to any key-value store.
 ///
-/// A stream tells of every change that is made through this object, in the order of the writes. It knows nothing of
-/// writes that go to the store underneath directly, or through another `ReactiveKVStore` over it: make one and share it.
+/// A stream reports every change made through this object, in the order of the writes. Writes that bypass it, directly
+/// to the base store or through another `ReactiveKVStore`, are not reported: share one instance.
 ///
-/// Changes that another process makes in a store that is shared are told too, as soon as this process notices them; of
-/// several that it notices at once, the last (``KVStoring/changesElsewhere(_:)``).
+/// Changes by other processes to a shared store are reported once this process notices them; changes noticed together
+/// are coalesced (``KVStoring/changesElsewhere(_:)``).
 ///
-/// Writes through this object are done one after another. While one is under way, `onIssue` of the store underneath and
-/// the code that encodes the value must not write through this object.
+/// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
+/// of the value must not write through this object.
 public final class ReactiveKVStore: KVStoring {
     private let base: any KVStoring
     private let hub = KVStreamHub()
     private let limit: Int
 
-    /// Held from before a write to after its telling, so that streams tell of writes in their order. It counts the writes.
+    /// Counts the writes. Held from before a write until its notifications, so that streams report writes in order.
     private let writing = Mutex<UInt64>(0)
 
-    /// A store over `base`.
+    /// Adds streams to `base`.
     ///
     /// - Parameters:
     ///   - base: The store that keeps the values.
-    ///   - bufferLimit: How many elements a stream keeps for a consumer that is slow, at least 1. When there are more,
-    ///     the newest replaces the last: what is delivered stays in order, and the latest value always is.
+    ///   - bufferLimit: The number of undelivered elements that a stream keeps, at least 1. Beyond it, a new element
+    ///     replaces
+    ///     the last one: elements stay in order and the latest value is always delivered.
     public init(_ base: any KVStoring, bufferLimit: Int = 128) {
         self.base = base
         limit = bufferLimit
@@ -33,14 +34,13 @@ public final class ReactiveKVStore: KVStoring {
         hub.finish()
     }
 
-    /// The values of a key: the present one first, then one after every change, nil while the key is absent.
+    /// The values of a key: the current one, then one after every change; nil while the key is absent.
     ///
-    /// The subscription begins with this call, not with the first element: no change after it is missed. A write that
-    /// leaves the encoded value as it was, byte for byte, is no change and not told; so is one that a slow consumer never
-    /// saw anything come between.
+    /// The subscription starts with this call, not with the first element, so no later change is missed. A write that
+    /// does not change the encoded value produces no element. A slow consumer may see only the last of several changes.
     public func stream<T>(_ key: KVKey<T>) -> KVStream<T> { KVStream(changes(key)) }
 
-    /// The values of a key as ``stream(_:)`` gives them, with their revisions and the numbers of the writes.
+    /// Like ``stream(_:)``, with revisions and write numbers.
     public func changes<T>(_ key: KVKey<T>) -> KVChanges<T> {
         let buffer = KVStreamBuffer<T>(limit: limit)
         let base = base
@@ -50,7 +50,7 @@ public final class ReactiveKVStore: KVStoring {
                 tell: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
                 reach: { await buffer.reach($0) })
             let id = hub.add(watcher, of: key.identity)
-            // Before the first element, so that no change comes between.
+            // Before the first element, so that no change is missed.
             hub.observe { base.changesElsewhere { [weak self] names in self?.tell(ofChangesElsewhere: names) } }
             Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
             return id
@@ -58,7 +58,7 @@ public final class ReactiveKVStore: KVStoring {
         return KVChanges(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
     }
 
-    /// Tells a consumer of what is there now.
+    /// Pushes the current value.
     private static func push<T>(
         _ key: KVKey<T>, of base: any KVStoring, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>
     ) {
@@ -68,7 +68,7 @@ public final class ReactiveKVStore: KVStoring {
         var content = KVContent.unknown
         do {
             var entry = try base.entry(named: key.name)
-            // Another process may have changed it between the two looks.
+            // Retried, because another process may have written between the two reads.
             while true {
                 value = base.get(key)
                 let later = try base.entry(named: key.name)
@@ -84,12 +84,12 @@ public final class ReactiveKVStore: KVStoring {
         buffer.push(KVChange(value: value, revision: revision, write: write), content)
     }
 
-    /// What a value is compared by if its store keeps no revisions.
+    /// The content to compare by if the store keeps no revisions.
     private static func encoded<T>(_ key: KVKey<T>, _ value: T?, of base: any KVStoring) -> KVContent {
         do {
             if let bytes = try base.rawValue(named: key.name) { return .bytes(bytes) }
         } catch {
-            // A store without raw values: the value is encoded once more.
+            // The store has no raw values: encode the value instead.
         }
         guard let value else { return .unknown }
         do {
@@ -99,8 +99,8 @@ public final class ReactiveKVStore: KVStoring {
         }
     }
 
-    /// Returns when every consumer of a stream has been handed everything that was written before this call, and has come
-    /// back for more: when it has done what it does with an element. A test needs no sleep.
+    /// Waits until every consumer has processed everything written before this call: it has received the elements and
+    /// requested the next one. Lets tests wait without sleeping.
     ///
     /// ```swift
     /// try store.set(count, value: 3)
@@ -108,12 +108,11 @@ public final class ReactiveKVStore: KVStoring {
     /// #expect(label.text == "3")
     /// ```
     ///
-    /// A consumer that has ended, or was given up, is not waited for; one that takes elements by hand and does not ask for
-    /// another is, without an end: ``delivered()`` is for that. Returns at once if the task is cancelled.
+    /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that never requests another
+    /// element; use ``delivered()`` in that case. Returns at once if the task is cancelled.
     public func settled() async { await reach(.finished) }
 
-    /// Returns when every consumer of a stream has been handed everything that was written before this call, whatever it
-    /// does with it.
+    /// Waits until every consumer has received everything written before this call.
     ///
     /// Returns at once if the task is cancelled.
     public func delivered() async { await reach(.handed) }
@@ -122,7 +121,7 @@ public final class ReactiveKVStore: KVStoring {
         for watcher in hub.all { await watcher.reach(progress) }
     }
 
-    /// How many streams are being read, or could be.
+    /// The number of subscriptions.
     package var subscriptionCount: Int { hub.count }
 }
 
@@ -176,7 +175,7 @@ extension ReactiveKVStore {
 
     public func commit(_ batch: KVBatch) throws {
         try writing.withLock { write in
-            // Who watches a key that is changed twice hears of the last change.
+            // Several changes of one key are one notification, of the last.
             var last: [KeyName: Bool] = [:]
             for change in batch.changes {
                 if case .set = change { last[KeyName(change.name)] = true } else { last[KeyName(change.name)] = false }
@@ -193,13 +192,13 @@ extension ReactiveKVStore {
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
         try writing.withLock { write in
             var watchers = hub.watchers(of: name)
-            // Removing what is not there changes nothing.
+            // Removing an absent key is not a change.
             if !isPresent { watchers = watchers.filter { $0.isPresent() } }
             try telling([(watchers, isPresent)], &write, body)
         }
     }
 
-    /// Tells those who watch of changes that were not made through this object.
+    /// Notifies the watchers of changes that were not made through this object.
     private func tell(ofChangesElsewhere names: [String]?) {
         writing.withLock { write in
             let watchers = names.map { $0.flatMap { hub.watchers(of: KeyName($0)) } } ?? hub.all
@@ -209,7 +208,7 @@ extension ReactiveKVStore {
         }
     }
 
-    /// Does what changes the store, and tells those who watch whether their key is there then.
+    /// Performs a write, then notifies the watchers whether their key exists.
     private func telling(
         _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ write: inout UInt64,
         _ body: () throws -> Void
@@ -221,7 +220,7 @@ extension ReactiveKVStore {
         do {
             try body()
         } catch let error as KVStoreError where error.code == .durabilityUnknown {
-            // Everybody who reads sees it, so everybody who watches has to.
+            // The write is visible to readers although it failed, so watchers are notified.
             tell()
             throw error
         }

@@ -11,7 +11,7 @@ final class ValueTable: @unchecked Sendable {
     // as a reader that has found it is inside the gate.
 
     /// How values are encoded, in every store.
-    static let coder = ValueCoder(format: .binary)
+    static let coder = ValueCoder()
 
     let view = TableView(SlotArray(exponent: 4))
 

@@ -1,8 +1,8 @@
-/// What happens to a value that is there already when another one is imported under its name.
+/// What an import does with an existing value of the same name.
 public enum KVExistingValue: Hashable, Sendable {
-    /// It stays, and is named in the report.
+    /// Keeps it, and lists its name in the report.
     case keep
 
-    /// It is replaced.
+    /// Replaces it.
     case replace
 }

@@ -2,28 +2,29 @@ import ForgeCoding
 public import ForgeFileSystem
 public import Foundation
 
-/// Where values can be imported from.
+/// The source of an import.
 public struct KVImportSource: Sendable {
     /// The names of the values.
     let names: @Sendable () throws -> [String]
 
-    /// The value of a name in its envelope; nil if it is gone meanwhile.
+    /// The value of a name in its envelope; nil if it no longer exists.
     let bytes: @Sendable (_ name: String) throws -> [UInt8]?
 
-    /// A key-value store, which has to have raw values and a list of its keys. Values come over byte for byte, the version
-    /// of their type included.
+    /// A key-value store that provides raw values and lists its keys. Values are copied byte for byte, including their
+    /// schema versions.
     public static func store(_ store: any KVStoring) -> KVImportSource {
         KVImportSource(names: { try store.keys() }, bytes: { try store.rawValue(named: $0) })
     }
 
-    /// The app's own user defaults, or those of a suite, without registered and global ones.
+    /// The app's user defaults, or those of a suite, without registered and global ones.
     public static func userDefaults(suiteName: String?) -> KVImportSource {
         store(UserDefaultsKVStore(suiteName: suiteName))
     }
 
-    /// The dictionary in a property list: of numbers, texts, dates, data, and arrays and dictionaries of them.
+    /// The dictionary at the top of a property list: numbers, strings, dates, data, and arrays and dictionaries of
+    /// them.
     ///
-    /// - Throws: ``KVStoreError`` with `.undecodable` if it is not a property list with a dictionary at the top.
+    /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not such a property list.
     public static func propertyList(_ data: Data) throws -> KVImportSource {
         let list: Any
         do {
@@ -42,14 +43,13 @@ public struct KVImportSource: Sendable {
         return KVImportSource(values)
     }
 
-    /// The object in a JSON text, a value for each of its members.
+    /// The members of a JSON object.
     ///
-    /// Whole numbers become integers, other numbers doubles, `null` a stored nil; dates and bytes have no form in JSON and
-    /// come as texts. An object `{"@schema": 2, "@value": …}` is a value of version 2 of its type, as
-    /// ``KVStoring/exportJSON(prettyPrinted:)`` writes it.
+    /// Numbers without a fraction or exponent become integers, others doubles, and `null` a stored nil. JSON has no
+    /// dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
+    /// written by ``KVStoring/exportJSON(prettyPrinted:)``.
     ///
-    /// - Throws: ``KVStoreError`` with `.undecodable` if it is not a JSON text with an object at the top, or a name occurs
-    ///   twice.
+    /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.
     public static func json(_ data: Data) throws -> KVImportSource {
         let tree: CodedValue
         do {
@@ -70,7 +70,7 @@ public struct KVImportSource: Sendable {
         return KVImportSource(values)
     }
 
-    /// A file that holds a property list; see ``propertyList(_:)``.
+    /// The property list in a file; see ``propertyList(_:)``.
     ///
     /// - Throws: ``KVStoreError``: `.unavailable` if it cannot be read.
     public static func propertyList(
@@ -79,7 +79,7 @@ public struct KVImportSource: Sendable {
         try propertyList(try content(of: url, fileSystem))
     }
 
-    /// A file that holds a JSON text; see ``json(_:)``.
+    /// The JSON object in a file; see ``json(_:)``.
     ///
     /// - Throws: ``KVStoreError``: `.unavailable` if it cannot be read.
     public static func json(
@@ -103,7 +103,7 @@ extension KVImportSource {
     }
 }
 
-/// A value as it stands in a JSON text: as itself, or, unless it is of version 1 of its type, with the version.
+/// The JSON form of a value: the value itself, with its schema version unless that is 1.
 struct JSONMember {
     private static let schema = "@schema"
     private static let value = "@value"
@@ -122,10 +122,10 @@ struct JSONMember {
     }
 
     private static func envelope(_ tree: CodedValue, _ version: UInt32) throws -> [UInt8] {
-        ValueEnvelope(format: .binary, schemaVersion: version, payload: try tree.encoded()).encoded
+        ValueEnvelope(schemaVersion: version, payload: try tree.encoded()).encoded
     }
 
-    /// What stands in a JSON text for a value in its envelope.
+    /// The JSON form of a value in its envelope.
     static func tree(of bytes: [UInt8]) throws -> CodedValue {
         let envelope = try ValueEnvelope(decoding: bytes)
         let tree = try CodedValue(decoding: envelope)

@@ -1,10 +1,10 @@
 import ForgeCoding
 
 extension KVStoring {
-    /// Stores the values of a source, each read back and compared.
+    /// Imports the values of a source, verifying each by reading it back.
     ///
-    /// Values are stored one by one, in the order of their names. If that is interrupted, by a crash as well, a second call
-    /// goes on where the first one ended: what is there and equal is passed over. The source is not changed.
+    /// Values are stored one by one, in the order of their names. After an interruption or a crash, a second call
+    /// continues: it skips values that are already equal. The source is not changed.
     ///
     /// ```swift
     /// let report = try store.importValues(from: .userDefaults(suiteName: nil))
@@ -12,10 +12,11 @@ extension KVStoring {
     /// ```
     ///
     /// - Parameters:
-    ///   - source: Where the values are.
-    ///   - existing: What happens to another value under the same name.
-    /// - Returns: How many values were stored, and which were not, and why.
-    /// - Throws: ``KVStoreError`` if the names of the source cannot be listed. What concerns one value is in the report.
+    ///   - source: The source of the values.
+    ///   - existing: What to do with another value under the same name.
+    /// - Returns: The number of values stored, and the values that were not stored with the reasons.
+    /// - Throws: ``KVStoreError`` if the names of the source cannot be listed. Failures of single values are in the
+    ///   report.
     @discardableResult
     public func importValues(
         from source: KVImportSource, existing: KVExistingValue = .keep
@@ -23,7 +24,7 @@ extension KVStoring {
         try KVTransfer(from: source, to: self, existing: existing).run()
     }
 
-    /// Stores every value of this store in another one, each read back and compared; see ``importValues(from:existing:)``.
+    /// Copies all values to another store, verifying each by reading it back; see ``importValues(from:existing:)``.
     @discardableResult
     public func exportValues(
         to destination: some KVStoring, existing: KVExistingValue = .keep
@@ -31,13 +32,13 @@ extension KVStoring {
         try destination.importValues(from: .store(self), existing: existing)
     }
 
-    /// All values as a JSON text: an object with a member for each name, in the order of the names.
+    /// Exports all values as a JSON object, sorted by name.
     ///
-    /// It is for people and for other programs: dates and bytes become texts, and come back as texts. A value of another
-    /// version of its type than the first becomes `{"@schema": 2, "@value": …}`.
+    /// The result is meant for people and other programs: dates and bytes become strings, and import as strings. A
+    /// value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`.
     ///
-    /// - Parameter prettyPrinted: One line per element instead of all on one line.
-    /// - Returns: The text, and what is not in it because it could not be read, and why.
+    /// - Parameter prettyPrinted: One line per element instead of a single line.
+    /// - Returns: The text, and the values that could not be read with the reasons.
     /// - Throws: ``KVStoreError`` if the keys cannot be listed.
     public func exportJSON(
         prettyPrinted: Bool = false

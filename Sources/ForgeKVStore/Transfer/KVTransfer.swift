@@ -1,6 +1,6 @@
 import ForgeCoding
 
-/// The carrying of values into a store, one after the other: stored, read back, compared.
+/// Copies values into a store one by one and verifies each by reading it back.
 struct KVTransfer {
     private let source: KVImportSource
     private let destination: any KVStoring
@@ -12,7 +12,7 @@ struct KVTransfer {
         self.existing = existing
     }
 
-    /// - Throws: what listing the names of the source throws. What concerns one value is in the report.
+    /// - Throws: the error of listing the source. Failures of single values are in the report.
     func run() throws -> KVTransferReport {
         var report = KVTransferReport()
         let names = try source.names().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
@@ -45,7 +45,7 @@ struct KVTransfer {
         report.copiedCount += 1
     }
 
-    /// Stores a value and makes sure that it is there.
+    /// Stores a value and verifies it.
     static func copy(_ bytes: [UInt8], named name: String, to destination: any KVStoring) throws {
         try destination.setRawValue(bytes, named: name)
         guard let stored = try destination.rawValue(named: name), areEqual(stored, bytes) else {
@@ -55,16 +55,16 @@ struct KVTransfer {
         }
     }
 
-    /// Whether two values are equal, byte for byte or in what they hold.
+    /// Whether two encoded values are equal, as bytes or as values.
     private static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         guard one != other else { return true }
         do {
             let (one, other) = (try ValueEnvelope(decoding: one), try ValueEnvelope(decoding: other))
             guard one.schemaVersion == other.schemaVersion else { return false }
-            // A store over user defaults writes what it is given in a form of its own.
+            // A user defaults store converts values to a form of its own.
             return try CodedValue(decoding: one).encoded() == CodedValue(decoding: other).encoded()
         } catch {
-            return false  // What cannot be decoded is equal to its own bytes only.
+            return false  // Undecodable values are compared as bytes.
         }
     }
 }

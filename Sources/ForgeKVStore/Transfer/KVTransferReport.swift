@@ -1,32 +1,32 @@
-/// What came of carrying values from one place into another.
+/// The result of copying values between stores.
 public struct KVTransferReport: Sendable {
-    /// A value that was not carried over.
+    /// A value that was not copied.
     public struct Failure: Sendable {
         /// The name of the value.
         public var name: String
 
-        /// Why, without the value.
+        /// The reason, without the value.
         public var error: KVStoreError
     }
 
-    /// How many values were stored, and read back equal.
+    /// The number of values stored and verified.
     public internal(set) var copiedCount = 0
 
-    /// How many values were there already, and equal.
+    /// The number of values that were already equal.
     public internal(set) var equalCount = 0
 
-    /// The names under which there was another value already, which was kept.
+    /// The names whose existing, different values were kept.
     public internal(set) var keptNames: [String] = []
 
-    /// What was not carried over, in the order of the names.
+    /// The values that were not copied, sorted by name.
     public internal(set) var failures: [Failure] = []
 
-    /// Whether every value of the source is at its destination, or kept another one there.
+    /// Whether every value was copied, was already equal, or had an existing value that was kept.
     public var isComplete: Bool { failures.isEmpty }
 }
 
 extension KVTransferReport: CustomStringConvertible {
-    /// A line of figures, then one for each value that was not carried over.
+    /// A summary line, then a line for each value that was not copied.
     public var description: String {
         let summary =
             "\(copiedCount) copied, \(equalCount) there already, \(keptNames.count) kept, \(failures.count) failed"

@@ -13,7 +13,7 @@ enum PropertyListValue {
     static func object(for bytes: [UInt8], isDictionary: Bool) -> Any {
         do {
             let envelope = try ValueEnvelope(decoding: bytes)
-            if envelope.format == .binary, envelope.schemaVersion == 1,
+            if envelope.schemaVersion == 1,
                 let object = native(try CodedValue(decoding: envelope), isDictionary: isDictionary)
             {
                 return object
@@ -80,7 +80,7 @@ enum PropertyListValue {
         if let data = object as? Data, data.starts(with: marker) { return Array(data.dropFirst(marker.count)) }
         guard let tree = tree(of: object, depth: 0) else { return nil }
         do {
-            return ValueEnvelope(format: .binary, schemaVersion: 1, payload: try tree.encoded()).encoded
+            return ValueEnvelope(schemaVersion: 1, payload: try tree.encoded()).encoded
         } catch {
             return nil  // Nested deeper than any value may be.
         }

@@ -1,19 +1,19 @@
 public import ForgeCrypt
 
-/// A session in a store of secrets, for a user of whom a part is nobody else's business.
+/// A session in a secret store, for users with confidential data.
 ///
-/// It keeps one secret and touches no other. It is as durable as its store: with `VaultCrypt` and `KeychainCrypt` a
-/// user who was saved is there after a crash. All calls may come from any thread at once.
+/// Stores a single secret and accesses no other. It is as durable as its store: with `VaultCrypt` and `KeychainCrypt` a
+/// saved user survives a crash. All calls are thread-safe.
 public final class CryptSessionStorage<User: Codable & Sendable>: SessionStorage, Sendable {
     private let store: any CryptStoring
     private let key: CryptKey<User>
 
-    /// A session that is kept in `store`.
+    /// Creates a session in `store`.
     ///
     /// - Parameters:
-    ///   - store: The store of secrets.
-    ///   - key: The name of the secret; another for each session that is kept in one store.
-    ///   - accessibility: When the user may be read, where the operating system guards the store.
+    ///   - store: The secret store.
+    ///   - key: The name of the secret; use different names for several sessions in one store.
+    ///   - accessibility: When the user may be read, where the operating system protects the store.
     public init(
         store: any CryptStoring, key: String = "session.user", accessibility: CryptAccessibility = .whenUnlocked
     ) {

@@ -1,12 +1,12 @@
 import Synchronization
 
-/// A session in memory, gone with the object; for tests, and for a user who does not want to be remembered.
+/// A session in memory, for tests and for users who do not want to stay logged in.
 ///
-/// All calls may come from any thread at once, and none of them fails.
+/// All calls are thread-safe, and none fails.
 public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Sendable {
     private let user: Mutex<User?>
 
-    /// A storage that holds `user`, by default nobody.
+    /// Creates a storage that holds `user`; empty by default.
     public init(user: User? = nil) {
         self.user = Mutex(user)
     }

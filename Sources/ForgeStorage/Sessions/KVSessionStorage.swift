@@ -1,20 +1,20 @@
 public import ForgeKVStore
 
-/// A session in a key-value store, for a user of whom nothing is secret.
+/// A session in a key-value store, for users without confidential data.
 ///
-/// It keeps one value and touches no other. It is as durable as its store: with `FileKVStore` a user who was saved is
-/// there after a kill of the process. All calls may come from any thread at once.
+/// Stores a single value and accesses no other. It is as durable as its store: with `FileKVStore` a saved user survives
+/// a kill of the process. All calls are thread-safe.
 ///
-/// A store of the app's own that has no `read(_:)` cannot tell a value that is no user from no value.
+/// A custom store without `read(_:)` cannot tell an undecodable user from an absent one.
 public final class KVSessionStorage<User: Codable & Sendable>: SessionStorage, Sendable {
     private let store: any KVStoring
     private let key: KVKey<User>
 
-    /// A session that is kept in `store`.
+    /// Creates a session in `store`.
     ///
     /// - Parameters:
     ///   - store: The key-value store.
-    ///   - key: The name of the value; another for each session that is kept in one store.
+    ///   - key: The name of the value; use different names for several sessions in one store.
     public init(store: any KVStoring, key: String = "session.user") {
         self.store = store
         self.key = KVKey(key)

@@ -1,31 +1,31 @@
-/// The session of an app, which knows nothing about where it is stored.
+/// The session of an app, independent of its storage.
 ///
-/// It fails as its storage does, and is as safe to share between threads as that is.
+/// Throws the storage's errors and is as thread-safe as the storage.
 public final class SessionManager<Storage: SessionStorage> {
     private let storage: Storage
 
-    /// A session that is kept in `storage`.
+    /// Creates a session in `storage`.
     public init(storage: Storage) {
         self.storage = storage
     }
 
-    /// Stores `user` in place of whoever was stored before.
+    /// Stores `user`, replacing the stored user.
     ///
-    /// - Throws: The storage's error; the user who was stored before still is.
+    /// - Throws: The storage's error; the previous user is kept.
     public func saveUser(_ user: Storage.User) throws(Storage.Failure) {
         try storage.saveUser(user)
     }
 
-    /// The user who is stored, or nil if there is none.
+    /// The stored user; nil if there is none.
     ///
-    /// - Throws: The storage's error if that could not be found out.
+    /// - Throws: The storage's error if the user cannot be read.
     public func loadUser() throws(Storage.Failure) -> Storage.User? {
         try storage.loadUser()
     }
 
-    /// Removes the user who is stored; that there is none is no error.
+    /// Removes the stored user; has no effect if there is none.
     ///
-    /// - Throws: The storage's error; the user is still stored.
+    /// - Throws: The storage's error; the user is kept.
     public func clearUser() throws(Storage.Failure) {
         try storage.clearUser()
     }

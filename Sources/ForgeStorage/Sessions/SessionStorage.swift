@@ -1,8 +1,8 @@
-/// Where an app keeps the user who is logged in.
+/// Storage for the user who is logged in.
 ///
-/// A type of the app's own needs just the three calls. How they can fail is inferred from them: storage in memory that
-/// throws nothing has `Never` as its ``Failure``, so that neither it nor a ``SessionManager`` over it needs a `try`. A type
-/// of whose calls only some throw has to name both types: `typealias User = Customer`, `typealias Failure = any Error`.
+/// A custom storage needs only the three calls. Their error types determine ``Failure``: a storage in memory that
+/// throws nothing has `Never`, so neither it nor its ``SessionManager`` needs `try`. If only some of the calls throw,
+/// declare both types: `typealias User = Customer`, `typealias Failure = any Error`.
 ///
 /// ```swift
 /// final class MyStorage: SessionStorage {
@@ -13,24 +13,24 @@
 /// }
 /// ```
 public protocol SessionStorage<User> {
-    /// What is known of a user.
+    /// The data of a user.
     associatedtype User
 
-    /// How the calls fail.
+    /// The error type of the calls.
     associatedtype Failure: Error = Never
 
-    /// Stores `user` in place of whoever was stored before.
+    /// Stores `user`, replacing the stored user.
     ///
-    /// If it throws, the user who was stored before still is.
+    /// If it throws, the previous user is kept.
     func saveUser(_ user: User) throws(Failure)
 
-    /// The user who is stored, or nil if there is none.
+    /// The stored user; nil only if there is none.
     ///
-    /// That it could not be found out, or that what is stored is no user, is thrown and never answered with nil.
+    /// Throws if the user cannot be read or decoded.
     func loadUser() throws(Failure) -> User?
 
-    /// Removes the user who is stored; that there is none is no error.
+    /// Removes the stored user; has no effect if there is none.
     ///
-    /// If it throws, the user is still stored.
+    /// If it throws, the user is kept.
     func clearUser() throws(Failure)
 }

@@ -1,14 +1,14 @@
-/// Why a user could not be stored, loaded or removed.
+/// A failure to store, load or remove a user.
 ///
-/// The error inside is the one of the store that the session is kept in; it names the key, never the user.
+/// The associated error is that of the underlying store; it names the key, never the user.
 public enum SessionStorageError: Error {
-    /// Something is stored, but it is no user of the type asked for.
+    /// The stored value is not a user of the requested type.
     case undecodable(any Error)
 
-    /// Whether a user is stored could not be found out, for example because the device is locked.
+    /// The store cannot be read, for example because the device is locked.
     case unavailable(any Error)
 
-    /// The user was not stored; who was stored before still is.
+    /// The user was not stored; the previous one is kept.
     case cantSave(any Error)
 
     /// The user was not removed.

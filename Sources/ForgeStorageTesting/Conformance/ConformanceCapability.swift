@@ -1,52 +1,52 @@
-/// Something that not every implementation of a protocol has, and that some checks need.
+/// An ability that only some implementations of a protocol have and that some checks need.
 ///
-/// A check that needs what an implementation does not have is reported as not applicable, never as passed. A protocol of
-/// your own can have capabilities of its own.
+/// A check that needs a missing capability is reported as not applicable, never as passed. Custom protocols can define
+/// their own capabilities.
 public struct ConformanceCapability: Hashable, Sendable, CustomStringConvertible {
-    /// What it is, as a report says it: "needs a list of its keys".
+    /// The name, as in a report: "needs a list of its keys".
     public let description: String
 
-    /// A capability with this name; two of the same name are one.
+    /// Creates a capability; capabilities with equal names are equal.
     public init(_ description: String) {
         self.description = description
     }
 }
 
-// MARK: Key-value stores and stores of secrets
+// MARK: Key-value and secret stores
 
 extension ConformanceCapability {
-    /// `read` is the store's own, so that it tells an absent value from one that it cannot decode or refuses.
+    /// The store implements `read`, which tells an absent value from one that it cannot decode or refuses.
     public static let typedReads = ConformanceCapability("a read that tells absent from undecodable")
 
-    /// `keys()` is the store's own.
+    /// The store implements `keys()`.
     public static let keyListing = ConformanceCapability("a list of its keys")
 
-    /// The calls for encoded values are the store's own.
+    /// The store implements the calls for encoded values.
     public static let rawValues = ConformanceCapability("raw values")
 
-    /// `entry(named:)` is the store's own, and `commit(_:)` keeps to its requirements: what compare-and-set needs.
+    /// The store implements `entry(named:)`, and `commit(_:)` checks requirements; compare-and-set needs both.
     public static let revisions = ConformanceCapability("revisions")
 
-    /// `commit(_:)` makes several changes at once.
+    /// The store applies several changes atomically with `commit(_:)`.
     public static let batches = ConformanceCapability("batches")
 
-    /// `snapshot()` is the store's own.
+    /// The store implements `snapshot()`.
     public static let snapshots = ConformanceCapability("snapshots")
 
-    /// `synchronize()` is the store's own.
+    /// The store implements `synchronize()`.
     public static let synchronization = ConformanceCapability("a way to make writes durable")
 
-    /// Names may have 1,024 bytes, none of which the store needs for itself.
+    /// Names may have 1,024 bytes, all available to the caller.
     public static let longestNames = ConformanceCapability("names of 1,024 bytes")
 }
 
 // MARK: File stores
 
 extension ConformanceCapability {
-    /// Files have URLs that other code can read them at.
+    /// Files have URLs that other code can read.
     public static let fileURLs = ConformanceCapability("URLs of its files")
 
-    /// A directory is something by itself, so that there are empty ones.
+    /// Directories exist independently of files, so that they can be empty.
     public static let emptyDirectories = ConformanceCapability("empty directories")
 }
 
@@ -56,17 +56,17 @@ extension ConformanceCapability {
     /// Values can be removed.
     public static let removal = ConformanceCapability("removal of values")
 
-    /// Keys are paths below a root: `a` and `a/b` cannot both be there, and none leads out.
+    /// Keys are paths below a root: `a` and `a/b` cannot both exist, and no key leaves the root.
     public static let keysArePaths = ConformanceCapability("keys that are paths")
 
-    /// Calls with a handler take effect in the order in which they were made.
+    /// Calls with a handler take effect in call order.
     public static let orderedHandlers = ConformanceCapability("handlers that run in order")
 }
 
 // MARK: File systems
 
 extension ConformanceCapability {
-    /// The device of the subject holds as little as the checks of a full one want.
+    /// The device is small enough to be filled.
     public static let limitedSpace = ConformanceCapability("a small device")
 
     /// The device can be made read-only (``FileSystemUnderTest/makeReadOnly``).
@@ -75,18 +75,18 @@ extension ConformanceCapability {
     /// There is a directory on another device (``FileSystemUnderTest/otherDevice``).
     public static let secondDevice = ConformanceCapability("a second device")
 
-    /// The process may open so few files that a check can open them all, and nobody else opens any.
+    /// The process has few enough descriptors that a check can use all of them, and no other code opens files.
     public static let limitedDescriptors = ConformanceCapability("a table of descriptors of its own")
 
-    /// The file system allows a file as many names as ext4 does, and no more.
+    /// A file can have as many hard links as on ext4, and no more.
     public static let linkLimit = ConformanceCapability("a limit of 65,000 links")
 
-    /// The file system can be seen as another user does (``FileSystemUnderTest/asUser``).
+    /// The file system can be accessed as another user (``FileSystemUnderTest/asUser``).
     public static let otherUsers = ConformanceCapability("other users")
 
-    /// `A` and `a` are one name.
+    /// `A` and `a` are the same name.
     public static let caseInsensitivity = ConformanceCapability("names of any case")
 
-    /// Canonically equivalent names are one.
+    /// Canonically equivalent names are the same name.
     public static let normalisationInsensitivity = ConformanceCapability("names of any normalisation")
 }

@@ -1,4 +1,4 @@
-/// One promise that every implementation of a protocol keeps, as a value that any test framework, or none, can run.
+/// A promise of a protocol, as a value that any test framework, or none, can check.
 ///
 /// ```swift
 /// @Test(arguments: ConformanceChecks.keyValueStore)
@@ -10,17 +10,17 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
     /// The promise, as a sentence: "a removed key is absent".
     public let description: String
 
-    /// What an implementation has to have for the promise to be one that it makes; nothing for most checks.
+    /// The capabilities that an implementation needs for the promise to apply; usually none.
     public private(set) var needs: Set<ConformanceCapability>
 
     private let body: @Sendable (Subject) async throws -> Void
 
-    /// A check of one promise.
+    /// Creates a check.
     ///
     /// - Parameters:
     ///   - description: The promise, as a sentence.
-    ///   - needs: What only some implementations have, and this check needs.
-    ///   - body: Throws a ``ConformanceViolation`` when the subject breaks the promise.
+    ///   - needs: The capabilities that the check needs.
+    ///   - body: Throws a ``ConformanceViolation`` if the subject breaks the promise.
     public init(
         _ description: String, needs: Set<ConformanceCapability> = [],
         _ body: @escaping @Sendable (_ subject: Subject) async throws -> Void
@@ -30,16 +30,16 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
         self.body = body
     }
 
-    /// The same check for those only that have `capabilities` too.
+    /// The same check with more needed capabilities.
     public func needing(_ capabilities: ConformanceCapability...) -> ConformanceCheck {
         var check = self
         check.needs.formUnion(capabilities)
         return check
     }
 
-    /// Runs the check on a fresh, empty subject, which no other check has touched.
+    /// Runs the check on a new, empty subject.
     ///
-    /// - Throws: A ``ConformanceViolation`` that names the promise, or whatever error the subject threw unexpectedly.
+    /// - Throws: A ``ConformanceViolation`` that names the promise, or an unexpected error of the subject.
     public func run(on subject: Subject) async throws {
         do {
             try await body(subject)
@@ -51,15 +51,15 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
     }
 }
 
-/// A promise that was not kept.
+/// A broken promise.
 public struct ConformanceViolation: Error, Sendable, CustomStringConvertible {
     public let description: String
 
-    /// A violation that says what was expected and what was seen.
+    /// Creates a violation that describes the expected and the actual behaviour.
     public init(_ description: String) {
         self.description = description
     }
 }
 
-/// The published lists of checks, one for each protocol.
+/// The published lists of checks by protocol.
 public enum ConformanceChecks {}

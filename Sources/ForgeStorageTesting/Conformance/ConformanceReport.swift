@@ -1,46 +1,46 @@
-/// What came of a suite on one implementation, check by check.
+/// The results of a suite on one implementation.
 public struct ConformanceReport: Sendable {
-    /// What came of a check.
+    /// The outcome of a check.
     public enum Outcome: Hashable, Sendable {
-        /// The promise was kept.
+        /// The implementation keeps the promise.
         case passed
 
-        /// The promise was broken, in this way.
+        /// The implementation breaks the promise; the text describes how.
         case violated(String)
 
-        /// The implementation does not make the promise, for this reason: "needs a list of its keys".
+        /// The promise does not apply; the text names the missing capability: "needs a list of its keys".
         case notApplicable(String)
     }
 
-    /// A check and what came of it.
+    /// A check and its outcome.
     public struct Result: Hashable, Sendable {
         /// The promise.
         public var check: String
 
-        /// What came of it.
+        /// The outcome.
         public var outcome: Outcome
     }
 
     /// The name of the suite.
     public var suite: String
 
-    /// The name of what it was run on.
+    /// The name of the subject.
     public var subject: String
 
-    /// One result for each check, in the order of the suite.
+    /// The result of each check, in suite order.
     public var results: [Result]
 
-    /// A report from its parts.
+    /// Creates a report from its parts.
     public init(suite: String, subject: String, results: [Result]) {
         self.suite = suite
         self.subject = subject
         self.results = results
     }
 
-    /// How many promises were kept.
+    /// The number of promises kept.
     public var passedCount: Int { results.count { $0.outcome == .passed } }
 
-    /// The checks whose promise was broken.
+    /// The broken promises.
     public var violations: [Result] {
         results.filter { if case .violated = $0.outcome { true } else { false } }
     }
@@ -50,22 +50,22 @@ public struct ConformanceReport: Sendable {
         results.filter { if case .notApplicable = $0.outcome { true } else { false } }
     }
 
-    /// Whether every promise that was checked was kept, and any was: a suite in which nothing applies has shown nothing.
+    /// Whether at least one check applied and none was violated.
     public var holds: Bool { violations.isEmpty && passedCount > 0 }
 
-    /// What came of the check with this description; nil if there is none.
+    /// The outcome of the check with this description; nil if the suite has none.
     public func outcome(of check: String) -> Outcome? {
         results.first { $0.check == check }?.outcome
     }
 }
 
 extension ConformanceReport: CustomStringConvertible {
-    /// One line of figures, then one for each promise that was broken and for each that did not apply.
+    /// A summary line, then a line for each violated and each inapplicable check.
     public var description: String {
         ([summary] + violations.map(\.description) + notApplicable.map(\.description)).joined(separator: "\n")
     }
 
-    /// The line of figures: `MyStore, key-value store: 60 passed, 1 violated, 3 not applicable`.
+    /// The summary line: `MyStore, key-value store: 60 passed, 1 violated, 3 not applicable`.
     public var summary: String {
         "\(subject), \(suite): \(passedCount) passed, \(violations.count) violated, "
             + "\(notApplicable.count) not applicable"

@@ -4,7 +4,7 @@ public import ForgeKVStore
 public import ForgeStorage
 
 extension ConformanceSuite where Subject == any KVStoring {
-    /// What every key-value store promises; some need ``ConformanceCapability/typedReads``,
+    /// The promises of a key-value store; some need ``ConformanceCapability/typedReads``,
     /// ``ConformanceCapability/keyListing``, ``ConformanceCapability/rawValues``, ``ConformanceCapability/revisions``,
     /// ``ConformanceCapability/batches``, ``ConformanceCapability/snapshots``,
     /// ``ConformanceCapability/synchronization`` or ``ConformanceCapability/longestNames``.
@@ -12,31 +12,31 @@ extension ConformanceSuite where Subject == any KVStoring {
 }
 
 extension ConformanceSuite where Subject == KeyValueStorePlace {
-    /// What a key-value store that outlives the process promises.
+    /// The promises of a persistent key-value store.
     public static var keyValueStorePersistence: Self {
         Self("key-value store, reopened", ConformanceChecks.keyValueStorePersistence)
     }
 }
 
 extension ConformanceSuite where Subject == any FileStoring {
-    /// What every file store promises; some need ``ConformanceCapability/fileURLs`` or
+    /// The promises of a file store; some need ``ConformanceCapability/fileURLs`` or
     /// ``ConformanceCapability/emptyDirectories``.
     public static var fileStore: Self { Self("file store", ConformanceChecks.fileStore) }
 }
 
 extension ConformanceSuite where Subject == any CryptStoring {
-    /// What every store of secrets promises; some need ``ConformanceCapability/keyListing`` or
+    /// The promises of a secret store; some need ``ConformanceCapability/keyListing`` or
     /// ``ConformanceCapability/rawValues``.
     public static var secretStore: Self { Self("store of secrets", ConformanceChecks.secretStore) }
 }
 
 extension ConformanceSuite where Subject == any SessionStorage<ConformanceUser> {
-    /// What every storage of a session promises.
+    /// The promises of a session storage.
     public static var sessionStorage: Self { Self("session storage", ConformanceChecks.sessionStorage) }
 }
 
 extension ConformanceSuite where Subject == any Storage {
-    /// What every storage of bytes promises; some need ``ConformanceCapability/removal``,
+    /// The promises of a byte storage; some need ``ConformanceCapability/removal``,
     /// ``ConformanceCapability/keysArePaths`` or ``ConformanceCapability/orderedHandlers``.
     public static var storage: Self {
         Self(
@@ -46,7 +46,7 @@ extension ConformanceSuite where Subject == any Storage {
 }
 
 extension ConformanceSuite where Subject == FileSystemUnderTest {
-    /// What every file system does; what needs one that was set up for it says so.
+    /// The promises of a file system; checks that need a special set-up have capabilities.
     public static var fileSystem: Self {
         Self(
             "file system",

@@ -1,42 +1,42 @@
-/// A list of checks with a name, to be run as a whole.
+/// A named list of checks.
 ///
 /// ```swift
 /// let report = await ConformanceSuite.keyValueStore.run(on: "MyStore", having: [.keyListing]) { MyStore() }
 /// print(report)
 /// ```
 ///
-/// With a test framework, run the checks one by one: `@Test(arguments: suite.checks(having: [.keyListing]))`.
+/// In a test framework, run single checks: `@Test(arguments: suite.checks(having: [.keyListing]))`.
 public struct ConformanceSuite<Subject>: Sendable {
-    /// What the suite is about.
+    /// The protocol that the suite checks.
     public let name: String
 
-    /// The checks, whatever they need.
+    /// All checks, including those that need capabilities.
     public let checks: [ConformanceCheck<Subject>]
 
-    /// A suite of these checks.
+    /// Creates a suite.
     public init(_ name: String, _ checks: [ConformanceCheck<Subject>]) {
         self.name = name
         self.checks = checks
     }
 
-    /// Everything that any of the checks needs.
+    /// All capabilities that the checks need.
     public var capabilities: Set<ConformanceCapability> {
         checks.reduce(into: []) { $0.formUnion($1.needs) }
     }
 
-    /// The checks for an implementation that has these capabilities and no others.
+    /// The checks that apply to an implementation with exactly these capabilities.
     public func checks(having capabilities: Set<ConformanceCapability>) -> [ConformanceCheck<Subject>] {
         checks.filter { $0.needs.isSubset(of: capabilities) }
     }
 
-    /// Runs every check that applies on a subject of its own, one after the other.
+    /// Runs every applicable check, each on a new subject, one after the other.
     ///
     /// - Parameters:
-    ///   - subject: What the report calls the implementation.
-    ///   - capabilities: What the implementation has; everything unless set, so that a promise is left out only by
-    ///     saying so.
-    ///   - make: Makes a fresh, empty subject; if it throws, the check counts as violated.
-    /// - Returns: What came of each check.
+    ///   - subject: The name of the implementation in the report.
+    ///   - capabilities: The capabilities of the implementation; all by default, so that leaving out a check is
+    ///     explicit.
+    ///   - make: Makes a new, empty subject; if it throws, the check counts as violated.
+    /// - Returns: The outcome of each check.
     public func run(
         on subject: String, having capabilities: Set<ConformanceCapability>? = nil,
         make: @Sendable () async throws -> sending Subject
@@ -62,7 +62,7 @@ public struct ConformanceSuite<Subject>: Sendable {
             return .passed
         } catch {
             let reason = "\(error)"
-            // An unexpected error comes with the promise in front, which the report shows anyway.
+            // An unexpected error starts with the promise, which the report shows already.
             let promise = check.description + ": "
             return .violated(reason.hasPrefix(promise) ? String(reason.dropFirst(promise.count)) : reason)
         }

@@ -1,4 +1,4 @@
-/// Throws a violation that shows both values unless they are equal.
+/// Throws a violation with both values unless they are equal.
 package func expectEqual<Value: Equatable>(_ actual: Value, _ expected: Value, _ what: String) throws {
     guard actual == expected else { throw ConformanceViolation("\(what): expected \(expected), got \(actual)") }
 }

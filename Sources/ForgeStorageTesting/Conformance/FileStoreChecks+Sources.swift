@@ -160,7 +160,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Calls `body` with a file in a directory of its own, both removed after that.
+    /// Calls `body` with a file in a temporary directory, which is removed afterwards.
     static func withSource(_ content: Data, _ body: (URL) async throws -> Void) async throws {
         let directory = FileManager.default.temporaryDirectory
             .appendingPathComponent("ForgeStorage-\(UUID().uuidString)", isDirectory: true)

@@ -1,10 +1,10 @@
 public import ForgeFileStore
 
 extension ConformanceChecks {
-    /// What every file store promises.
+    /// The promises of a file store.
     ///
-    /// The checks that copy and move files in create their sources in the temporary directory of this machine and remove
-    /// them again.
+    /// The checks for copying and moving files in create their sources in the machine's temporary directory and remove
+    /// them.
     public static let fileStore: [ConformanceCheck<any FileStoring>] =
         fileSaving + fileLooking + fileListing + fileDeleting + fileKeys + fileValues + fileSources + fileConcurrency
 }

@@ -141,7 +141,7 @@ extension ConformanceChecks {
         try tree.fileSystem.setTimes(accessed: old, modified: old, of: .path(tree(name)))
     }
 
-    /// Changes files until the file system's clock, which may be coarse, has moved on.
+    /// Changes files until the file system's clock, which may be coarse, has advanced.
     private static func waitForClock(_ tree: FileSystemFixture, after time: FileTime) throws {
         for _ in 0..<1_000_000 {
             try tree.create("clock", "tick")

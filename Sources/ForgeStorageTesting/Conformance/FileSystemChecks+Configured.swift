@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// What a full device does. The subject's device holds at least 64 KiB and 24 inodes and at most 64 MiB and 10,000.
+    /// Promises on a full device, which holds 64 KiB to 64 MiB and 24 to 10,000 inodes.
     public static let fileSystemQuota: [ConformanceCheck<FileSystemUnderTest>] = quota.map { $0.needing(.limitedSpace) }
 
     private static let quota: [ConformanceCheck<FileSystemUnderTest>] = [
@@ -59,7 +59,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// What a device does that refuses every change; the subject says how to make it one.
+    /// Promises on a read-only device; the subject can make its device read-only.
     public static let fileSystemReadOnly: [ConformanceCheck<FileSystemUnderTest>] = readOnly.map {
         $0.needing(.readOnlyDevice)
     }
@@ -99,7 +99,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// What the border between two devices does; the subject names a directory on another one.
+    /// Promises across two devices; the subject names a directory on another one.
     public static let fileSystemDevices: [ConformanceCheck<FileSystemUnderTest>] = devices.map {
         $0.needing(.secondDevice)
     }
@@ -117,7 +117,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// What the table of descriptors does; for a process that nobody else opens files in, with at most 100,000.
+    /// Promises of the descriptor table; the process has at most 100,000 descriptors and no other code opens files.
     public static let fileSystemDescriptors: [ConformanceCheck<FileSystemUnderTest>] = descriptors.map {
         $0.needing(.limitedDescriptors)
     }
@@ -150,7 +150,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// The limit of hard links to one file, 65,000 as on ext4.
+    /// The limit of 65,000 hard links to a file, as on ext4.
     public static let fileSystemLinkLimit: [ConformanceCheck<FileSystemUnderTest>] = linkLimit.map {
         $0.needing(.linkLimit)
     }
@@ -169,13 +169,13 @@ extension ConformanceChecks {
         (tree.subject.otherDevice ?? "/").appending("moved")
     }
 
-    /// Writes until the device is full and returns how many bytes it took.
+    /// Writes until the device is full and returns the number of bytes written.
     @discardableResult
     private static func fill(_ tree: FileSystemFixture, _ name: String) throws -> Int {
         var written = 0
         try tree.opening(tree(name), .writeOnly, [.create]) { descriptor in
             try tree.expectErrno(.noSpace, "filling the device") {
-                // An odd length, so that the last write that has any effect is a short one.
+                // An odd length, so that the last effective write is short.
                 while written < 1 << 27 { written += try tree.write(descriptor, String(repeating: "x", count: 5001)) }
             }
         }

@@ -200,7 +200,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Writes pieces of odd sizes at odd places, cuts and extends, and compares with an array.
+    /// Writes pieces of odd sizes at odd offsets, truncates and extends, and compares with an array.
     private static func checkLargeContent(_ tree: FileSystemFixture) throws {
         var expected: [UInt8] = []
         try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in

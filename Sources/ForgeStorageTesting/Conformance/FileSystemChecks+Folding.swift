@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// What a file system does for which `A` and `a` are one name.
+    /// Promises of a case-insensitive file system.
     public static let fileSystemCaseInsensitive: [ConformanceCheck<FileSystemUnderTest>] = caseInsensitive.map {
         $0.needing(.caseInsensitivity)
     }
@@ -49,7 +49,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// What a file system does for which canonically equivalent names are one.
+    /// Promises of a normalisation-insensitive file system.
     public static let fileSystemNormalisationInsensitive: [ConformanceCheck<FileSystemUnderTest>] =
         normalisationInsensitive.map { $0.needing(.normalisationInsensitivity) }
 

@@ -203,7 +203,7 @@ extension ConformanceChecks {
 }
 
 extension FileSystemFixture {
-    /// A new file of this size, all zeros, and a mapping of it, or of as many bytes as are asked for.
+    /// Makes a zero-filled file of this size and maps all or part of it.
     func mapping(
         _ name: String, size: Int64, count: Int? = nil, _ body: (Descriptor, FileMapping) throws -> Void
     ) throws {

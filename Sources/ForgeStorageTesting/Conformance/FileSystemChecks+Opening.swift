@@ -139,7 +139,7 @@ extension ConformanceChecks {
         }
     }
 
-    /// A path to `f` that is this long, by slashes.
+    /// A path of this length to `f`, padded with slashes.
     private static func pathOfLength(_ length: Int, _ tree: FileSystemFixture) -> POSIXPath {
         let padding = length - tree.subject.root.count - 1
         return POSIXPath(

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// What permissions keep users from; the subject says how to be another user.
+    /// Promises of permission checks; the subject provides access as another user.
     public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = permissions.map {
         $0.needing(.otherUsers)
     }
@@ -127,8 +127,8 @@ extension ConformanceChecks {
         }
     }
 
-    /// Runs `body` as another user in a tree whose `d` has this mode and holds a private file `x`, and whose `e` anyone
-    /// may write to.
+    /// Runs `body` as another user in a tree with a directory `d` of this mode that holds a private file `x`, and a
+    /// world-writable `e`.
     private static func permits(
         _ description: String, mode: FilePermissions.RawValue,
         _ body: @escaping @Sendable (FileSystemFixture) throws -> Void

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// What goes through a FIFO, for those who do not wait.
+    /// Promises of FIFOs opened without blocking.
     static let fileSystemPipes: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a FIFO that nobody writes to is opened for reading and is at its end") { tree in
             try makeFIFO(tree)
@@ -77,7 +77,7 @@ extension ConformanceChecks {
     }
 
     private static func removeFIFO(_ tree: FileSystemFixture) {
-        // What is left of it would show in the comparison of the trees.
+        // A leftover FIFO would show in the comparison of the trees.
         do throws(FileSystemError) { try tree.fileSystem.unlink(tree("fifo")) } catch {}
     }
 }

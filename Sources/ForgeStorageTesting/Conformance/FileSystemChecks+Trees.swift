@@ -65,7 +65,7 @@ extension ConformanceChecks {
                         isOver.signal()
                     }
                     waiter.start()
-                    // Time enough for the other thread to ask, though nothing fails if it has not.
+                    // Gives the other thread time to request the lock; the check does not depend on it.
                     let isEarly = isOver.wait(timeout: .now() + .milliseconds(50)) == .success
                     try tree.fileSystem.lock(first, .unlocked, waiting: false)
                     if !isEarly { isOver.wait() }
@@ -175,7 +175,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Runs `body` on several threads at once and returns how each ended.
+    /// Runs `body` on several threads concurrently and returns the result of each.
     private static func concurrently(
         _ count: Int, _ body: @Sendable (Int) throws -> Void
     ) -> [FileSystemError?] {

@@ -56,7 +56,8 @@ extension ConformanceChecks {
 
     private typealias Step = (path: POSIXPath, resolution: PathResolution, errno: Errno?)
 
-    /// Opens paths from `d`, which holds a file `x`, a directory `s` with a file `y`, and links out and in.
+    /// Opens paths from `d`, which contains a file `x`, a directory `s` with a file `y`, and links inwards and
+    /// outwards.
     private static func walk(_ description: String, _ steps: [Step]) -> FileSystemCheck {
         holds(description) { tree in
             try tree.create("d/x")

@@ -1,8 +1,8 @@
 extension ConformanceChecks {
-    /// What every file system must do, on an empty directory and as a user who passes every permission check.
+    /// The promises of every file system, on an empty directory and as a user who passes all permission checks.
     ///
-    /// The expectations were read off ext4, XFS, btrfs and tmpfs; a check that they disagree on accepts each answer.
-    /// What needs a file system that was set up for it is in the lists beside this one.
+    /// The expectations come from ext4, XFS, btrfs and tmpfs; where they differ, a check accepts each answer. Separate
+    /// lists check file systems with a special set-up.
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
         + fileSystemEntries + fileSystemContent + fileSystemMapping + fileSystemOffsets + fileSystemAttributes

@@ -1,13 +1,13 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The small tree that most checks start from: `f` a file, `d` a directory that holds `d/s`, `e` and `empty` empty
-/// directories, `sf` and `sd` links to `f` and `d`, `dang` a link to nowhere, `l1` and `l2` links to each other.
+/// The tree that most checks start from: a file `f`; a directory `d` that contains `d/s`; empty directories `e` and
+/// `empty`; links `sf` to `f`, `sd` to `d`, `dang` to a missing file, and `l1` and `l2` to each other.
 struct FileSystemFixture {
     let subject: FileSystemUnderTest
-    /// As whom the operations are tried.
+    /// The file system as the user of the check.
     private(set) var fileSystem: any POSIXFileSystem
-    /// The subject's own file system, which passes every permission check.
+    /// The subject's own file system, whose user passes every permission check.
     var ownersFileSystem: any POSIXFileSystem { subject.fileSystem }
     var isDarwin: Bool { subject.profile == .darwin }
 
@@ -23,14 +23,14 @@ struct FileSystemFixture {
         try makeLink("l2", to: "l1")
     }
 
-    /// The same tree as another user sees it.
+    /// The same tree as another user.
     func seen(through fileSystem: any POSIXFileSystem) -> FileSystemFixture {
         var fixture = self
         fixture.fileSystem = fileSystem
         return fixture
     }
 
-    /// The path of a name below the root; nothing is made simpler.
+    /// The path of a name below the root, without normalisation.
     func callAsFunction(_ name: String) -> POSIXPath { path(POSIXPath(name)) }
 
     func path(_ name: POSIXPath) -> POSIXPath {
@@ -64,13 +64,13 @@ struct FileSystemFixture {
             try fileSystem.close(descriptor)
             return result
         } catch {
-            // The failure of the body is the one to report.
+            // The error of the body takes precedence.
             do { try fileSystem.close(descriptor) } catch _ {}
             throw error
         }
     }
 
-    /// Opens and closes again.
+    /// Opens a file and closes it.
     func open(
         _ name: String, _ mode: FileDescriptor.AccessMode = .readOnly, _ options: FileDescriptor.OpenOptions = []
     ) throws {
@@ -108,14 +108,14 @@ struct FileSystemFixture {
         }
     }
 
-    /// The names in a directory, in the order in which they are listed.
+    /// The names in a directory, in listing order.
     func list(_ name: String = ".") throws -> [String] {
         try fileSystem.withDirectory(self(name)) { (directory) throws(FileSystemError) in
             try fileSystem.entries(of: directory)
         }.map { String($0.name) }
     }
 
-    /// All that is below the root, one line each: what a refused operation must leave as it was.
+    /// A line for each entry below the root, to verify that a refused operation changed nothing.
     func snapshot() throws -> [String] {
         let tree = seen(through: ownersFileSystem)
         var lines: [String] = []
@@ -133,7 +133,7 @@ struct FileSystemFixture {
         return lines.sorted()
     }
 
-    /// Expects an error of the file system with one of these numbers.
+    /// Expects a file-system error with one of these numbers.
     func expectErrno(_ accepted: [Errno], _ what: String, _ body: () throws -> Void) throws {
         do {
             try body()
@@ -154,12 +154,12 @@ struct FileSystemFixture {
 
 typealias FileSystemCheck = ConformanceCheck<FileSystemUnderTest>
 
-/// A check that starts from the fixture.
+/// Creates a check that starts from the fixture.
 func holds(_ description: String, _ body: @escaping @Sendable (FileSystemFixture) throws -> Void) -> FileSystemCheck {
     FileSystemCheck(description) { try body(FileSystemFixture($0)) }
 }
 
-/// A check that an operation is refused with an error number and changes nothing.
+/// Creates a check that an operation fails with an error number and changes nothing.
 func refuses(
     _ description: String, _ errno: Errno, darwin: Errno? = nil, or other: Errno? = nil,
     _ body: @escaping @Sendable (FileSystemFixture) throws -> Void

@@ -60,7 +60,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Names that a store which takes them for paths, patterns, properties or markup gets wrong.
+    /// Names that break stores which treat them as paths, patterns, properties or markup.
     static let hostileNames = [
         "", " ", ".", "..", "../x", "../../etc/passwd", "/", "/etc/passwd", "a/../b", "~", "~root", "a\0b", "\0", "\n",
         "\r\n",

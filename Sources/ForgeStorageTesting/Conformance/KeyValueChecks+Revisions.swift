@@ -1,7 +1,7 @@
 import ForgeKVStore
 
 extension ConformanceChecks {
-    /// The revision of a name that has to have one.
+    /// The revision of an existing name.
     static func revision(of name: String, in store: any KVStoring) throws -> UInt64 {
         guard let entry = try store.entry(named: name) else { throw ConformanceViolation("\(name) has no entry") }
         return entry.revision

@@ -83,7 +83,7 @@ extension ConformanceChecks {
             for (index, value) in values.enumerated() {
                 let key = KVKey<Value>("\(name) \(index)")
                 try store.set(key, value: value)
-                // Once decoded, once perhaps from a cache.
+                // The second read may come from a cache.
                 for time in ["first", "second"] {
                     guard let read = store.get(key) else {
                         throw ConformanceViolation("\(name): the \(time) get gave nil for \(value)")
@@ -128,7 +128,7 @@ struct CheckUnencodable: Codable, Sendable {
 }
 
 enum CheckTexts {
-    /// Texts that formats are known to change: controls, line ends, a byte order mark, what XML and CBOR mark up.
+    /// Strings that some formats change: control characters, line ends, a byte order mark, XML and CBOR markup.
     static let all = [
         "", " ", " lead and trail ", "é", "e\u{301}", "😀👨‍👩‍👧‍👦", "\0", "a\0b", "\u{1}\u{1F}\u{7F}\u{85}", "a\r\nb\rc\nd\te",
         "<&>\"'", "]]>", "&amp;", "\u{FEFF}x", "\u{FFFE}\u{FFFF}", "\u{2028}", "\u{10FFFF}", "%41%", "~", "true", "12",

@@ -1,11 +1,11 @@
 public import ForgeKVStore
 
 extension ConformanceChecks {
-    /// What every key-value store promises; each check needs a fresh, empty store.
+    /// The promises of a key-value store; each check needs a new, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
         keyValueStoreBasics + keyValueErrors + keyValueTools + keyValueRevisions + keyValueBatches + keyValueSnapshots
 
-    /// The part that needs no more than the five calls without a default.
+    /// The promises of the five requirements without a default.
     public static let keyValueStoreBasics: [ConformanceCheck<any KVStoring>] =
         keyValuePresence + keyValueTypes + keyValueReadings + keyValueNames + keyValueConcurrency
 

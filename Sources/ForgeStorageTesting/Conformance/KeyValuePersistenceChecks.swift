@@ -1,10 +1,10 @@
 public import ForgeKVStore
 
-/// A place where a key-value store is kept, empty at first, to be opened again and again.
+/// A persistent key-value store, initially empty, that can be reopened.
 public struct KeyValueStorePlace: Sendable {
     private let opening: @Sendable () throws -> any KVStoring
 
-    /// A place; `open` opens the store in it anew, nothing of an earlier opening being in use any more.
+    /// Creates a place; `open` opens its store, after the previous instance has been released.
     public init(open: @escaping @Sendable () throws -> any KVStoring) {
         opening = open
     }
@@ -14,7 +14,7 @@ public struct KeyValueStorePlace: Sendable {
 }
 
 extension ConformanceChecks {
-    /// What a key-value store that outlives the process promises.
+    /// The promises of a persistent key-value store.
     public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] =
         keyValuePersistence + keyValueReadingsAfterReopening
 
@@ -98,7 +98,7 @@ extension ConformanceChecks {
                 let store = try place.open()
                 try store.set(key, value: 1)
                 let first = try revision(of: "a", in: store)
-                // The last write leaves no value behind it.
+                // The last write is a removal.
                 for _ in 0..<5 { try store.set(removed, value: 1) }
                 let last = try revision(of: "b", in: store)
                 try store.remove(removed)

@@ -49,10 +49,10 @@ extension ConformanceChecks {
         },
     ]
 
-    /// A secret that is looked for in everything that can be printed.
+    /// A secret to search for in everything printable.
     private static let marker = "s3cr3t-marker"
 
-    /// Also looks for the marker's bytes, as a dump of an array shows them.
+    /// Also searches for the marker's bytes as an array prints them.
     private static func expectNoMarker(in subject: Any, _ what: String) throws {
         var dumped = ""
         dump(subject, to: &dumped)
@@ -99,7 +99,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Runs `body` on that many threads at once and returns the descriptions of what they threw.
+    /// Runs `body` on several threads concurrently and returns the descriptions of their errors.
     private static func inParallel(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) -> [String] {
         let failures = SecretSamples.Failures()
         DispatchQueue.concurrentPerform(iterations: count) { thread in

@@ -1,7 +1,7 @@
 public import ForgeCrypt
 
 extension ConformanceChecks {
-    /// What every store of secrets promises; each check wants a fresh, empty store.
+    /// The promises of a secret store; each check needs a new, empty store.
     public static let secretStore: [ConformanceCheck<any CryptStoring>] =
         secretPresence + secretValues + secretNames + secretFailures + secretConcurrency
 }

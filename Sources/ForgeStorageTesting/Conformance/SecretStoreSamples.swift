@@ -1,8 +1,8 @@
 import Synchronization
 
-/// Values that the checks of secret stores use.
+/// Values for the checks of secret stores.
 enum SecretSamples {
-    /// A value with some of everything.
+    /// A value with fields of several types.
     struct Account: Codable, Equatable, Sendable {
         enum Role: Codable, Equatable, Sendable {
             case guest
@@ -15,12 +15,12 @@ enum SecretSamples {
         var nickname: String?
     }
 
-    /// A type that can be decoded from one text only; Swift's own error for any other quotes it.
+    /// A type that decodes from a single string; Swift's error for any other quotes it.
     enum Choice: String, Codable, Sendable {
         case only
     }
 
-    /// A value that sometimes refuses to be encoded, with an error that quotes it.
+    /// A value whose encoding may fail with an error that quotes it.
     struct Refusing: Codable, Sendable {
         var text: String
 
@@ -41,7 +41,7 @@ enum SecretSamples {
         }
     }
 
-    /// A value that quotes what it was to be decoded from in an error of its own.
+    /// A value whose decoding fails with an error that quotes its input.
     struct Quoting: Codable, Sendable {
         struct Refusal: Error {
             var text: String
@@ -52,7 +52,7 @@ enum SecretSamples {
         }
     }
 
-    /// What several threads report.
+    /// The failures of several threads.
     final class Failures: Sendable {
         private let list = Mutex<[String]>([])
 

@@ -1,12 +1,12 @@
 public import ForgeStorage
 
-/// The user that the checks of a session's storage store.
+/// The user for the checks of session storages.
 public struct ConformanceUser: Codable, Hashable, Sendable {
     public var id: String
     public var name: String
     public var email: String?
 
-    /// A user from the parts.
+    /// Creates a user from its parts.
     public init(id: String, name: String, email: String? = nil) {
         self.id = id
         self.name = name
@@ -15,7 +15,7 @@ public struct ConformanceUser: Codable, Hashable, Sendable {
 }
 
 extension ConformanceChecks {
-    /// What every storage of a session keeps to.
+    /// The promises of a session storage.
     public static let sessionStorage: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
         ConformanceCheck("a new storage holds nobody") { storage in
             try expectEqual(try storage.loadUser(), nil, "the user of a new storage")

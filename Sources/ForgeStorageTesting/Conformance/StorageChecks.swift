@@ -2,7 +2,7 @@ public import ForgeStorage
 import Foundation
 
 extension ConformanceChecks {
-    /// What every storage of bytes by key keeps to, one of the app's own with just the four calls included.
+    /// The promises of a byte storage with the four required calls.
     public static let storage: [ConformanceCheck<any Storage>] = [
         ConformanceCheck("a key that nothing was stored for is not found") { storage in
             try await expectNotFound("missing", in: storage)
@@ -77,7 +77,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// What a storage that can remove keeps to.
+    /// The promises of a storage that supports removal.
     public static let storageRemoval: [ConformanceCheck<any Storage>] = [
         ConformanceCheck("a value that was removed is not found", needs: [.removal]) { storage in
             try saveNow(hello, for: "greeting", in: storage)

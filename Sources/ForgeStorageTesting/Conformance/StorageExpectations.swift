@@ -1,20 +1,20 @@
 import ForgeStorage
 import Foundation
 
-/// What the checks of a storage store.
+/// The value that the checks of storages store.
 let hello = Data("hello world".utf8)
 
-/// The call that waits; in an async context the compiler would take the one that does not.
+/// The blocking call; in an async context the compiler would choose the asynchronous one.
 func fetchNow(_ key: String, from storage: any Storage) throws -> Data {
     try storage.fetchValue(for: key)
 }
 
-/// The call that waits.
+/// The blocking call.
 func saveNow(_ value: Data, for key: String, in storage: any Storage) throws {
     try storage.save(value: value, for: key)
 }
 
-/// What a call hands to its handler.
+/// The result passed to a call's handler.
 func outcome(of call: (@escaping Handler<Data>) -> Void) async -> Result<Data, any Error> {
     await withCheckedContinuation { continuation in
         call { continuation.resume(returning: $0) }

@@ -2,7 +2,7 @@ public import ForgeStorage
 import Foundation
 
 extension ConformanceChecks {
-    /// What a storage keeps to whose keys are paths below its root, and whose handlers run in order.
+    /// The promises of a storage whose keys are paths below a root and whose handlers run in order.
     public static let storageOfPaths: [ConformanceCheck<any Storage>] = [
         ConformanceCheck("keys may be many directories deep", needs: [.keysArePaths]) { storage in
             let key = (1...32).map { "d\($0)" }.joined(separator: "/")

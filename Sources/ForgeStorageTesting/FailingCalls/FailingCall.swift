@@ -1,38 +1,38 @@
 import ForgeFileSystem
 public import SystemPackage
 
-/// One run of `forEachFailingCall`: which call failed, how, and how often.
+/// A run of `forEachFailingCall`: the failing call, its error, mode and effect.
 public struct FailingCall: Hashable, Sendable {
     /// How often a call fails.
     public enum Mode: String, Hashable, Sendable, CaseIterable {
-        /// The call fails, and those after it succeed.
+        /// Only this call fails.
         case once
 
-        /// The call fails and so do all after it. An interruption (`EINTR`) comes ``interruptionCount`` times in a row,
-        /// since whoever tries again, as is right, would otherwise never end.
+        /// This call and all later ones fail. An interruption (`EINTR`) occurs only ``interruptionCount`` times in a
+        /// row, so that code that correctly retries terminates.
         case forEver
     }
 
-    /// How many interruptions are "for ever".
+    /// The number of interruptions in mode `forEver`.
     public static let interruptionCount = 64
 
-    /// The error numbers that a call is failed with unless told otherwise: what a device, a quota, a signal, the tables of
-    /// the kernel and a change of rights may answer at any time.
+    /// The default error numbers: failures of a device, a quota, a signal, the kernel's tables, or changed permissions,
+    /// which any call may meet.
     public static let errnos: [Errno] = [
         .ioError, .noSpace, .diskQuotaExceeded, .interrupted, .tooManyOpenFiles, .tooManyOpenFilesInSystem,
         .permissionDenied, .readOnlyFileSystem, .noMemory,
     ]
 
-    /// The number of the call, the first of the body being 1.
+    /// The number of the call, counted from 1.
     public let number: Int
 
-    /// What it fails with.
+    /// The error.
     public let errno: Errno
 
-    /// How often.
+    /// The mode.
     public let mode: Mode
 
-    /// Whether it does its work all the same.
+    /// Whether the failing call takes effect.
     public let effect: FaultEffect
 
     var rule: FaultRule {
@@ -54,18 +54,18 @@ extension FailingCall: CustomStringConvertible {
     }
 }
 
-/// What a loop over failing calls has seen.
+/// The result of a loop over failing calls.
 public struct FailingCallReport: Hashable, Sendable {
-    /// How many calls the body makes when none fails.
+    /// The number of calls that the body makes without failures.
     public internal(set) var callCount = 0
 
-    /// How often the body was run with a call that failed.
+    /// The number of runs with a failing call.
     public internal(set) var runCount = 0
 
-    /// In how many of these runs the body threw; in the others it got along without the call.
+    /// The number of those runs in which the body threw; in the others it tolerated the failure.
     public internal(set) var throwingRunCount = 0
 
-    /// How many calls failed in all runs together.
+    /// The number of failed calls in all runs.
     public internal(set) var faultCount = 0
 }
 

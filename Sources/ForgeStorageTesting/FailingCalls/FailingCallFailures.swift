@@ -1,14 +1,14 @@
-/// The runs of a loop over failing calls that did not end as they should.
+/// The failed runs of a loop over failing calls.
 public struct FailingCallFailures: Error, Sendable, CustomStringConvertible {
-    /// One such run.
+    /// A failed run.
     public struct Failure: Sendable, CustomStringConvertible {
-        /// What failed in it; nil for the run without failures.
+        /// The failing call; nil for the run without failures.
         public let call: FailingCall?
 
-        /// What was wrong afterwards.
+        /// The problem found after the run.
         public let problem: String
 
-        /// The last calls of the body, the failed one among them unless it is long ago.
+        /// The last calls of the body.
         public let transcript: String
 
         public var description: String {
@@ -16,13 +16,13 @@ public struct FailingCallFailures: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The runs, at most ``maximumCount`` of them.
+    /// The failed runs, at most ``maximumCount``.
     public let failures: [Failure]
 
-    /// How many runs there were in all that failed.
+    /// The total number of failed runs.
     public let count: Int
 
-    /// The most runs that are told of.
+    /// The maximum number of runs to report.
     public static let maximumCount = 8
 
     public var description: String {
@@ -32,8 +32,8 @@ public struct FailingCallFailures: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// A loop over failing calls that proves nothing.
+/// A loop over failing calls that exercised nothing.
 public struct NothingFailed: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Why nothing was tried.
+    /// The reason why nothing was exercised.
     public let description: String
 }

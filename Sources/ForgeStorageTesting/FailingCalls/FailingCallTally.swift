@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What the loops over failing calls have in common: which runs there are, what is looked at after each, what is told.
+/// The shared part of the loops over failing calls: the list of runs, the checks after each, and the report.
 struct FailingCallTally {
     private let errnos: [Errno]
     private let modes: [FailingCall.Mode]
@@ -29,7 +29,7 @@ struct FailingCallTally {
             for number in 1...report.callCount {
                 for errno in errnos {
                     for mode in modes {
-                        // An interruption that comes after the effect is not reported: the call succeeds.
+                        // An interruption after the effect is not reported: the call succeeds.
                         for effect in effects where errno != .interrupted || effect == .none {
                             calls.append(FailingCall(number: number, errno: errno, mode: mode, effect: effect))
                         }
@@ -40,7 +40,7 @@ struct FailingCallTally {
         }
     }
 
-    /// Looks at a file system after the body has run on it, and switches its faults off.
+    /// Checks a file system after the body has run, and disarms its faults.
     mutating func bodyEnded(_ call: FailingCall?, on fileSystem: FaultingFileSystem, _ error: (any Error)?) {
         fileSystem.plan.isArmed = false
         if let call {
@@ -56,13 +56,13 @@ struct FailingCallTally {
         checkDescriptors(call, fileSystem, "the body")
     }
 
-    /// Looks at a file system after it was verified.
+    /// Checks a file system after verification.
     mutating func verified(_ call: FailingCall?, on fileSystem: FaultingFileSystem, _ error: (any Error)?) {
         if let error { return fail(call, "\(error)", fileSystem) }
         checkDescriptors(call, fileSystem, "verifying")
     }
 
-    /// What was seen, if all runs ended well.
+    /// The report, if all runs succeeded.
     func result() throws(FailingCallFailures) -> FailingCallReport {
         guard failureCount == 0 else { throw FailingCallFailures(failures: failures, count: failureCount) }
         return report
@@ -73,7 +73,7 @@ struct FailingCallTally {
         guard !open.isEmpty else { return }
         let paths = open.map { fileSystem.path(of: $0)?.description ?? $0.description }
         fail(call, "\(who) left open: \(paths.joined(separator: ", "))", fileSystem)
-        // What follows is to be judged by itself.
+        // Closed, so that verification does not see them as leaks.
         for descriptor in open { do { try fileSystem.close(descriptor) } catch _ {} }
     }
 

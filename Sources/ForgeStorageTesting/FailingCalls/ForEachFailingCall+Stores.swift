@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 public import SystemPackage
 
-/// The same loop for a store: it is opened and changed while calls fail, and opened anew to be verified.
+/// Fails every call of a store in turn, while it is opened and changed, then reopens it to verify.
 ///
 /// ```swift
 /// try forEachFailingCall(
@@ -13,21 +13,20 @@ public import SystemPackage
 ///         try expectOldOrNew(try store.get(key), old: "old", new: "new", after: error)
 ///     })
 /// ```
-///
-/// Calls fail while the store is opened and while it is changed; both are done with when the store goes. After each run
-/// nothing may be left open, and none of a store's temporary files may be left once it was opened anew.
+/// The store is released before verification. After each run nothing may be left open, and reopening the store must
+/// leave none of its temporary files.
 ///
 /// - Parameters:
 ///   - errnos: The error numbers.
-///   - modes: Whether the call fails once, or all from it on.
-///   - effects: Whether what fails has its effect.
-///   - root: Where temporary files are looked for.
+///   - modes: Whether only the call fails, or all later ones too.
+///   - effects: Whether a failing call takes effect.
+///   - root: The directory to search for temporary files.
 ///   - makeFileSystem: Makes an empty file system.
-///   - open: Opens the store. It must not be kept: what is left open counts as leaked.
-///   - prepare: Gives a new store the old state; nothing fails meanwhile.
-///   - change: Changes it.
-///   - verify: Looks at the store, opened anew without failures; `error` is what `open` or `change` threw.
-/// - Returns: What was tried.
+///   - open: Opens the store. Do not retain it: open descriptors count as leaks.
+///   - prepare: Puts a new store into the old state, without failures.
+///   - change: Changes the store.
+///   - verify: Checks the store, reopened without failures; `error` is the error of `open` or `change`.
+/// - Returns: A report of the runs.
 /// - Throws: As the loop over calls does.
 @discardableResult
 public func forEachFailingCall<Store>(
@@ -52,7 +51,7 @@ public func forEachFailingCall<Store>(
     }
 }
 
-/// The same for a store whose calls are asynchronous.
+/// Fails every call of a store with asynchronous calls in turn.
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall<Store>(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
@@ -63,7 +62,7 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
     change: nonisolated(nonsending) (Store) async throws -> Void,
     verify: nonisolated(nonsending) (_ store: Store, _ error: (any Error)?) async throws -> Void
 ) async throws -> FailingCallReport {
-    // The old state is made within each run, before the faults are switched on.
+    // Each run prepares the old state before the faults are armed.
     var tally = FailingCallTally(errnos, modes, effects)
     var calls: [FailingCall?] = [nil]
     while let call = calls.popLast() {
@@ -96,7 +95,7 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
     return try tally.result()
 }
 
-/// Throws unless `actual` is the new state, or the old one where the change threw an error.
+/// Throws unless `actual` is the new state, or the old one after an error.
 public func expectOldOrNew<Value: Equatable>(
     _ actual: Value, old: Value, new: Value, after error: (any Error)?
 ) throws {
@@ -107,8 +106,8 @@ public func expectOldOrNew<Value: Equatable>(
 }
 
 extension POSIXFileSystem {
-    /// The temporary files and half-deleted trees of stores below a directory, which the next to open such a store alone
-    /// has to sweep.
+    /// The temporary files and partially deleted trees of stores below a directory, which the next exclusive opening
+    /// must sweep.
     public func leftovers(under directory: POSIXPath = "/") throws(FileSystemError) -> [POSIXPath] {
         let entries = try withDirectory(directory) { (descriptor) throws(FileSystemError) in
             try self.entries(of: descriptor)

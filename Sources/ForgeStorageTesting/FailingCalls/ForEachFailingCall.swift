@@ -2,8 +2,8 @@ public import ForgeFileSystem
 import Foundation
 public import SystemPackage
 
-/// Runs `body` once for each of its calls to the file system, with that call failing, for each error number, once and for
-/// ever, and verifies after each run that nothing was harmed.
+/// Runs `body` once for each of its file-system calls, error number and mode, with that call failing, and verifies the
+/// result of each run.
 ///
 /// ```swift
 /// try forEachFailingCall(on: { InMemoryFileSystem() }) { fileSystem in
@@ -13,21 +13,19 @@ public import SystemPackage
 /// }
 /// ```
 ///
-/// The first run has no failures, counts the calls and is verified too; `body` must not throw in it. Each run has a file
-/// system of its own. Descriptors that the body leaves open are an error; what it keeps open on purpose it has to let go
-/// before it returns.
+/// The first run has no failures; it counts the calls, must not throw, and is verified too. Each run has a new file
+/// system. Descriptors still open after `body` count as leaks.
 ///
 /// - Parameters:
-///   - errnos: The error numbers; by default the nine of ``FailingCall/errnos``.
-///   - modes: Whether the call fails once, or all from it on.
-///   - effects: Whether what fails has its effect; by default it has not.
-///   - makeFileSystem: Makes a file system in the state that `body` starts from.
-///   - body: What is tried. It has to make the same calls in every run for as long as none fails.
-///   - verify: Looks at the file system, whose faults are switched off by then, and throws if anything is wrong with it;
-///     `error` is what `body` threw.
-/// - Returns: What was tried.
-/// - Throws: ``FailingCallFailures`` with the runs that ended badly, ``NothingFailed`` if there was nothing to fail, or
-///   what `makeFileSystem`, or `body` in the first run, threw.
+///   - errnos: The error numbers; ``FailingCall/errnos`` by default.
+///   - modes: Whether only the call fails, or all later ones too.
+///   - effects: Whether a failing call takes effect; by default it does not.
+///   - makeFileSystem: Makes a file system in the initial state.
+///   - body: The code under test. It must make the same calls in every run until one fails.
+///   - verify: Checks the file system, with faults disarmed; `error` is the error of `body`.
+/// - Returns: A report of the runs.
+/// - Throws: ``FailingCallFailures`` with the failed runs, ``NothingFailed`` if `body` makes no calls, or the error of
+///   `makeFileSystem`, or of `body` in the first run.
 @discardableResult
 public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
@@ -57,7 +55,7 @@ public func forEachFailingCall(
     return try tally.result()
 }
 
-/// The same for a body that is asynchronous.
+/// Fails every call of an asynchronous body in turn.
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
@@ -88,8 +86,7 @@ nonisolated(nonsending) public func forEachFailingCall(
 }
 
 extension FaultingFileSystem {
-    /// How long other threads are given to let go of what they share, such as a store that they have just looked at: what
-    /// is still open after that was leaked.
+    /// How long to wait for other threads to release shared objects before open descriptors count as leaks.
     private static var patience: Duration { .seconds(1) }
 
     nonisolated(nonsending) func settle() async {

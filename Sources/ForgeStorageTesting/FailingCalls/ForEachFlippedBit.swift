@@ -1,11 +1,11 @@
 public import ForgeFileSystem
 
-/// What a loop over flipped bits has seen.
+/// The result of a loop over flipped bits.
 public struct FlippedBitReport: Hashable, Sendable {
-    /// How many bits were flipped, one at a time.
+    /// The number of bits that were flipped, one at a time.
     public internal(set) var bitCount = 0
 
-    /// How many of them the body read.
+    /// The number of those that the body read; flips of others cannot be detected.
     public internal(set) var readCount = 0
 }
 
@@ -13,10 +13,10 @@ public struct FlippedBitReport: Hashable, Sendable {
 ///
 /// - Parameters:
 ///   - path: The file.
-///   - step: Flips every so many bits; 1 flips each of them.
-///   - makeFileSystem: Makes a file system with the file on it.
-///   - body: Reads the file through what it is given and throws if it gets a wrong value out of it.
-/// - Returns: What was tried.
+///   - step: The distance between flipped bits; 1 flips every bit.
+///   - makeFileSystem: Makes a file system that contains the file.
+///   - body: Reads the file and throws if it gets a wrong value.
+/// - Returns: A report of the runs.
 /// - Throws: ``ConformanceViolation`` with the bit that was flipped and what `body` threw,
 ///   ``NothingFailed`` if the body read nothing of the file.
 @discardableResult

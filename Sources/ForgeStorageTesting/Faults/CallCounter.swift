@@ -2,7 +2,7 @@ package import ForgeFileSystem
 import Synchronization
 package import SystemPackage
 
-/// Calls counted, so that the one with a given number can be made to fail.
+/// A counter of calls that fails those with given numbers.
 package final class CallCounter: Sendable {
     private let state: Mutex<State>
 
@@ -12,18 +12,18 @@ package final class CallCounter: Sendable {
         var didFail = false
     }
 
-    /// A counter that fails the calls with these numbers, counted from 0.
+    /// Creates a counter that fails the calls with these numbers, counted from 0.
     package init(failing: Range<Int> = 0..<0) {
         state = Mutex(State(failing: failing))
     }
 
-    /// How many calls there were.
+    /// The number of calls.
     package var count: Int { state.withLock { $0.count } }
 
-    /// Whether any call was made to fail.
+    /// Whether any call failed.
     package var didFail: Bool { state.withLock { $0.didFail } }
 
-    /// Counts a call and throws if it is one of those that fail.
+    /// Counts a call, and throws if it is to fail.
     package func count(_ operation: FileSystemOperation, _ path: POSIXPath?, _ errno: Errno) throws(FileSystemError) {
         let fails = state.withLock { state in
             defer { state.count += 1 }

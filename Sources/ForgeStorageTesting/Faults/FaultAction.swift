@@ -1,73 +1,73 @@
 import ForgeFileSystem
 public import SystemPackage
 
-/// Whether a call that fails has done its work all the same.
+/// Whether a failing call takes effect.
 public enum FaultEffect: String, Hashable, Sendable, CaseIterable {
-    /// Nothing happened.
+    /// The call has no effect.
     case none
 
-    /// It was done, and only the answer is wrong: what a network file system or a dying device may do.
+    /// The call takes effect but reports an error, as a network file system or a dying device may.
     case done
 }
 
-/// Who hears of a synchronisation that failed.
+/// The callers that learn of a failed synchronisation.
 public enum SynchronizationAudience: String, Hashable, Sendable, CaseIterable {
-    /// The call that is struck, and nobody else ever.
+    /// Only the affected call.
     case caller
 
-    /// Each file that is open at the time, once, as on Linux since 4.13; one that is opened later never hears of it.
+    /// Every open file description, once, as on Linux since 4.13; files opened later never learn of it.
     case openFiles
 
-    /// Nobody: the call succeeds, but nothing reaches the device.
-    case nobody
+    /// No caller: the call succeeds, but nothing reaches the device.
+    case unreported
 }
 
-/// What happens to a call that a fault strikes.
+/// The effect of a fault on a call.
 ///
-/// A store into a mapping is only delayed or crashed: it has no way to fail.
+/// A store into a mapping can only be delayed or crashed, because it cannot fail.
 ///
-/// A call to `close` gives its descriptor back whatever strikes it, as on Linux and Darwin.
+/// `close` releases its descriptor whatever the fault, as on Linux and Darwin.
 public enum FaultAction: Hashable, Sendable {
     /// The call throws this error number.
     case fail(Errno, effect: FaultEffect = .none)
 
-    /// A signal comes before anything is done (`EINTR`).
+    /// A signal interrupts the call before it takes effect (`EINTR`).
     case interrupt
 
-    /// A read or a write moves no more than so many bytes. Zero bytes of a read look like the end of the file.
+    /// A read or write transfers at most this many bytes. A read of zero bytes looks like the end of the file.
     case shorten(toBytes: Int)
 
-    /// The device has room for so many more bytes, counted from the first call that is struck: the write that does not
-    /// fit is cut short, and every later one fails; so do, once nothing is left, the calls that the rule is for and that
-    /// would add a name. Overwriting takes room as well.
+    /// The device has room for this many more bytes, counted from the first affected call: the write that exceeds it is
+    /// cut short and all later ones fail. Once the device is full, the rule's calls that add a name fail too.
+    /// Overwriting counts.
     case fillUp(afterBytes: Int, Errno = .noSpace)
 
-    /// From this call on, whatever would change a file that the rule is for fails with `EROFS`.
+    /// From this call on, changes of the rule's files fail with `EROFS`.
     case becomeReadOnly
 
-    /// Time passes on the clock of the file system before the call.
+    /// The file system's clock advances before the call.
     case delay(Duration)
 
-    /// The process dies, before or after the call's effect: this call and every later one throw ``ProcessCrashed``.
+    /// The process dies before or after the call's effect: this call and all later ones throw ``ProcessCrashed``.
     case crash(effect: FaultEffect = .none)
 
-    /// A read hands out something else than what is stored.
+    /// A read returns corrupted data.
     case corrupt(FileCorruption)
 
-    /// What was written to the file does not reach the device, and `audience` hears of it; the rule strikes each file
-    /// once, and its later synchronisations succeed.
+    /// Data written to the file does not reach the device, and `audience` learns of it. The rule affects each file
+    /// once; later synchronisations succeed.
     ///
-    /// On another call than `synchronize`, it is the device that fails to write back by itself: the call succeeds, and
-    /// every file that is open then hears of it at its next synchronisation, but one that is opened later does not.
+    /// On a call other than `synchronize`, background write-back fails: the call succeeds, and every file open at that
+    /// time gets the error at its next synchronisation; files opened later do not.
     case failSynchronization(Errno = .ioError, reportedTo: SynchronizationAudience = .caller)
 
-    /// The lying device: `synchronize` succeeds, and nothing reaches the device. Unlike
-    /// ``failSynchronization(_:reportedTo:)``, it strikes each time.
+    /// `synchronize` reports success but nothing reaches the device. Unlike ``failSynchronization(_:reportedTo:)``, it
+    /// affects every call.
     case lieAboutSynchronization
 }
 
 extension FaultAction {
-    /// Whether it can happen to a store into a mapping, which has no way to fail.
+    /// Whether it applies to stores into mappings, which cannot fail.
     var strikesStores: Bool {
         switch self {
         case .delay, .crash: true
@@ -97,7 +97,7 @@ extension FaultAction: CustomStringConvertible {
 }
 
 extension Duration {
-    /// Whole nanoseconds; nil would help nobody, so it stops at the ends of `Int64`.
+    /// The duration in nanoseconds, clamped to the range of `Int64`.
     var nanoseconds: Int64 {
         let (seconds, attoseconds) = components
         let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

@@ -1,18 +1,18 @@
-/// Which of the calls that a fault is for it strikes; where several conditions are given, all must hold.
+/// The calls that a fault affects; all given conditions must hold.
 public struct FaultOccurrence: Hashable, Sendable {
-    /// The numbers of the calls, the first being 1.
+    /// The numbers of the calls, counted from 1.
     public var calls: ClosedRange<Int>?
 
-    /// Every second, third and so on call.
+    /// Every nth call.
     public var every: Int?
 
-    /// The calls behind the first so many.
+    /// The calls after the first n.
     public var after: Int?
 
-    /// How likely each call is struck, 0 to 1; which are follows from the seed of the plan.
+    /// The probability of each call, 0 to 1; the choice is determined by the seed of the plan.
     public var probability: Double?
 
-    /// An occurrence from its conditions; every call if none is given.
+    /// Creates an occurrence from its conditions; every call if there is none.
     public init(calls: ClosedRange<Int>? = nil, every: Int? = nil, after: Int? = nil, probability: Double? = nil) {
         self.calls = calls
         self.every = every

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// What is to go wrong, and what has: the rules of a ``FaultingFileSystem``.
+/// The rules of a ``FaultingFileSystem``, and a count of the faults that occurred.
 ///
 /// ```swift
 /// let plan = FaultPlan([.fail(.write, matching: "**/*.log", call: 3, with: .noSpace)])
@@ -11,9 +11,8 @@ import SystemPackage
 /// try plan.requireAllFired()
 /// ```
 ///
-/// Rules are looked at in their order. Delays and corruptions of all that strike a call add up; of the others the first
-/// that strikes it decides. The same calls in the same order meet the same faults in every run: chance follows from the
-/// seed and from the place of a rule in the plan, not from the other rules.
+/// Rules apply in order. Delays and corruptions of all matching rules combine; of the others, the first match decides.
+/// The faults are deterministic: a rule's random choices depend on the seed and its position in the plan only.
 public final class FaultPlan: Sendable {
     private let state: Mutex<State>
 
@@ -24,39 +23,39 @@ public final class FaultPlan: Sendable {
         let seed: UInt64
     }
 
-    /// A plan; the seed counts for rules with a probability.
+    /// Creates a plan; `seed` determines rules with a probability.
     public init(_ rules: [FaultRule] = [], seed: UInt64 = 0) {
         var state = State(seed: seed)
         for rule in rules { state.rules.append(RunningRule(rule, seed: seed, index: state.rules.count)) }
         self.state = Mutex(state)
     }
 
-    /// The rules, in their order; those lifted are gone.
+    /// The rules in order, without lifted ones.
     public var rules: [FaultRule] {
         state.withLock { state in state.rules.filter { !$0.isLifted }.map(\.rule) }
     }
 
-    /// Whether rules strike. While they do not, calls are not counted either.
+    /// Whether rules apply. Calls are not counted while they do not.
     public var isArmed: Bool {
         get { state.withLock { $0.isArmed } }
         set { state.withLock { $0.isArmed = newValue } }
     }
 
-    /// How many calls have come by while the plan was armed; stores into mappings, which cannot fail, are none.
+    /// The number of calls while the plan was armed, without stores into mappings, which cannot fail.
     public var callCount: Int { state.withLock { $0.callCount } }
 
-    /// How often rules have struck.
+    /// The number of faults that occurred.
     public var firedCount: Int { state.withLock { state in state.rules.reduce(0) { $0 + $1.firedCount } } }
 
-    /// Adds a rule behind the others.
+    /// Appends a rule.
     public func add(_ rule: FaultRule) {
         state.withLock { state in
             state.rules.append(RunningRule(rule, seed: state.seed, index: state.rules.count))
         }
     }
 
-    /// Takes the rules of this name out of the plan: a device that was full or read-only is not any more, and what was
-    /// corrupted reads right again. That such a rule never struck is still an error.
+    /// Removes the rules with this name: a full or read-only device recovers, and corrupted data reads correctly again.
+    /// ``requireAllFired()`` still reports such a rule if it never fired.
     public func lift(_ name: String) {
         state.withLock { state in
             for index in state.rules.indices where state.rules[index].rule.name == name {
@@ -65,9 +64,9 @@ public final class FaultPlan: Sendable {
         }
     }
 
-    /// Throws unless every rule has struck at least once: a test whose faults never happen proves nothing.
+    /// Throws unless every rule has fired: a test without faults proves nothing.
     ///
-    /// - Throws: ``DeadFaultRules`` with those that have not.
+    /// - Throws: ``DeadFaultRules`` with the others.
     public func requireAllFired() throws(DeadFaultRules) {
         let dead = state.withLock { state in state.rules.filter { $0.firedCount == 0 }.map(\.rule) }
         guard dead.isEmpty else { throw DeadFaultRules(rules: dead) }
@@ -87,12 +86,12 @@ public final class FaultPlan: Sendable {
         }
     }
 
-    /// Notes that a rule has changed what was read.
+    /// Records that a rule has corrupted a read.
     func corruptionFired(_ rule: Int) {
         state.withLock { $0.rules[rule].firedCount += 1 }
     }
 
-    /// The sectors of a file whose state before each write has to be kept.
+    /// The sectors of a file whose content must be saved before each write.
     func staleSectors(_ call: FaultCall) -> [Int64] {
         state.withLock { state in
             state.rules.compactMap { running in
@@ -105,7 +104,7 @@ public final class FaultPlan: Sendable {
     }
 }
 
-/// Rules of a plan that never struck.
+/// Rules that never fired.
 public struct DeadFaultRules: Error, Hashable, Sendable, CustomStringConvertible {
     /// The rules.
     public let rules: [FaultRule]

@@ -1,32 +1,32 @@
 public import ForgeFileSystem
 public import SystemPackage
 
-/// One thing that goes wrong: with which calls, how often, and how.
+/// A fault: the affected calls, their occurrence, and the effect.
 ///
 /// ```swift
 /// FaultRule.fail(.write, matching: "**/*.log", call: 3, with: .noSpace)
 /// FaultRule.on(.read, do: .corrupt(.flippedBit(offset: 17, bit: 3)))
 /// ```
 public struct FaultRule: Hashable, Sendable {
-    /// The operations that it is for; if empty, all but `store`, which cannot fail.
+    /// The affected operations; if empty, all but `store`, which cannot fail.
     public var operations: Set<FileSystemOperation>
 
-    /// The files that it is for.
+    /// The affected files.
     public var target: FaultTarget
 
-    /// Which of the calls it strikes. Each rule counts for itself the calls that it is for, struck or not.
+    /// The affected calls among those that match. Each rule counts its own matching calls, whether affected or not.
     public var occurrence: FaultOccurrence
 
-    /// The thread that it is for, by the name given with ``FaultingFileSystem/onThread(named:_:)``; all threads if nil.
+    /// The affected thread, named by ``FaultingFileSystem/onThread(named:_:)``; all threads if nil.
     public var thread: String?
 
-    /// What happens.
+    /// The effect.
     public var action: FaultAction
 
-    /// What it is called in logs and errors, and lifted by.
+    /// The name, for logs, errors and ``FaultPlan/lift(_:)``.
     public var name: String?
 
-    /// A rule from its parts.
+    /// Creates a rule from its parts.
     public init(
         _ operations: Set<FileSystemOperation> = [], matching target: FaultTarget = .anything,
         _ occurrence: FaultOccurrence = FaultOccurrence(), thread: String? = nil, name: String? = nil,
@@ -48,7 +48,7 @@ public struct FaultRule: Hashable, Sendable {
 }
 
 extension FaultRule {
-    /// A rule for these operations, or for all if none is given; see ``FaultOccurrence`` for the conditions.
+    /// Creates a rule for these operations, or for all if none is given; see ``FaultOccurrence`` for the conditions.
     public static func on(
         _ operations: FileSystemOperation..., matching target: FaultTarget = .anything, call: Int? = nil,
         every: Int? = nil, after: Int? = nil, probability: Double? = nil, thread: String? = nil, name: String? = nil,
@@ -59,7 +59,7 @@ extension FaultRule {
         return FaultRule(Set(operations), matching: target, occurrence, thread: thread, name: name, do: action)
     }
 
-    /// A rule that fails these operations, or all if none is given, with an error number.
+    /// Creates a rule that fails these operations, or all if none is given.
     public static func fail(
         _ operations: FileSystemOperation..., matching target: FaultTarget = .anything, call: Int? = nil,
         every: Int? = nil, after: Int? = nil, probability: Double? = nil, thread: String? = nil, name: String? = nil,
@@ -75,7 +75,7 @@ extension FaultRule {
 
 extension FaultRule: CustomStringConvertible {
     public var description: String {
-        // In the order of the cases: that of a set differs from process to process.
+        // In case order, because the order of a set varies between processes.
         let operations = FileSystemOperation.allCases.filter(self.operations.contains).map(\.rawValue)
         var text = name.map { "\($0): " } ?? ""
         text += operations.isEmpty ? "any operation" : operations.joined(separator: "/")

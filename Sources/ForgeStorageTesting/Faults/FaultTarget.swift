@@ -1,15 +1,15 @@
 import ForgeFileSystem
 
-/// Which files a fault is for.
+/// The files that a fault affects.
 public enum FaultTarget: Hashable, Sendable {
-    /// Every file, and calls that concern none.
+    /// Every file, and calls without a file.
     case anything
 
-    /// What a call names by a path that matches, or has open as a descriptor that was opened by such a path; of a rename
-    /// or a link, either path. See ``FaultingFileSystem/path(of:)`` for how paths are told.
+    /// Calls with a matching path, or with a descriptor opened by one; for a rename or link, either path. See
+    /// ``FaultingFileSystem/path(of:)`` for the form of paths.
     case path(PathGlob)
 
-    /// The file with this number (`FileStatus.inode`), whatever path or descriptor leads to it.
+    /// The file with this inode number, by any path or descriptor.
     case inode(UInt64)
 
     func matches(_ call: FaultCall) -> Bool {
@@ -22,7 +22,7 @@ public enum FaultTarget: Hashable, Sendable {
 }
 
 extension FaultTarget: ExpressibleByStringLiteral {
-    /// The files whose paths match a pattern (``PathGlob``).
+    /// Creates a target from a path pattern (``PathGlob``).
     public init(stringLiteral value: String) {
         self = .path(PathGlob(value))
     }
@@ -38,16 +38,16 @@ extension FaultTarget: CustomStringConvertible {
     }
 }
 
-/// A call as the rules of a plan see it.
+/// The properties of a call that rules match.
 struct FaultCall: Sendable {
     var operation: FileSystemOperation
     var paths: [POSIXPath]
     var inode: UInt64?
-    /// How many bytes the call would store.
+    /// The number of bytes that the call would store.
     var storedByteCount = 0
     /// Whether the call would add a file, a directory or a name.
     var createsName = false
-    /// Whether a file system that can only be read would refuse it.
+    /// Whether a read-only file system would reject the call.
     var mutates: Bool
     var thread: String?
 }

@@ -7,7 +7,7 @@ extension FaultingFileSystem {
             concern(&call, file, state)
         } _: { (_, call) throws(FileSystemError) in
             let status = try base.status(of: file)
-            // The size of a directory is the file system's own business.
+            // Sizes of directories differ between file systems.
             let size = status.type == .directory ? "" : " of \(status.sizeInBytes) bytes"
             call.record.outcome = .success(Self.name(of: status.type) + size)
             return status
@@ -31,7 +31,7 @@ extension FaultingFileSystem {
     public func setTimes(
         accessed: FileTime?, modified: FileTime?, of file: FileReference
     ) throws(FileSystemError) {
-        // Which times were given may come from a wall clock, so that is not told.
+        // The log leaves out times, which may come from a wall clock.
         let detail = [accessed.map { _ in "accessed" }, modified.map { _ in "modified" }].compactMap { $0 }
         try change(.setTimes, file, detail.joined(separator: ",")) { () throws(FileSystemError) in
             try base.setTimes(accessed: accessed, modified: modified, of: file)

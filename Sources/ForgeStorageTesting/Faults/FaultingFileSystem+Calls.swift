@@ -2,20 +2,20 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// How every call is made: looked up, decided on, forwarded, recorded.
+/// The path of every call: look up, decide, forward, record.
 extension FaultingFileSystem {
-    /// A call on its way.
+    /// A call in progress.
     struct Call: Sendable {
         var record: OperationRecord
         var target: FaultCall
         var decision = FaultDecision()
-        /// The open file that the call is about, of a descriptor that is known.
+        /// The open file of the call's descriptor, if known.
         var file: OpenedFile?
-        /// How many bytes it may move.
+        /// The maximum number of bytes to transfer.
         var limit: Int?
     }
 
-    /// Carries out a call under the lock: `prepare` says what it is, `effect` forwards it.
+    /// Performs a call under the lock: `prepare` describes it, `effect` forwards it.
     func perform<Result: Sendable>(
         _ operation: FileSystemOperation, _ prepare: (inout State, inout Call) -> Void,
         undo: (inout State, Result) -> Void = { _, _ in },
@@ -27,7 +27,7 @@ extension FaultingFileSystem {
         }
     }
 
-    /// Finds out what the call is about and what is to happen to it.
+    /// Looks up the call's file and decides its faults.
     func begin(
         _ operation: FileSystemOperation, _ state: inout State, _ prepare: (inout State, inout Call) -> Void
     ) throws(FileSystemError) -> Call {
@@ -35,7 +35,7 @@ extension FaultingFileSystem {
             record: OperationRecord(operation, time: clock.now),
             target: FaultCall(operation: operation, paths: [], mutates: false, thread: Self.currentThread))
         call.record.thread = Self.currentThread
-        // Nothing is looked up for a process that is gone: its descriptors may be somebody else's by now.
+        // After a crash nothing is looked up: the descriptor numbers may have been reused.
         guard !state.isCrashed else { throw FileSystemError(operation, .ioError, underlying: ProcessCrashed()) }
         prepare(&state, &call)
         call.decision = plan.decide(call.target)
@@ -44,7 +44,7 @@ extension FaultingFileSystem {
         return call
     }
 
-    /// Does what was decided and writes it down.
+    /// Forwards the call as decided and records it.
     func finish<Result>(
         _ call: inout Call, _ state: inout State, undo: (inout State, Result) -> Void,
         _ effect: (inout State, inout Call) throws(FileSystemError) -> Result
@@ -56,20 +56,20 @@ extension FaultingFileSystem {
             if case .shorten(let count) = call.decision.verdict { call.limit = count }
             let result = try forward(&call, &state, effect)
             if case .failSynchronization(let errno, let audience) = call.decision.verdict, let file = call.file {
-                // The device failed by itself; `synchronize` has its own way.
-                if audience != .nobody { state.plantError(errno, in: file.identity, except: nil) }
+                // A failure of background write-back; `synchronize` handles its own.
+                if audience != .unreported { state.plantError(errno, in: file.identity, except: nil) }
             }
             return result
         case .fail(let errno, let happens):
             error = failure(errno, call)
-            // A descriptor is gone whatever close(2) answers.
+            // close(2) releases the descriptor even if it fails.
             if happens == .none, call.record.operation != .close {
                 call.record.isForwarded = false
             } else {
                 do {
                     undo(&state, try forward(&call, &state, effect))
                 } catch {
-                    // Only what would have succeeded can fail after its effect.
+                    // Only a call that would have succeeded can fail after its effect.
                     guard call.record.operation == .close else { throw error }
                 }
             }
@@ -101,19 +101,19 @@ extension FaultingFileSystem {
     }
 
     func failure(_ errno: Errno, _ call: Call, because cause: (any Error)? = nil) -> FileSystemError {
-        // As a file system does it: a call that was given no path tells none.
+        // As in a file system, the error has a path only if the call had one.
         FileSystemError(
             call.record.operation, errno, path: call.record.descriptor == nil ? call.record.path : nil,
             destination: call.record.destination, underlying: cause)
     }
 }
 
-// MARK: What a call is about
+// MARK: The file of a call
 
 extension FaultingFileSystem.Call {
     typealias State = FaultingFileSystem.State
 
-    /// Says that the call is about an open file.
+    /// Sets the open file of the call.
     mutating func concerns(_ descriptor: Descriptor, _ state: State) {
         record.descriptor = Int(descriptor.rawValue)
         guard let file = state.files[descriptor] else { return }
@@ -128,7 +128,7 @@ extension FaultingFileSystem.Call {
 }
 
 extension FaultingFileSystem {
-    /// Says that a call is about what a path leads to, and about the directory that holds its name.
+    /// Sets the file at a path, and the directory that contains its name.
     func concern(
         _ call: inout Call, _ path: POSIXPath, at directory: Descriptor, followsLinks: Bool, _ state: State
     ) {
@@ -144,7 +144,7 @@ extension FaultingFileSystem {
         call.record.isRegular = status.type == .regular
     }
 
-    /// Says that a call is about a file, however it is named.
+    /// Sets the file by its reference.
     func concern(_ call: inout Call, _ file: FileReference, _ state: State) {
         switch file {
         case .descriptor(let descriptor): call.concerns(descriptor, state)
@@ -153,7 +153,7 @@ extension FaultingFileSystem {
         }
     }
 
-    /// What there is at a path; nil also if it cannot be told, in which case the call itself will say why.
+    /// The status of the file at a path; nil if it cannot be determined, in which case the call itself fails.
     func lookUp(_ path: POSIXPath, at directory: Descriptor, followsLinks: Bool) -> FileStatus? {
         do {
             return try base.status(path, at: directory, followsSymbolicLinks: followsLinks)
@@ -162,7 +162,7 @@ extension FaultingFileSystem {
         }
     }
 
-    /// The status of an open file; nil if it cannot be told.
+    /// The status of an open file; nil if it cannot be determined.
     func lookUp(_ descriptor: Descriptor) -> FileStatus? {
         do {
             return try base.status(of: .descriptor(descriptor))
@@ -171,14 +171,14 @@ extension FaultingFileSystem {
         }
     }
 
-    /// The directory that holds the last name of a path, as the log numbers it.
+    /// The log number of the directory that contains the last name of a path.
     func directoryNumber(of path: POSIXPath, at directory: Descriptor) -> Int? {
         let parent = path.splitLast().parent
         return lookUp(parent.isEmpty ? "." : parent, at: directory, followsLinks: true)
             .map { log.number(of: InodeIdentity($0)) }
     }
 
-    /// Numbers what a call has just created.
+    /// Numbers a file that a call has created.
     func noteCreation(_ call: inout Call, _ path: POSIXPath, at directory: Descriptor) {
         call.record.isCreation = true
         guard let status = lookUp(path, at: directory, followsLinks: false) else { return }

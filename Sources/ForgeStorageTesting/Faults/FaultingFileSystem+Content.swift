@@ -97,14 +97,14 @@ extension FaultingFileSystem {
         } _: { (state, call) throws(FileSystemError) in
             call.record.sizeBefore = lookUp(descriptor)?.sizeInBytes
             if case .failSynchronization(let errno, let audience) = call.decision.verdict {
-                // Decided here and not behind the effect: nothing of it may reach the device.
+                // Failed before the effect, because none of it may reach the device.
                 call.decision.verdict = nil
                 call.record.isForwarded = false
                 if audience == .openFiles, let file = call.file {
                     state.plantError(errno, in: file.identity, except: file.openFile)
                 }
-                guard audience != .nobody else { return }
-                // What the failed call would have covered stays undecided for ever, also after later successes.
+                guard audience != .unreported else { return }
+                // The data that the failed call covers stays undetermined, even after later successes.
                 if let memory = base as? InMemoryFileSystem {
                     try memory.recordFailedSynchronization(of: descriptor, level)
                 }
@@ -119,7 +119,7 @@ extension FaultingFileSystem {
         }
     }
 
-    /// The file's own offset, 0 if it has none.
+    /// The file offset, or 0 if the file has none.
     private func currentOffset(_ descriptor: Descriptor) -> Int64 {
         do {
             return try base.seek(descriptor, to: 0, from: .current)
@@ -129,7 +129,7 @@ extension FaultingFileSystem {
     }
 }
 
-// MARK: Rot
+// MARK: Corruption
 
 extension FaultingFileSystem {
     private static var sectorSize: Int64 { FileCorruption.sectorSizeInBytes }
@@ -158,7 +158,8 @@ extension FaultingFileSystem {
         }
     }
 
-    /// Lays a sector over the part of what was read that comes from there, zeros behind its end; whether there is one.
+    /// Overlays a sector on the part of the data that was read from it, padded with zeros; returns whether they
+    /// overlap.
     private func overlay(
         _ content: [UInt8], _ sector: Int64, on bytes: UnsafeMutableRawBufferPointer, at position: Int64
     ) -> Bool {
@@ -172,7 +173,7 @@ extension FaultingFileSystem {
         return !range.isEmpty
     }
 
-    /// What a sector of an open file holds, as far as it can be read.
+    /// The content of a sector of an open file, as far as it can be read.
     private func sector(_ sector: Int64, of descriptor: Descriptor) -> [UInt8] {
         let (start, overflows) = sector.multipliedReportingOverflow(by: Self.sectorSize)
         guard !overflows else { return [] }
@@ -187,13 +188,13 @@ extension FaultingFileSystem {
         }
     }
 
-    /// Keeps what is in the sectors that a write touches, where a rule will hand it out later.
+    /// Saves the sectors that a write changes, if a rule returns their old content.
     private func keepStaleSectors(_ call: Call, _ range: Range<Int64>, _ state: inout State) {
         guard let file = call.file else { return }
         for sector in plan.staleSectors(call.target) {
             let start = sector * Self.sectorSize
             guard (start..<start + Self.sectorSize).overlaps(range) else { continue }
-            // The descriptor need not be open for reading.
+            // The descriptor may not be open for reading.
             guard let reader = openForReading(file) else { continue }
             state.staleSectors[file.identity, default: [:]][sector] = self.sector(sector, of: reader)
             do { try base.close(reader) } catch _ {}

@@ -14,7 +14,7 @@ extension FaultingFileSystem {
             call.target.mutates = mode != .readOnly || options.contains(.truncate) || call.target.createsName
             call.record.detail = Self.text(mode, options, permissions, resolution)
         } undo: { state, descriptor in
-            // Whoever is told that the call failed cannot close what it opened.
+            // A caller that gets an error cannot close the new descriptor.
             do { try base.close(descriptor) } catch _ {}
             state.files[descriptor] = nil
         } _: { (state, call) throws(FileSystemError) in
@@ -85,7 +85,7 @@ extension FaultingFileSystem {
                 try base.lock(descriptor, mode, waiting: false)
             }
         }
-        // To wait inside would keep everybody else from giving the lock back.
+        // Waiting under the lock would prevent other threads from releasing the file lock.
         var call = try state.withLock { (state) throws(FileSystemError) in try begin(.lock, &state, prepare) }
         var outcome = Result<Void, FileSystemError>.success(())
         if call.reachesBase {
@@ -134,7 +134,7 @@ extension FaultingFileSystem {
 }
 
 extension FaultingFileSystem.Call {
-    /// Whether what was decided lets the call through.
+    /// Whether the call is forwarded.
     fileprivate var reachesBase: Bool {
         switch decision.verdict {
         case .fail(_, .none), .crash(.none): false
@@ -144,6 +144,6 @@ extension FaultingFileSystem.Call {
 }
 
 extension FilePermissions {
-    /// The mode as `chmod(1)` takes it, with a leading zero.
+    /// The mode in the octal notation of `chmod(1)`.
     var octal: String { "0" + String(rawValue, radix: 8) }
 }

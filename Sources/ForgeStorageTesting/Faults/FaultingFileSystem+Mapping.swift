@@ -2,10 +2,10 @@ public import ForgeFileSystem
 import SystemPackage
 
 extension FaultingFileSystem {
-    /// Maps part of a file; storing and writing back are calls by themselves, with the path and the inode of the file.
+    /// Maps part of a file. Storing and writing back are calls of their own, with the path and inode of the file.
     ///
-    /// A store cannot fail: of the rules, only delays and crashes strike it, and only where they name the operation. What
-    /// a process stores that has crashed is lost. Loading is no call.
+    /// A store cannot fail: only delays and crashes of rules that name the operation apply to it. Stores after a crash
+    /// are lost. Loads are not calls.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         try perform(.map) { state, call in
             call.concerns(descriptor, state)
@@ -22,7 +22,7 @@ extension FaultingFileSystem {
     }
 }
 
-/// Whose a mapping is, and of which file.
+/// The process and file of a mapping.
 private struct MappingOwner: Sendable {
     let fileSystem: FaultingFileSystem
     let file: FaultingFileSystem.OpenedFile?
@@ -42,7 +42,7 @@ private struct MappingOwner: Sendable {
                 mapping.store(bytes, at: place)
             }
         } catch {
-            // Only the end of the process keeps a store from happening, and then there is nobody to tell.
+            // A store fails only after a crash, when no caller is left.
         }
     }
 
@@ -57,7 +57,7 @@ private struct MappingOwner: Sendable {
         }
     }
 
-    /// A mapping goes with the process that made it.
+    /// Throws if the process that made the mapping has crashed.
     private func requireProcess(
         _ operation: FileSystemOperation, _ state: FaultingFileSystem.State
     ) throws(FileSystemError) {
@@ -68,7 +68,7 @@ private struct MappingOwner: Sendable {
 
     private func concern(_ call: inout FaultingFileSystem.Call, _ state: FaultingFileSystem.State) {
         guard let file else { return }
-        // The name may have changed since; whoever has the file open knows.
+        // The file may have been renamed; the table of open files has its current path.
         let path = state.files.values.first { $0.openFile == file.openFile }?.path ?? file.path
         call.file = file
         call.record.path = path

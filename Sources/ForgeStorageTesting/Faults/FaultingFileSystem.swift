@@ -2,38 +2,37 @@ public import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// Any file system with faults in it, planned and repeatable, and a log of all that was called.
+/// Wraps a file system with planned, reproducible faults and a log of all calls.
 ///
 /// ```swift
 /// let plan = FaultPlan([.fail(.synchronize, every: 2, with: .ioError)])
 /// let fileSystem = FaultingFileSystem(InMemoryFileSystem(), plan: plan)
 /// ```
 ///
-/// Without rules it changes nothing and only records. The six calls of `FileSystemProtocol` are made of its own POSIX
-/// calls, so faults strike inside of them too. Lookups of its own, for paths and inode numbers, go to the file system
-/// below directly: they are neither counted nor logged, and open no descriptors.
+/// Without rules it only records. The `FileSystemProtocol` calls are composed of its own POSIX calls, so faults apply
+/// inside them too. Its own lookups of paths and inode numbers go directly to the base: they are neither counted nor
+/// logged and open no descriptors.
 ///
-/// One lock is held for each call, the call below included, so the order of the log is the order of the effects; only
-/// a `lock` that waits does so outside. A file system below must not be used past this one while descriptors are open
-/// that were opened through it.
+/// A lock is held during each call, including the forwarded call, so that the log has the order of the effects; only a
+/// waiting `lock` runs outside. Do not use the base directly while descriptors opened through this object are open.
 public final class FaultingFileSystem: POSIXFileSystem {
-    /// The file system below, where what is not prevented takes effect.
+    /// The base file system.
     public let base: any POSIXFileSystem
 
-    /// What goes wrong.
+    /// The faults.
     public let plan: FaultPlan
 
-    /// What was called.
+    /// The calls so far.
     public let log: OperationLog
 
-    /// The time that delays pass on.
+    /// The clock that delays advance.
     public let clock: VirtualClock
 
     let state = Mutex(State())
 
     @TaskLocal private static var threadName: String?
 
-    /// Puts a plan between a file system and its user.
+    /// Wraps a file system.
     public init(
         _ base: any POSIXFileSystem, plan: FaultPlan = FaultPlan(), log: OperationLog = OperationLog(),
         clock: VirtualClock = VirtualClock()
@@ -44,33 +43,33 @@ public final class FaultingFileSystem: POSIXFileSystem {
         self.clock = clock
     }
 
-    // MARK: What is open
+    // MARK: Open files
 
-    /// The descriptors that were opened through this object and not closed yet, in ascending order.
+    /// The open descriptors that were opened through this object, in ascending order.
     public var openDescriptors: [Descriptor] {
         state.withLock { $0.files.keys.sorted { $0.rawValue < $1.rawValue } }
     }
 
-    /// The path that an open descriptor stands for; nil if it was not opened through this object.
+    /// The path of an open descriptor; nil if it was not opened through this object.
     ///
-    /// It is made of the paths that led to it, with `.` and `..` taken out as text, links not looked at, and follows the
-    /// renames that go through this object.
+    /// It is composed from the paths that led to it, with `.` and `..` removed lexically and links not resolved, and
+    /// follows renames made through this object.
     public func path(of descriptor: Descriptor) -> POSIXPath? {
         state.withLock { $0.files[descriptor]?.path }
     }
 
     // MARK: Crashing
 
-    /// Whether a planned crash has happened.
+    /// Whether the process has crashed.
     public var isCrashed: Bool { state.withLock { $0.isCrashed } }
 
-    /// Ends the process as `kill -9` does: what it had open is closed, and from now on every call throws `EIO` with
-    /// ``ProcessCrashed`` underlying.
+    /// Crashes the process as `kill -9` does: its files are closed, and every later call throws `EIO` with an
+    /// underlying ``ProcessCrashed``.
     public func crash() {
         state.withLock { crash(&$0) }
     }
 
-    /// Stands for a new process from now on, with nothing open.
+    /// Starts a new process, with no open files.
     public func restart() {
         state.withLock { state in
             crash(&state)
@@ -84,7 +83,7 @@ public final class FaultingFileSystem: POSIXFileSystem {
         if let memory = base as? InMemoryFileSystem {
             memory.endProcess()
         } else {
-            // What the process had open is closed; there is nobody left to hear of a failure.
+            // After a crash no caller is left to receive the error.
             for descriptor in state.files.keys { do { try base.close(descriptor) } catch _ {} }
         }
         state.files = [:]
@@ -93,16 +92,16 @@ public final class FaultingFileSystem: POSIXFileSystem {
 
     // MARK: Threads
 
-    /// Runs `body` under a name that rules can be limited to, and that is shown in the log.
+    /// Runs `body` under a thread name that rules can match and the log shows.
     ///
-    /// The name belongs to the task, or outside of one to the thread, and is not passed on to a dispatch queue.
+    /// The name belongs to the task, or to the thread outside of tasks, and does not carry over to a dispatch queue.
     public static func onThread<Result>(named name: String, _ body: () throws -> Result) rethrows -> Result {
         try $threadName.withValue(name, operation: body)
     }
 
     static var currentThread: String? { threadName }
 
-    // MARK: Chance
+    // MARK: Randomness
 
     public func randomBits() -> UInt64 { base.randomBits() }
 }
@@ -112,28 +111,28 @@ extension FaultingFileSystem {
     struct OpenedFile: Sendable {
         var path: POSIXPath
         var identity: InodeIdentity
-        /// The inode as the log numbers it.
+        /// The log number of the inode.
         var inode: Int
         var isRegular: Bool
-        /// Whether what is written goes to the end, whatever offset is given.
+        /// Whether writes append, whatever their offset.
         var appends: Bool
-        /// The same for descriptors that were duplicated from one another.
+        /// The identity of the open file description, which duplicated descriptors share.
         var openFile: Int
-        /// The descriptor as the log numbers it.
+        /// The log number of the descriptor.
         var number: Int
     }
 
     struct State: Sendable {
         var files: [Descriptor: OpenedFile] = [:]
         var isCrashed = false
-        /// How many processes have come to their end.
+        /// The number of processes that have ended.
         var processCount = 0
-        /// Failures to write back that open files have not heard of yet.
+        /// Write-back errors that open files have not reported yet.
         var pendingErrors: [Int: Errno] = [:]
         var openFileCount = 0
         var staleSectors: [InodeIdentity: [Int64: [UInt8]]] = [:]
 
-        /// The lowest number above those of the standard streams that the log has free.
+        /// The lowest free log number above those of the standard streams.
         var freeNumber: Int {
             let taken = Set(files.values.map(\.number))
             var number = 3
@@ -141,13 +140,13 @@ extension FaultingFileSystem {
             return number
         }
 
-        /// The path from the root, or from the working directory, that a path given to a call stands for.
+        /// Resolves a path of a call, relative to the root or the working directory.
         func resolve(_ path: POSIXPath, at directory: Descriptor) -> POSIXPath {
             guard !path.isAbsolute, let start = files[directory]?.path else { return path.withoutDots }
             return start.appending(path).withoutDots
         }
 
-        /// Gives what is open below a path that was renamed its new path.
+        /// Updates the paths of open files below a renamed path.
         mutating func move(_ old: POSIXPath, to new: POSIXPath, isExchange: Bool) {
             for (descriptor, file) in files {
                 if let path = file.path.replacingPrefix(old, by: new) {
@@ -158,7 +157,7 @@ extension FaultingFileSystem {
             }
         }
 
-        /// Lets open files hear of a failure to write back at their next synchronisation.
+        /// Makes open files report a write-back error at their next synchronisation.
         mutating func plantError(_ errno: Errno, in identity: InodeIdentity, except openFile: Int?) {
             for file in files.values where file.identity == identity && file.openFile != openFile {
                 pendingErrors[file.openFile] = errno
@@ -168,7 +167,7 @@ extension FaultingFileSystem {
 }
 
 extension POSIXPath {
-    /// The path with empty components and `.` taken out, and each `..` together with the name in front of it.
+    /// The path without empty components and `.`, and with each `..` removed together with the name before it.
     var withoutDots: POSIXPath {
         let slash = UInt8(ascii: "/")
         var names: [ArraySlice<UInt8>] = []
@@ -184,7 +183,7 @@ extension POSIXPath {
         return POSIXPath((isAbsolute ? [slash] : []) + names.joined(separator: [slash]))
     }
 
-    /// The path with `prefix` exchanged for another one, or nil if it is not `prefix` or below.
+    /// The path with `prefix` replaced; nil if it is neither `prefix` nor below it.
     func replacingPrefix(_ prefix: POSIXPath, by other: POSIXPath) -> POSIXPath? {
         guard bytes.starts(with: prefix.bytes) else { return nil }
         let rest = bytes.dropFirst(prefix.count)

@@ -1,22 +1,21 @@
-/// What a rotten device hands out in place of what was stored. The stored bytes are untouched, so what is read is right
-/// again once the rule is lifted.
+/// Corrupted data that a device returns. The stored bytes are unchanged, so reads are correct after the rule is lifted.
 ///
-/// Sectors are 512 bytes long and counted from the start of the file.
+/// Sectors have 512 bytes and are counted from the start of the file.
 public enum FileCorruption: Hashable, Sendable {
-    /// One bit is the other way round; bit 0 is the lowest of the byte at `offset`.
+    /// A flipped bit; bit 0 is the lowest of the byte at `offset`.
     case flippedBit(offset: Int64, bit: Int)
 
     /// A sector reads as zeros.
     case zeroedSector(Int64)
 
-    /// A sector reads as it was before it was last written to: a write that was lost. Only writes that went through the
-    /// same ``FaultingFileSystem`` while the rule was in its plan are known.
+    /// A sector reads as before its last write: a lost write. Only writes through the same ``FaultingFileSystem`` while
+    /// the rule is in its plan count.
     case staleSector(Int64)
 
-    /// A sector reads as another one of the same file: a read that went astray.
+    /// A sector reads as another one of the same file: a misdirected read.
     case misdirectedSector(Int64, from: Int64)
 
-    /// The length of a sector.
+    /// The size of a sector.
     public static let sectorSizeInBytes: Int64 = 512
 }
 

@@ -2,10 +2,9 @@ package import ForgeFileSystem
 import Foundation
 package import SystemPackage
 
-/// A file system that shows every call to a closure before it is made on another one; what the closure throws is
-/// thrown instead.
+/// Passes every call to a closure before forwarding it; an error of the closure replaces the call.
 package struct InterceptedFileSystem<Base: POSIXFileSystem>: POSIXFileSystem {
-    /// One call that is about to be made.
+    /// A call to be forwarded.
     package struct Call: Sendable {
         package var operation: FileSystemOperation
         package var path: POSIXPath?
@@ -44,7 +43,7 @@ extension InterceptedFileSystem {
             path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
     }
 
-    /// A descriptor is gone even if closing it fails.
+    /// Releases the descriptor even if closing fails.
     package func close(_ descriptor: Descriptor) throws(FileSystemError) {
         do {
             try pass(.close)
@@ -96,7 +95,7 @@ extension InterceptedFileSystem {
         try base.synchronize(descriptor, level)
     }
 
-    /// Writing back is a call that is shown; a store is none, since it cannot fail.
+    /// Intercepts writing back, but not stores, which cannot fail.
     package func map(
         _ descriptor: Descriptor, at offset: Int64, count: Int
     ) throws(FileSystemError) -> FileMapping {

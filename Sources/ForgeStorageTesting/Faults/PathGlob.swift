@@ -1,33 +1,33 @@
 public import ForgeFileSystem
 
-/// A pattern for whole paths: `*` and `?` stay within a name, `**` does not.
+/// A glob pattern for whole paths.
 ///
-/// - `?` is one character of a name, and `*` any number of them.
-/// - `**` is any number of bytes, slashes included.
-/// - `**/` at the start of a name is any number of whole directories, none included: `**/*.log` matches `a.log`,
+/// - `?` matches a character of a name, and `*` any number of them.
+/// - `**` matches any number of bytes, including slashes.
+/// - `**/` at the start of a name matches any number of whole directories, including none: `**/*.log` matches `a.log`,
 ///   `/a.log` and `/var/x/a.log`.
 ///
-/// Every other byte stands for itself. The pattern has to match the path from its first byte to its last.
+/// Every other byte matches itself. The pattern must match the whole path.
 public struct PathGlob: Hashable, Sendable {
     private let text: String
     private let steps: [Step]
 
-    /// The states of a nondeterministic automaton, one for each place in the pattern.
+    /// The states of a nondeterministic automaton, one per position in the pattern.
     private enum Step: Hashable, Sendable {
         case byte(UInt8)
         /// The first byte of a character.
         case character
-        /// The bytes of a character behind its first one.
+        /// The remaining bytes of a character.
         case continuation
         case name
         case path
-        /// `**/`: skipped, or entered into the `directories` behind it.
+        /// `**/`: skipped, or entered through the following `directories`.
         case optionalDirectories
-        /// Any bytes, left behind a slash.
+        /// Any bytes up to and including a slash.
         case directories
     }
 
-    /// A pattern; every string is one.
+    /// Creates a pattern; every string is valid.
     public init(_ pattern: String) {
         text = pattern
         var steps: [Step] = []
@@ -57,9 +57,9 @@ public struct PathGlob: Hashable, Sendable {
         self.steps = steps
     }
 
-    /// Whether the pattern matches all of `path`.
+    /// Whether the pattern matches the whole path.
     ///
-    /// - Complexity: O(length of the path · length of the pattern), whatever they hold.
+    /// - Complexity: O(length of the path · length of the pattern).
     public func matches(_ path: POSIXPath) -> Bool {
         path.withUnsafeBytes { bytes in
             var states = [Bool](repeating: false, count: steps.count + 1)
@@ -92,7 +92,7 @@ public struct PathGlob: Hashable, Sendable {
         return next
     }
 
-    /// Enters the steps that are reached without reading a byte.
+    /// Enters the states that are reachable without reading a byte.
     private func advance(_ states: inout [Bool]) {
         for (index, step) in steps.enumerated() where states[index] {
             switch step {

@@ -1,7 +1,7 @@
-/// Why every call fails after a planned crash; it stands as `FileSystemError.underlying` behind an `EIO`.
+/// The underlying error of the `EIO` that every call throws after a planned crash.
 public struct ProcessCrashed: Error, Hashable, Sendable, CustomStringConvertible {
     public var description: String { "the process was crashed on purpose" }
 
-    /// The reason as a value.
+    /// Creates the error.
     public init() {}
 }

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What the rules of a plan have decided on one call.
+/// The faults that apply to a call.
 struct FaultDecision: Sendable {
     enum Verdict: Sendable {
         case fail(Errno, FaultEffect)
@@ -12,13 +12,13 @@ struct FaultDecision: Sendable {
 
     var delay = Duration.zero
     var verdict: Verdict?
-    /// What rots, and the rules that say so.
+    /// The corruptions, and the rules that cause them.
     var corruptions: [(rule: Int, FileCorruption)] = []
-    /// What is noted in the log.
+    /// The notes for the log.
     var notes: [String] = []
 }
 
-/// A rule and what it has seen so far.
+/// A rule and its counters.
 struct RunningRule: Sendable {
     let rule: FaultRule
     let index: Int
@@ -39,10 +39,10 @@ struct RunningRule: Sendable {
         generator = SplitMix64(seed: own)
     }
 
-    /// Counts a call, and strikes it if it is one of those meant and no other rule has decided on it.
+    /// Counts a matching call, and applies the rule to it unless an earlier rule has decided.
     mutating func consider(_ call: FaultCall, _ decision: inout FaultDecision) {
         if isReadOnly {
-            // What is mapped already is stored into, until the page is to be written out.
+            // Stores into existing mappings succeed until the page is written back.
             if call.mutates, call.operation != .store, rule.target.matches(call) {
                 strike(.fail(.readOnlyFileSystem, .none), &decision)
             }
@@ -77,12 +77,12 @@ struct RunningRule: Sendable {
             strike(.crash(effect), &decision)
         case .failSynchronization(let errno, let audience):
             guard let inode = call.inode, !failedInodes.contains(inode),
-                call.operation == .synchronize || audience != .nobody
+                call.operation == .synchronize || audience != .unreported
             else { return }
             if strike(.failSynchronization(errno, audience), &decision) { failedInodes.insert(inode) }
         case .lieAboutSynchronization:
             guard call.operation == .synchronize else { return }
-            strike(.failSynchronization(.ioError, .nobody), &decision)
+            strike(.failSynchronization(.ioError, .unreported), &decision)
         }
     }
 

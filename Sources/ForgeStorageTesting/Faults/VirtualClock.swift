@@ -1,16 +1,16 @@
 import Synchronization
 
-/// A clock that moves only when it is told to: the time in which planned latency passes, so that no test waits.
+/// A clock that advances only explicitly: planned delays take no real time.
 public final class VirtualClock: Sendable {
     private let time = Mutex(Duration.zero)
 
-    /// A clock that shows zero.
+    /// Creates a clock at zero.
     public init() {}
 
-    /// How long ago, by this clock, it was made.
+    /// The time since its creation.
     public var now: Duration { time.withLock { $0 } }
 
-    /// Moves the clock on; a negative duration leaves it as it is.
+    /// Advances the clock; a negative duration has no effect.
     public func advance(by duration: Duration) {
         time.withLock { $0 += max(duration, .zero) }
     }

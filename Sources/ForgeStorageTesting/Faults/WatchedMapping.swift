@@ -1,10 +1,10 @@
 package import ForgeFileSystem
 
-/// What file systems that stand between others and their users do to mappings.
+/// Support for wrapping mappings.
 extension FileMapping {
-    /// Another mapping, of which some uses go another way; those left nil go straight to it.
+    /// Wraps a mapping and redirects some of its operations; nil forwards to the base.
     ///
-    /// What bytes are given out for a range has to stay at its address for as long as this mapping lives.
+    /// The bytes returned for a range must keep their address for the lifetime of the mapping.
     package convenience init(
         watching base: FileMapping,
         load: (@Sendable (FileMapping, Range<Int>) -> UnsafeRawBufferPointer)? = nil,
@@ -14,7 +14,7 @@ extension FileMapping {
         self.init(WatchedMemory(base, load: load, store: store, writeBack: writeBack), count: base.count)
     }
 
-    /// The bytes of a range, to be used while the mapping lives.
+    /// The bytes of a range, valid while the mapping lives.
     package func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer {
         withUnsafeBytes(range) { $0 }
     }

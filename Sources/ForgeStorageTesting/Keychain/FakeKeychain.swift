@@ -1,7 +1,7 @@
 public import ForgeCrypt
 import Synchronization
 
-/// A Keychain in memory that behaves as Apple's does, with the same status codes, on every platform.
+/// An in-memory Keychain with the behaviour and status codes of Apple's, for every platform.
 ///
 /// ```swift
 /// let keychain = FakeKeychain()
@@ -10,9 +10,9 @@ import Synchronization
 /// #expect(throws: CryptError.self) { try store.get(AuthKeys.accessToken) }
 /// ```
 ///
-/// Items are unique by service, account and access group. Data can be read and written only in the states of the
-/// device that the item's accessibility allows (`errSecInteractionNotAllowed` otherwise); that an item exists can be
-/// asked, and an item deleted, from the first unlocking on. The device starts unlocked, with a passcode.
+/// Items are unique by service, account and access group. Data is accessible only in the device states that the item's
+/// accessibility allows (`errSecInteractionNotAllowed` otherwise); existence checks and deletions are possible from the
+/// first unlock on. The device starts unlocked, with a passcode.
 public final class FakeKeychain: Sendable {
     fileprivate struct Address: Sendable {
         var service: String
@@ -32,7 +32,7 @@ public final class FakeKeychain: Sendable {
         var scripted: [FakeKeychainCall: [Int32]] = [:]
         var calls: [FakeKeychainCall] = []
 
-        /// The status that forbids to read or write an item of this class just now; nil if it is allowed.
+        /// The status that denies access to an item of this class at present; nil if access is allowed.
         func refusal(of accessibility: CryptAccessibility) -> KeychainStatus? {
             switch accessibility {
             case .whenUnlocked, .whenUnlockedThisDeviceOnly:
@@ -45,19 +45,19 @@ public final class FakeKeychain: Sendable {
         }
     }
 
-    /// The access groups that the app is entitled to; items go to the first one if no group is named.
+    /// The app's access groups; items without a group belong to the first.
     public let accessGroups: [String]
 
     private let state = Mutex(State())
 
-    /// An empty keychain.
+    /// Creates an empty keychain.
     ///
-    /// - Parameter accessGroups: What the app is entitled to; none makes every call fail with `errSecMissingEntitlement`.
+    /// - Parameter accessGroups: The app's entitlements; if empty, every call fails with `errSecMissingEntitlement`.
     public init(accessGroups: [String] = ["app"]) {
         self.accessGroups = accessGroups
     }
 
-    /// The store under test: `KeychainCrypt` on this keychain.
+    /// A `KeychainCrypt` on this keychain.
     public func store(service: String = "tests", accessGroup: String? = nil) -> KeychainCrypt {
         KeychainCrypt(service: service, accessGroup: accessGroup, calls: self)
     }
@@ -74,12 +74,12 @@ public final class FakeKeychain: Sendable {
         state.withLock { $0.device = .unlocked }
     }
 
-    /// Starts the device anew: nothing can be reached until it is unlocked.
+    /// Restarts the device: no item is accessible until it is unlocked.
     public func reboot() {
         state.withLock { $0.device = .beforeFirstUnlock }
     }
 
-    /// Takes the passcode away, and with it every item that needs one.
+    /// Removes the passcode and every item that requires one.
     public func removePasscode() {
         state.withLock {
             $0.hasPasscode = false
@@ -87,7 +87,7 @@ public final class FakeKeychain: Sendable {
         }
     }
 
-    /// Moves everything to a new device, which leaves behind what stays on its own.
+    /// Moves all items to a new device, except those bound to the old one.
     public func moveToNewDevice() {
         state.withLock {
             $0.items.removeAll {
@@ -101,7 +101,7 @@ public final class FakeKeychain: Sendable {
 
     // MARK: Backups
 
-    /// What an encrypted backup holds of a keychain: everything but what needs a passcode.
+    /// The content of an encrypted backup: all items but those that require a passcode.
     struct Backup: Sendable {
         fileprivate var items: [(address: Address, value: SecItemValue)]
     }
@@ -113,7 +113,7 @@ public final class FakeKeychain: Sendable {
             })
     }
 
-    /// Replaces everything by what a backup holds; only the device that it was made on can read what is bound to it.
+    /// Replaces all items by those of a backup; device-bound items are readable only on their own device.
     func restore(_ backup: Backup, toNewDevice: Bool) {
         state.withLock { state in
             state.items = backup.items
@@ -124,23 +124,24 @@ public final class FakeKeychain: Sendable {
 
     // MARK: Faults
 
-    /// Makes the next call of a kind, or the one after those already scripted, return a status and do nothing.
+    /// Scripts the result of the next call of a kind, after those already scripted: it returns `status` and has no
+    /// effect.
     public func fail(_ call: FakeKeychainCall, with status: Int32) {
         state.withLock { $0.scripted[call, default: []].append(status) }
     }
 
-    /// Makes a deletion remove one matching item at a time, as a keychain file on macOS does.
+    /// Makes a deletion remove a single matching item, as the file-based keychain on macOS does.
     public func deleteOneAtATime() {
         state.withLock { $0.deletesOneAtATime = true }
     }
 
-    /// The calls so far, scripted ones included.
+    /// The calls so far, including scripted ones.
     public var calls: [FakeKeychainCall] { state.withLock { $0.calls } }
 
-    /// How many items there are, of all services.
+    /// The number of items of all services.
     public var count: Int { state.withLock { $0.items.count } }
 
-    /// The accessibility that an item has; nil if there is no such item.
+    /// The accessibility of an item; nil if it does not exist.
     public func accessibility(service: String = "tests", account: String) -> CryptAccessibility? {
         state.withLock { state in
             state.items.first { $0.address.service == service && $0.address.account == account }?.value.accessibility
@@ -148,7 +149,7 @@ public final class FakeKeychain: Sendable {
     }
 }
 
-/// The calls of ``FakeKeychain``, by the function of the Security framework that each stands for.
+/// A call of ``FakeKeychain``, named after the function of the Security framework.
 public enum FakeKeychainCall: String, Hashable, Sendable, CaseIterable {
     /// `SecItemAdd`.
     case add
@@ -242,7 +243,7 @@ extension FakeKeychain: SecItemCalls {
         }
     }
 
-    /// Names are compared byte by byte, not as Swift compares strings.
+    /// Compares names by bytes.
     private func matches(_ query: SecItemQuery, _ state: borrowing State) -> [Int] {
         state.items.indices.filter { index in
             let address = state.items[index].address
@@ -254,6 +255,6 @@ extension FakeKeychain: SecItemCalls {
 }
 
 extension FakeKeychain: CustomReflectable {
-    /// Shows nothing of what is stored.
+    /// Hides the content.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

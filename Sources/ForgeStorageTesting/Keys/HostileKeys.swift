@@ -1,18 +1,18 @@
-/// A key made to get out of a store, to collide with what the store keeps for itself, or to confuse it.
+/// A key that tries to escape from a store, collides with its internal names, or is unusual.
 public struct HostileKey: Hashable, Sendable, CustomStringConvertible {
-    /// What a store has to do with the key.
+    /// The required behaviour of a store.
     public enum Expectation: String, Hashable, Sendable {
-        /// Every call refuses it.
+        /// Every call throws.
         case refused
 
-        /// It is a name like any other, however odd, and what is stored under it stays inside.
+        /// The key is valid, and its value stays inside the store.
         case plain
     }
 
     /// The key.
     public let key: String
 
-    /// What a store has to do with it.
+    /// The required behaviour of a store.
     public let expectation: Expectation
 
     public var description: String {
@@ -21,10 +21,10 @@ public struct HostileKey: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Some 400 hostile keys for a store whose root is a directory named `store`.
+/// About 400 hostile keys for a store whose root is a directory named `store`.
 ///
-/// Beside the root belong the directories `outside` and `storeroom`, whose name begins with the root's, each with a file
-/// `canary.txt`: many of the keys aim at these. Every one of them has to be as it was when all keys have been used.
+/// The test places the directories `outside` and `storeroom`, each with a file `canary.txt`, beside the root: many keys
+/// aim at them. They must be unchanged after all keys have been used.
 public enum HostileKeys {
     /// All keys, each once.
     public static let all: [HostileKey] =
@@ -39,7 +39,7 @@ public enum HostileKeys {
     private static let plain: [String] = unique(
         plainPrefixes.flatMap { prefix in targets.map { prefix + $0 } } + oddNames + deviceNames + limits)
 
-    /// Ways up and out, by steps, roots, backslashes and characters that end a C string or a line.
+    /// Escapes by steps, roots, backslashes, and characters that end a C string or a line.
     private static let refusedPrefixes: [String] =
         (1...12).map { String(repeating: "../", count: $0) } + [
             "./", "./../", ".//../", "..//", "a/../../", "a/b/../../../", "../store/../", "../store/a/../../",
@@ -55,7 +55,7 @@ public enum HostileKeys {
         "a/./b", "a//b", "..//a", "/a", "a/b/c/../../../..", ".//.", "a/..//b",
     ]
 
-    /// Every control character, of ASCII and of Latin 1.
+    /// All control characters of ASCII and Latin 1.
     private static let controls: [String] = (Array(0...0x1f) + Array(0x7f...0x9f)).compactMap { value in
         Unicode.Scalar(UInt32(value)).map { "a\(Character($0))b" }
     }
@@ -67,13 +67,13 @@ public enum HostileKeys {
         Array(repeating: String(repeating: "a", count: 204), count: 5).joined(separator: "/") + "b",
     ]
 
-    /// Longest and deepest keys that are still keys.
+    /// The longest and deepest valid keys.
     private static let limits: [String] = [
         String(repeating: "a", count: 255), String(repeating: "€", count: 85), components(32),
         Array(repeating: String(repeating: "a", count: 204), count: 5).joined(separator: "/"),
     ]
 
-    /// The store's own names, also as a file system that folds case or skips invisible characters sees them.
+    /// Internal names of stores, and variants that a case-folding or normalising file system treats as equal.
     private static let reserved = [
         "#lock", "#lock2", "#LOCK", "#Lock", "#loc\u{212a}", "#l\u{200c}ock", "#lock\u{200d}", "#tmp-", "#tmp-x",
         "#TMP-x", "#tMp-x", "#t\u{feff}mp-x", "#tmp-abcdefghabcdefgh", "#trash-", "#trash-x", "#Trash-x",
@@ -81,7 +81,7 @@ public enum HostileKeys {
         "a/#lock", "a/#tmp-x", "#tmp-x/a", "a/#trash-x/b", "#lock/a", "a/b/#LOCK", "#tmp-/../x",
     ]
 
-    /// Traversal that somebody else would have to decode, and other ways to name a place that is none here.
+    /// Traversal in an encoding that no store decodes, and other foreign path syntax.
     private static let plainPrefixes = [
         "..%2f", "%2e%2e/", "%2e%2e%2f", "%252e%252e%252f", "..%5c", "..%c0%af", "..%00/", "..;/", "..:/", ". ./",
         ".. /",
@@ -105,7 +105,7 @@ public enum HostileKeys {
             "caf\u{e9}", "cafe\u{301}", "\u{212b}", "\u{1f600}", "\u{202e}txt.exe", "a\u{2028}b", "a\u{2029}b",
             "a\u{ad}b",
             "\u{fffe}", "\u{ffff}", "\u{e000}", "\u{10ffff}", "\u{e0001}\u{e0041}", "\u{131}", "ß", "ẞ", "ﬁ", "\u{378}",
-            // What is left of a lone surrogate, an overlong slash and an overlong NUL once they are a String.
+            // A lone surrogate, an overlong slash and an overlong NUL, as `String` repairs them.
             String(decoding: [0xed, 0xa0, 0x80] as [UInt8], as: UTF8.self),
             String(decoding: [0x2e, 0x2e, 0xc0, 0xaf, 0x78] as [UInt8], as: UTF8.self),
             String(decoding: [0x61, 0xc0, 0x80, 0x62] as [UInt8], as: UTF8.self),
@@ -119,7 +119,7 @@ public enum HostileKeys {
         Array(repeating: "d", count: count).joined(separator: "/")
     }
 
-    /// Two keys that are equal to Swift can still be different bytes.
+    /// Removes duplicates by bytes: keys that Swift considers equal may differ in bytes.
     private static func unique(_ keys: [String]) -> [String] {
         var seen: Set<[UInt8]> = []
         return keys.filter { seen.insert(Array($0.utf8)).inserted }

@@ -1,39 +1,40 @@
 public import ForgeFileSystem
 
-/// A place in a log where a power cut could do harm: the mistakes that Pillai et al. found in most programs ("All File
-/// Systems Are Not Created Equal", OSDI 2014).
+/// An unsafe pattern in a log: one of the mistakes that Pillai et al. found in most programs ("All File Systems Are Not
+/// Created Equal", OSDI 2014).
 public struct LintFinding: Hashable, Sendable {
-    /// What was done wrong.
+    /// The pattern.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
-        /// The name may reach the device before the content: the file may be empty, and what it replaced is gone.
+        /// The name may become durable before the content: after a power cut the file may be empty and the old one
+        /// lost.
         case renamedUnsynchronizedData = "renamed a file with unsynchronised data"
 
-        /// The promise was made while a new, moved or removed name could still be undone.
+        /// Acknowledged while a created, moved or removed name could still be undone.
         case acknowledgedUnsynchronizedName = "acknowledged with an unsynchronised name"
 
-        /// The promise was made while content could still be lost.
+        /// Acknowledged while content could still be lost.
         case acknowledgedUnsynchronizedData = "acknowledged with unsynchronised data"
 
-        /// Nobody has the file open any more who could find out that its content never reached the device.
+        /// No open descriptor is left to report a later write-back failure.
         case closedDirtyFile = "closed a dirty file without synchronising"
 
-        /// After a power cut there may be a mixture of old and new.
+        /// After a power cut, old and new content may be mixed.
         case wroteInPlace = "wrote in place over synchronised data"
 
-        /// A name was added or moved, and its directory was not synchronised to the end of the log.
+        /// A name was added or moved, and its directory was never synchronised afterwards.
         case directoryNeverSynchronized = "directory never synchronised after create/rename"
 
-        /// A success after a failure does not cover what the failure lost.
+        /// A success after a failure does not cover the data that the failure lost.
         case retriedSynchronization = "synchronised again after a failure, without writing anew"
     }
 
-    /// What was done wrong.
+    /// The pattern.
     public let kind: Kind
 
-    /// The line of the log that did it.
+    /// The sequence number of the offending entry.
     public let sequence: Int
 
-    /// The file, or the name in its directory, as the log tells it.
+    /// The path as it appears in the log.
     public let path: POSIXPath?
 
     init(_ kind: Kind, _ sequence: Int, _ path: POSIXPath?) {

@@ -2,12 +2,11 @@ import ForgeFileSystem
 import SystemPackage
 
 extension OperationLog {
-    /// The unsafe patterns in the log, in the order of its lines.
+    /// Finds unsafe patterns in the log, in log order.
     ///
-    /// What stores keep for themselves (`#tmp-…`, `#trash-…`, `#lock`) may vanish or come back at any time, so names like
-    /// these are not asked about. Whether a mark was set with ``acknowledge(_:)`` decides whether promises can be looked
-    /// at. A pattern that is named need not be a mistake: `replaceFile` without durability renames before the content is
-    /// safe, as it was told to.
+    /// Internal names of stores (`#tmp-…`, `#trash-…`, `#lock`) may disappear or reappear at any time and are skipped.
+    /// Patterns that involve an acknowledgement require calls of ``acknowledge(_:)``. A finding need not be a mistake:
+    /// `replaceFile` without durability renames unsynchronised content by design.
     public func lint() -> [LintFinding] {
         var linter = Linter()
         for entry in entries { linter.read(entry) }
@@ -15,20 +14,20 @@ extension OperationLog {
     }
 }
 
-/// What a device has confirmed, as far as a log tells.
+/// The state that the device has confirmed, as far as the log shows.
 private struct Linter {
-    /// How far the content of a file has come.
+    /// The durability of a file's content.
     private struct Content {
-        /// The first line that wrote since the last synchronisation, and the path that it wrote to.
+        /// The first write since the last synchronisation, and its path.
         var dirtySince: (sequence: Int, path: POSIXPath?)?
-        /// The first line that stored through a mapping since the last time that was written back.
+        /// The first store through a mapping since it was last written back.
         var storedSince: (sequence: Int, path: POSIXPath?)?
-        /// Which bytes were stored through mappings, and which of them were synchronised.
+        /// The bytes stored through mappings, and those of them that are synchronised.
         var stored: [Range<Int64>] = []
         var safelyStored: [Range<Int64>] = []
-        /// Whether what is dirty will at least not reach the device after what is written from now on.
+        /// Whether unsynchronised content is ordered before later writes.
         var isOrdered = true
-        /// How many bytes were in the file when it was synchronised, or found.
+        /// The size of the file when it was synchronised or first seen.
         var safeSize: Int64 = 0
         /// Whether a synchronisation failed and nothing was written since.
         var hasFailed = false
@@ -48,7 +47,7 @@ private struct Linter {
     private var findings: [LintFinding] = []
     private var contents: [Int: Content] = [:]
     private var names: [Name: PendingName] = [:]
-    /// Files without a name: no crash brings them back.
+    /// Files without a name, which no crash restores.
     private var gone: Set<Int> = []
 
     mutating func read(_ entry: OperationLog.Entry) {
@@ -63,7 +62,7 @@ private struct Linter {
         for (name, pending) in names where !pending.isRemoval {
             findings.append(LintFinding(.directoryNeverSynchronized, pending.sequence, name.path))
         }
-        // Some loops came in the order of a hash table.
+        // Some loops iterate in hash order.
         return findings.sorted {
             ($0.sequence, $0.kind.rawValue, $0.path?.description ?? "")
                 < ($1.sequence, $1.kind.rawValue, $1.path?.description ?? "")
@@ -124,7 +123,7 @@ private struct Linter {
         case .store:
             guard let position = record.position, let count = record.count else { return }
             let range = position..<position + count
-            // A reserved file is all zeros at first: storing into those replaces nothing.
+            // Preallocated space is zero: storing into it replaces nothing.
             if content.safelyStored.contains(where: { $0.overlaps(range) }) {
                 findings.append(LintFinding(.wroteInPlace, record.sequence, record.path))
             }
@@ -144,10 +143,10 @@ private struct Linter {
         contents[inode] = content
     }
 
-    /// What was stored is what the next synchronisation covers.
+    /// Marks stored bytes as covered by the next synchronisation.
     private mutating func writeBack(_ record: OperationRecord) {
         guard let inode = record.inode, let offset = record.offset, let count = record.count else { return }
-        // It is done by mappings: one that does not reach everything covers nothing that could be told of.
+        // A write-back of a part of the stored range covers nothing.
         let range = offset..<offset + count
         guard contents[inode]?.stored.allSatisfy({ range.contains($0) }) == true else { return }
         contents[inode]?.storedSince = nil
@@ -158,7 +157,7 @@ private struct Linter {
         contents[inode]?.closedDirtyAt = record.sequence
     }
 
-    /// Reports that a file was closed dirty, once it is clear that it was not a file to be thrown away.
+    /// Reports a file closed with unsynchronised data, once it is known not to be temporary.
     private mutating func reportClose(of inode: Int) {
         guard let content = contents[inode], let sequence = content.closedDirtyAt else { return }
         findings.append(LintFinding(.closedDirtyFile, sequence, content.dirtySince?.path))
@@ -173,7 +172,7 @@ private struct Linter {
                 findings.append(LintFinding(.retriedSynchronization, record.sequence, record.path))
             }
             guard succeeded else {
-                // A lie is no failure: nobody could have known.
+                // A false success cannot be detected by the program, so it is not a finding.
                 if case .failure = record.outcome, contents[inode]?.dirtySince != nil {
                     contents[inode]?.hasFailed = true
                 }
@@ -191,7 +190,7 @@ private struct Linter {
         }
     }
 
-    /// What was written to a file is safe, and what was stored too if it was written back.
+    /// Marks written bytes as durable, and stored ones too if they were written back.
     private mutating func settle(_ inode: Int) {
         guard var content = contents[inode] else { return }
         content.dirtySince = content.storedSince
@@ -210,7 +209,7 @@ private struct Linter {
         names[Name(directory: directory, path: path)] = PendingName(sequence: record.sequence, isRemoval: false)
     }
 
-    /// A file gets a name that others look for.
+    /// Handles a file that gets a non-temporary name.
     private mutating func publish(_ record: OperationRecord) {
         guard let inode = record.inode, let content = contents[inode], content.dirtySince != nil else { return }
         if !content.isOrdered {
@@ -245,7 +244,7 @@ private struct Linter {
 }
 
 extension [Range<Int64>] {
-    /// Adds a range, and joins it with the last one if they touch, as those of a log do.
+    /// Adds a range, merged with the last one if they touch.
     fileprivate mutating func add(_ range: Range<Int64>) {
         if let last, last.lowerBound <= range.lowerBound, range.lowerBound <= last.upperBound {
             self[count - 1] = last.lowerBound..<Swift.max(last.upperBound, range.upperBound)

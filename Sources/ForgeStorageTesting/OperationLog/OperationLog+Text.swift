@@ -1,8 +1,7 @@
 extension OperationLog {
-    /// The log as text, one line for each entry.
+    /// The log as text, one line per entry.
     ///
-    /// The random parts of the names of temporary files and of trees that are being deleted are replaced by numbers, in
-    /// the order of their appearance.
+    /// Random parts of temporary names are replaced by numbers in order of appearance.
     public var text: String {
         var names = ReservedNames()
         return entries.map { names.replacing(in: $0.description) }.joined(separator: "\n")
@@ -22,7 +21,7 @@ extension OperationLog.Entry: CustomStringConvertible {
     }
 }
 
-/// Which number each random name has been given.
+/// The numbers assigned to random names.
 private struct ReservedNames {
     private static let randomLength = 16
     private var numbers: [Substring: Int] = [:]

@@ -2,17 +2,17 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// Everything that was called on a ``FaultingFileSystem``, in order, and the marks that the test set in between.
+/// The calls of a ``FaultingFileSystem`` in order, with the acknowledgements of the test.
 ///
-/// Its ``text`` is the same in every run of the same calls: it holds no addresses, no times but those of the virtual
-/// clock, and no numbers or random names that the system chose.
+/// Its ``text`` is the same in every run of the same calls: it contains no addresses, wall-clock times, system-assigned
+/// numbers or random names.
 public final class OperationLog: Sendable {
-    /// A line of the log.
+    /// An entry of the log.
     public enum Entry: Hashable, Sendable {
         /// A call.
         case operation(OperationRecord)
 
-        /// Something that the test says, such as that it has told its user that the data is safe.
+        /// A statement of the test, for example that it has acknowledged data as durable.
         case acknowledgement(sequence: Int, String)
     }
 
@@ -24,13 +24,13 @@ public final class OperationLog: Sendable {
 
     private let state = Mutex(State())
 
-    /// An empty log.
+    /// Creates an empty log.
     public init() {}
 
-    /// All lines, in order.
+    /// All entries in order.
     public var entries: [Entry] { state.withLock { $0.entries } }
 
-    /// The calls, in order.
+    /// The calls in order.
     public var records: [OperationRecord] {
         entries.compactMap { entry in
             guard case .operation(let record) = entry else { return nil }
@@ -38,18 +38,17 @@ public final class OperationLog: Sendable {
         }
     }
 
-    /// The synchronisations that were reported as done and were not.
+    /// The synchronisations that were falsely reported as successful.
     public var falseSynchronizations: [OperationRecord] {
         records.filter { $0.operation == .synchronize && !$0.isForwarded && $0.outcome == .success(nil) }
     }
 
-    /// Notes that whatever was done so far has been promised to somebody, so that the linter can tell what a power cut
-    /// would make of the promise.
+    /// Records that everything so far has been acknowledged as durable, for the linter.
     public func acknowledge(_ what: String) {
         state.withLock { $0.entries.append(.acknowledgement(sequence: $0.entries.count + 1, what)) }
     }
 
-    /// Forgets all lines; the numbers of inodes go on.
+    /// Removes all entries; inode numbers continue.
     public func removeAll() {
         state.withLock { $0.entries.removeAll() }
     }
@@ -62,7 +61,7 @@ public final class OperationLog: Sendable {
         }
     }
 
-    /// The number of an inode in this log, a new one for a file that was just created: systems use theirs again.
+    /// The log number of an inode; a new one for a new file, because systems reuse inode numbers.
     func number(of inode: InodeIdentity, isNew: Bool = false) -> Int {
         state.withLock { state in
             if !isNew, let number = state.inodes[inode] { return number }
@@ -73,7 +72,7 @@ public final class OperationLog: Sendable {
     }
 }
 
-/// What tells a file from all others at the same time.
+/// The identity of a file among all files at the same time.
 struct InodeIdentity: Hashable, Sendable {
     var device: UInt64
     var inode: UInt64

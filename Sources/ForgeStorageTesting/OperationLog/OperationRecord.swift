@@ -1,90 +1,89 @@
 public import ForgeFileSystem
 public import SystemPackage
 
-/// One call to a file system and what came of it.
+/// A file-system call and its result.
 ///
-/// Numbers that differ from run to run are replaced: descriptors by the lowest number that is free in the log's file
-/// system, inodes by the order in which the log met them.
+/// Numbers that vary between runs are replaced: descriptors by the lowest free number, inodes by the order of
+/// appearance.
 public struct OperationRecord: Hashable, Sendable {
-    /// How a call ended.
+    /// The result of a call.
     public enum Outcome: Hashable, Sendable {
-        /// It returned; the text tells what, where that is worth telling.
+        /// Success, with the result as text if it is relevant.
         case success(String?)
 
-        /// It threw an error with this number.
+        /// An error with this number.
         case failure(Errno)
     }
 
-    /// The place in the log, from 1 on, marks included.
+    /// The position in the log, counted from 1, including acknowledgements.
     public internal(set) var sequence = 0
 
-    /// The time on the virtual clock when the call was made.
+    /// The virtual time of the call.
     public var time: Duration
 
-    /// What was called.
+    /// The operation.
     public var operation: FileSystemOperation
 
-    /// The path that was given, or by which the descriptor that was given was opened; see
-    /// ``FaultingFileSystem/path(of:)``.
+    /// The path argument, or the path that opened the descriptor argument; see ``FaultingFileSystem/path(of:)``.
     public var path: POSIXPath?
 
     /// The second path of a rename or a link, the target of a symbolic link.
     public var destination: POSIXPath?
 
-    /// The descriptor that was given, or given out.
+    /// The descriptor argument or result.
     public var descriptor: Int?
 
-    /// The offset that was given; nil also where the file's own was used.
+    /// The offset argument; nil if the call used the file offset.
     public var offset: Int64?
 
-    /// The bytes asked for or given, the length of a range, the size of a file.
+    /// The number of bytes requested, the length of a range, or a file size.
     public var count: Int64?
 
-    /// Access mode, options, permissions, level and so on, as text.
+    /// Other arguments as text: access mode, options, permissions, level.
     public var detail: String?
 
-    /// How it ended.
+    /// The result.
     public var outcome = Outcome.success(nil)
 
-    /// How many bytes were read or written.
+    /// The number of bytes transferred.
     public var transferredCount: Int?
 
-    /// The file that the call was about, by the order of appearance.
+    /// The file, by order of appearance.
     public var inode: Int?
 
-    /// The faults that struck, as text.
+    /// The faults that applied, as text.
     public var faults: [String] = []
 
-    /// Whether the call reached the file system below; `false` for one that failed before its effect, and for a
-    /// synchronisation that was reported as done and was not.
+    /// Whether the call reached the base file system; false for one that failed before its effect, and for a
+    /// synchronisation falsely reported as successful.
     public var isForwarded = true
 
-    /// The name of the thread, where it has one.
+    /// The name of the thread, if it has one.
     public var thread: String?
 
     // MARK: For the linter
 
-    /// The directory that holds the (first) name.
+    /// The directory that contains the first name.
     package var directory: Int?
-    /// The directory that holds the second name.
+    /// The directory that contains the second name.
     package var newDirectory: Int?
     /// Whether the file or directory did not exist before.
     package var isCreation = false
-    /// Whether the call had its effect, even if it threw.
+    /// Whether the call took effect, even if it threw.
     package var isEffective = false
-    /// Where the bytes went.
+    /// The offset of the transferred bytes.
     package var position: Int64?
     /// The size of the file before the call.
     package var sizeBefore: Int64?
-    /// The size that the call gives the file, if that is what it does.
+    /// The size that the call sets.
     package var newSize: Int64?
-    /// How many names the file had before the call.
+    /// The number of names before the call.
     package var linkCount: UInt64?
-    /// The file that a rename took the name from.
+    /// The file that a rename replaced.
     package var replaced: Int?
     /// Whether the file is a regular one.
     package var isRegular = false
-    /// Whether the descriptor was the last one of its file.
+    /// Whether the descriptor was the last one of its open file.
     package var isLastDescriptor = false
 
     init(_ operation: FileSystemOperation, time: Duration) {

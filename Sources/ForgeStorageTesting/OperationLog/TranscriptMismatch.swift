@@ -1,4 +1,4 @@
-/// A log that is not what was expected, told as a difference line by line.
+/// A log that differs from the expected transcript.
 public struct TranscriptMismatch: Error, Hashable, Sendable, CustomStringConvertible {
     /// The lines that were expected.
     public let expected: [String]
@@ -6,7 +6,7 @@ public struct TranscriptMismatch: Error, Hashable, Sendable, CustomStringConvert
     /// The lines of the log.
     public let actual: [String]
 
-    /// The difference: lines that are missing behind `-`, lines that are too many behind `+`.
+    /// The difference: missing lines after `-`, unexpected lines after `+`.
     public var description: String {
         var lines: [String] = []
         var unchanged: [String] = []
@@ -53,7 +53,7 @@ public struct TranscriptMismatch: Error, Hashable, Sendable, CustomStringConvert
     }
 }
 
-/// Throws unless the text of `log` is `transcript`, but for empty lines and for spaces at either end of a line.
+/// Throws unless the text of `log` equals `transcript`, ignoring empty lines and surrounding spaces.
 ///
 /// - Throws: ``TranscriptMismatch`` with the difference.
 public func expectLog(_ log: OperationLog, _ transcript: String) throws(TranscriptMismatch) {

@@ -1,4 +1,4 @@
-// `import ForgeStorage` brings every store.
+// `import ForgeStorage` imports every library.
 @_exported public import ForgeCoding
 @_exported public import ForgeCrypt
 @_exported public import ForgeFileStore

@@ -1,9 +1,9 @@
-/// Two words of bits that say of a key whether it is new or perhaps known.
-struct KeyBits {
+/// A 128-bit Bloom filter of the keys of a map.
+struct KeyFilter {
     private var low: UInt64 = 0
     private var high: UInt64 = 0
 
-    /// Adds a key by its fingerprint.
+    /// Adds the fingerprint of a key.
     ///
     /// - Returns: false if the key is certainly new.
     @inline(__always)
@@ -17,7 +17,7 @@ struct KeyBits {
         return high & bit != 0
     }
 
-    /// Seven bits of a key's length, beginning and end.
+    /// A seven-bit hash of a key's length, beginning and end.
     @inline(__always)
     static func fingerprint(_ key: UnsafeBufferPointer<UInt8>) -> UInt64 {
         guard let start = UnsafeRawBufferPointer(key).baseAddress else { return 0 }
