@@ -9,7 +9,7 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// Libraries of the system that key-values measures beside the toolkit, as far as their headers are installed.
+/// System libraries that `key-values` measures beside the toolkit, if their headers are installed.
 /// FORGE_BENCHMARK_PEERS limits them: "none", or names such as "lmdb,sqlite".
 struct SystemPeer {
     let name: String

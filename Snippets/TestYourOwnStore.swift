@@ -1,4 +1,4 @@
-// A key-value store of your own, held to the promises of every other one.
+// A custom key-value store that passes the conformance checks.
 import ForgeCoding
 import ForgeKVStore
 import ForgeStorageTesting
@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 
 // snippet.draft
-/// The first draft: what comes to mind.
+/// A first draft.
 final class Draft: KVStoring {
     private let values = Mutex<[String: Data]>([:])
 
@@ -40,9 +40,9 @@ print(await suite.run(on: "Draft", having: []) { Draft() })
 // snippet.end
 
 // snippet.store
-/// The store that keeps its promises.
+/// A store that passes the checks.
 final class Notebook: KVStoring {
-    // By their bytes: strings that Swift calls equal can be two names.
+    // By bytes: strings that Swift considers equal may be different names.
     private let values = Mutex<[[UInt8]: [UInt8]]>([:])
     private let coder = ValueCoder()
 

@@ -15,7 +15,7 @@ struct CheckTests {
         try bytes.write(to: url)
     }
 
-    @Test("what the demo stored is intact, and the check changes nothing")
+    @Test("the demo's stores are intact, and check changes nothing")
     func intact() throws {
         #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
         for _ in 0..<2 {
@@ -44,7 +44,7 @@ struct CheckTests {
         #expect(damaged == [path])
     }
 
-    @Test("leftovers, links and what was set aside are named")
+    @Test("check lists leftovers, links and files set aside")
     func oddities() throws {
         #expect(try CommandRun(["kv", "set", scratch.path("store"), "key", "1"]).status == 0)
         for name in ["#tmp-abcdefghijklmnop", "quarantine-records-1"] {

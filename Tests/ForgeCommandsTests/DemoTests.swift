@@ -21,7 +21,7 @@ struct DemoTests {
         #expect(!run.output.contains("token-123"))
     }
 
-    @Test("a file of the user's comes back byte for byte, and a second demo plays on what the first kept")
+    @Test("a user's file round-trips, and a second demo continues from the first")
     func keepsAvatar() throws {
         let avatar = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 &* 31 ^ $0 >> 7) })
         try avatar.write(to: scratch.url.appendingPathComponent("me.jpg"))

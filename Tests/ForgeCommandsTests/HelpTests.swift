@@ -17,7 +17,7 @@ struct HelpTests {
         ("forge-secret-list", SecretCommand.List.self), ("forge-secret-rm", SecretCommand.Remove.self),
     ]
 
-    @Test("the help of a command is what the pinned file says", arguments: commands.map(\.name))
+    @Test("a command's help matches the pinned file", arguments: commands.map(\.name))
     func isPinned(name: String) throws {
         let command = try #require(Self.commands.first { $0.name == name }?.type)
         let help = ForgeCommand.helpMessage(for: command, columns: 100)

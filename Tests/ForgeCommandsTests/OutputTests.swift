@@ -19,7 +19,7 @@ struct OutputTests {
             ])
     }
 
-    @Test("progress is silent for a second and then tells how far it has come")
+    @Test("progress is reported only after a second")
     func progress() {
         let shown = Mutex<[String]>([])
         let progress = Progress("files") { text in shown.withLock { $0.append(text) } }

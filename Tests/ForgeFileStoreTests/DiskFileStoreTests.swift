@@ -81,7 +81,7 @@ struct DiskFileStoreTests {
         #expect(try directory.read("a/b/store/#tmp-abcdefghabcdefgh") == "being written")
     }
 
-    @Test("a root that somebody removed is made anew by the next save")
+    @Test("the next save recreates a removed root")
     func removedRoot() async throws {
         try await store.save(Data("1".utf8), to: "x/y")
         try FileManager.default.removeItem(at: directory.url("a"))
@@ -110,7 +110,7 @@ struct DiskFileStoreTests {
         #expect(store.exists("x"))
     }
 
-    @Test("a URL that is no path of this machine makes a store that says so")
+    @Test("a store with a URL that is not a local path throws on every call")
     func badURL() async throws {
         let url = try #require(URL(string: "https://example.com/store"))
         let store = DiskFileStore(root: url)

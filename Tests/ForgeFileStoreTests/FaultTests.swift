@@ -84,7 +84,7 @@ struct FaultTests {
         #expect(!memory.fileExists(atPath: "/other/source"))
     }
 
-    @Test("a source that cannot be removed stays beside its copy, and the error says so")
+    @Test("a source that cannot be removed stays beside its copy, with an error")
     func sourceStays() async throws {
         try memory.createDirectory("/other")
         try memory.mount(at: "/other")
@@ -98,7 +98,7 @@ struct FaultTests {
         #expect(memory.fileExists(atPath: "/other/source"))
     }
 
-    @Test("a file that takes the source's name during a move is told of, one that replaces the moved file is not")
+    @Test("a move reports a new file under the source's name, but not one that replaces the copy")
     func swappedSource() async throws {
         try memory.createDirectory("/in")
         try memory.write(Data("source".utf8), to: URL(filePath: "/in/source"))
@@ -129,7 +129,7 @@ struct FaultTests {
         }
     }
 
-    @Test("a source that cannot be read is told from a store that cannot be written")
+    @Test("an unreadable source and an unwritable store are distinct errors")
     func sourceFails() async throws {
         try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
         let store = store()
@@ -147,7 +147,7 @@ struct FaultTests {
         #expect(try leftovers() == [])
     }
 
-    @Test("a failed flush of the directory is reported as unknown durability, and the content stands")
+    @Test("a failed directory flush is reported as unknown durability, and the content is kept")
     func unknownDurability() async throws {
         let flushes = Mutex(0)
         let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in

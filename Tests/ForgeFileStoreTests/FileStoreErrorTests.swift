@@ -63,7 +63,7 @@ struct FileStoreErrorTests {
         #expect(FileStoreError(opening: FileSystemError(.open, errno), .load, key: "k").code == code)
     }
 
-    @Test("an undecodable file is told of by place, never by content")
+    @Test("the error for an undecodable file has its key, not its content")
     func undecodable() async throws {
         struct Inner: Codable { var pin: Int }
         struct Outer: Codable { var inner: Inner }

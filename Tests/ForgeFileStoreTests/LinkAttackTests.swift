@@ -6,7 +6,7 @@ import SystemPackage
 import TestDepth
 import Testing
 
-@Suite("What others put into a store's directory leads nowhere", .timeLimit(.minutes(20)))
+@Suite("Foreign entries in a store's directory are not followed", .timeLimit(.minutes(20)))
 struct LinkAttackTests {
     private let directory: TemporaryDirectory
     private let store: DiskFileStore

@@ -58,7 +58,7 @@ struct FileMappingTests {
         #expect(text.contains("SIGBUS: 1 bytes stored at offset 8192"), "\(text)")
     }
 
-    @Test("what is out of the bounds of a mapping traps, in memory and on the disk", arguments: [true, false])
+    @Test("an access outside a mapping traps, in memory and on disk", arguments: [true, false])
     func keepsBounds(_ isInMemory: Bool) async throws {
         await #expect(processExitsWith: .failure) { [isInMemory] in
             let fileSystem: any POSIXFileSystem = isInMemory ? InMemoryFileSystem() : SystemFileSystem()
@@ -86,7 +86,7 @@ struct FileMappingTests {
         #expect(Self.load(8192..<8196, of: mapping) == "page")
     }
 
-    @Test("the end of the process takes its mappings away, and what was stored stays")
+    @Test("the end of a process removes its mappings and keeps stored bytes")
     func ends() throws {
         let disk = InMemoryFileSystem()
         let process = disk.process()
@@ -118,7 +118,7 @@ struct FileMappingTests {
         #expect(try fileSystem.usage() == .init(sizeInBytes: 0, inodeCount: 1))
     }
 
-    @Test("what was stored behind the end of the file is no part of it")
+    @Test("bytes stored behind the end of a file are not part of it")
     func tail() throws {
         let fileSystem = InMemoryFileSystem()
         let (mapping, descriptor) = try Self.mapped(fileSystem, size: 10, count: 4096)

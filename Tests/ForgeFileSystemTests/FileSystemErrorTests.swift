@@ -3,7 +3,7 @@ import SystemPackage
 import Testing
 
 struct FileSystemErrorTests {
-    @Test("an error says in one line what failed, on what and why")
+    @Test("an error description has operation, path and reason in one line")
     func describesItself() {
         let error = FileSystemError(.rename, .improperLink, path: "a", destination: "b")
         #expect(error.description.hasPrefix("rename a to b: "))
@@ -11,7 +11,7 @@ struct FileSystemErrorTests {
         #expect(!error.description.contains("\n"))
     }
 
-    @Test("an error number without a symbol is told by its number")
+    @Test("an error number without a symbol is described by its number")
     func namesUnknownNumbers() {
         #expect(Errno(rawValue: 9999).name == "errno 9999")
         #expect(Errno.noSpace.name == "ENOSPC")

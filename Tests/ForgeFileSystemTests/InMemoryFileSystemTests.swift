@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite("The file system in memory, beyond what every file system does")
+@Suite("The file system in memory, beyond the conformance checks")
 struct InMemoryFileSystemTests {
     private let fileSystem = InMemoryFileSystem()
     private let file = URL(filePath: "/file")
@@ -24,7 +24,7 @@ struct InMemoryFileSystemTests {
         #expect(try fileSystem.read(from: file) == Data("new".utf8))
     }
 
-    @Test("a write error stands behind every call that would store content")
+    @Test("`writeError` fails every call that stores content")
     func writeErrorBelow() throws {
         try fileSystem.write(Data("old".utf8), to: file)
         let descriptor = try fileSystem.open("/file", .readWrite)
@@ -46,7 +46,7 @@ struct InMemoryFileSystemTests {
         #expect(!fileSystem.fileExists(atPath: "/new"))
     }
 
-    @Test("a read error is thrown as given, and stands behind a read of a descriptor")
+    @Test("`readError` is thrown as given, and underlies the error of a descriptor read")
     func readError() throws {
         try fileSystem.write(Data("old".utf8), to: file)
         fileSystem.readError = NSError(domain: "Unreadable", code: 5)
@@ -92,7 +92,7 @@ struct InMemoryFileSystemTests {
         #expect(throws: FileSystemError.self) { try fileSystem.close(descriptor) }
     }
 
-    @Test("a process that ends gives up its descriptors, its locks and what it had unlinked")
+    @Test("the end of a process releases its descriptors, locks and unlinked files")
     func endOfProcess() throws {
         try fileSystem.write(Data(repeating: 1, count: 5000), to: file)
         let other = fileSystem.process()
@@ -145,7 +145,7 @@ struct InMemoryFileSystemTests {
         expectErrno(.notDirectory) { try fileSystem.changeDirectory("/file") }
     }
 
-    @Test("who waits for a lock gets it when it is free", .timeLimit(.minutes(20)))
+    @Test("a waiting thread gets the lock once it is free", .timeLimit(.minutes(20)))
     func waitingLock() throws {
         try fileSystem.write(Data(), to: file)
         let order = Mutex<[String]>([])
@@ -226,7 +226,7 @@ struct InMemoryFileSystemTests {
         #expect(calls.withLock { $0 } == 2)
     }
 
-    @Test("the clock of the file system tells the order of changes")
+    @Test("the file system's clock orders changes")
     func tick() throws {
         try fileSystem.createDirectory("/a")
         try fileSystem.createDirectory("/b")

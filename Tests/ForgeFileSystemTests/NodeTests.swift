@@ -40,7 +40,7 @@ struct NodeTests {
         expectErrno(.tooManySymbolicLinkLevels) { _ = try fileSystem.open(node: link, .readOnly, options: []) }
     }
 
-    @Test("whoever may write sets both times to now; the owner alone sets anything else")
+    @Test("a user with write permission may set both times to now; only the owner sets other times")
     func times() throws {
         try create("/f", mode: 0o666)
         try create("/g", mode: 0o644)
@@ -57,7 +57,7 @@ struct NodeTests {
         #expect(try fileSystem.status("/g").accessed == FileTime(seconds: 7))
     }
 
-    @Test("a process goes on as somebody else, and its new files are his")
+    @Test("a process that changes its user creates files of the new user")
     func identity() throws {
         let other = fileSystem.process()
         try fileSystem.createDirectory("/d", permissions: FilePermissions(rawValue: 0o770))
@@ -91,7 +91,7 @@ struct NodeTests {
         #expect(try fileSystem.readFile("/f") == [4, 2, 3])
     }
 
-    @Test("a device says what it holds and how much of that is used")
+    @Test("a device reports its capacity and usage")
     func capacity() throws {
         let fileSystem = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 8192, inodeCount: 5)))
         let capacity = try fileSystem.capacity(of: .path("/"))

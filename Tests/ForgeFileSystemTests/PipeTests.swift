@@ -11,7 +11,7 @@ struct PipeTests {
             "/p", at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
     }
 
-    @Test("who would wait for the other end is told that there is none")
+    @Test("opening a FIFO without the other end fails instead of blocking")
     func opening() throws {
         expectErrno(.noSuchAddressOrDevice) { _ = try fileSystem.open("/p", .readOnly) }
         expectErrno(.noSuchAddressOrDevice) { _ = try fileSystem.open("/p", .writeOnly) }
@@ -22,7 +22,7 @@ struct PipeTests {
         expectErrno(.noSuchAddressOrDevice) { _ = try fileSystem.open("/p", .readOnly) }
     }
 
-    @Test("what is written without a reader is refused, and changes no time")
+    @Test("a write without a reader fails and changes no time")
     func brokenPipe() throws {
         let reader = try fileSystem.open("/p", .readOnly, options: [.nonBlocking])
         let writer = try fileSystem.open("/p", .writeOnly)

@@ -156,7 +156,7 @@ struct SemanticCase {
             "a hole reads as zeros and takes no space"),
         .init(
             87, "shrink to 3 then grow to 6", "new bytes zero, old bytes never return",
-            "what was cut off never comes back"),
+            "truncated data never reappears"),
         .init(88, "read beyond the end", "0 bytes", "reading behind the end gives nothing"),
         .init(89, "lseek to a negative offset", "EINVAL", "no offset is negative"),
         .init(90, "pread at a negative offset", "EINVAL", "no offset is negative"),
@@ -164,7 +164,7 @@ struct SemanticCase {
         .init(92, "fsync on a directory's descriptor", "ok", "a directory can be synchronised"),
         .init(
             93, "flock: two opens in one process", "EAGAIN (conflict per open file)",
-            "a lock is in the way of another open of the same process"),
+            "a lock excludes another open of the same process"),
         .init(
             94, "fcntl lock: two opens in one process", "no conflict; lost on *any* close of the file by the process"
         ),
@@ -211,7 +211,7 @@ struct SemanticCase {
             "bytes that have their space can be overwritten on a full device"),
         .init(
             114, "unlink at full quota", "frees space when the last descriptor closes",
-            "the space of an unlinked file is free only when nobody has it open any more"),
+            "the space of an unlinked file is freed when its last descriptor is closed"),
         .init(115, "rename at full quota", "ok", "files are renamed, removed and cut short on a full device"),
         .init(116, "inode quota", "ENOSPC", "a device without free inodes creates nothing until one is free"),
         .init(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A store that was closed tells damage to its last record from a write that was cut short")
+@Suite("A closed store distinguishes damage to its last record from a torn write")
 struct ClosingTests {
     private let fileSystem = InMemoryFileSystem()
     private let recorder = IssueRecorder()

@@ -66,7 +66,7 @@ import Testing
         #expect(try cost("", Pair(name: "ab", count: 3)) == [24 + 18, 0, 18])
     }
 
-    @Test("removing what is there and removing everything cost one record, what is not there nothing")
+    @Test("remove and removeAll cost one record, removing an absent key none")
     func removals() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test("what replaces a value costs no more than what stores a new one")
+    @Test("replacing a value costs no more than storing a new one")
     func conditionalChanges() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -200,7 +200,7 @@ import Testing
 
     // MARK: Rewriting
 
-    @Test("rewriting writes what is live once, in pieces of a mebibyte, and flushes file and directory")
+    @Test("compaction writes live records once, in pieces of a mebibyte, and flushes file and directory")
     func rewriting() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)

@@ -97,7 +97,7 @@ struct ExpiringTests {
         #expect(try base.keys() == [])
     }
 
-    @Test("a sweep removes what has expired and nothing else")
+    @Test("a sweep removes only expired values")
     func sweep() throws {
         for index in 0..<10 {
             try store.set(KVKey<Int>("\(index)"), value: index, expiresAfter: .seconds(index))
@@ -112,7 +112,7 @@ struct ExpiringTests {
         #expect(try store.keys().sorted() == ["5", "6", "7", "8", "9", "foreign", "forever"])
     }
 
-    @Test("what was not stored through this type is undecodable, and kept")
+    @Test("a value not stored through this type is undecodable and kept")
     func foreign() throws {
         try base.set(KVKey<String>("a"), value: "x")
         #expect(store.contains(key))

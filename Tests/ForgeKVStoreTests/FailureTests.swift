@@ -154,7 +154,7 @@ import Testing
     }
 
     @Test(
-        "a compaction that fails costs nothing and is told; the write that set it off stays done",
+        "a failed compaction is reported and loses nothing, and the write that triggered it succeeds",
         arguments: [FileSystemOperation.rename, .write])
     func failingCompaction(_ operation: FileSystemOperation) throws {
         do {
@@ -242,7 +242,7 @@ import Testing
     }
 
     @Test(
-        "whichever call fails, what was acknowledged is there and what was refused is not",
+        "whichever call fails, acknowledged writes are kept and refused ones are not",
         arguments: [Errno.ioError, .noSpace])
     func everyFailingCall(_ errno: Errno) throws {
         var call = 0

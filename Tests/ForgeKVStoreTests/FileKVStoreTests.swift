@@ -52,7 +52,7 @@ import Testing
         #expect(try FileKVStore(at: directory.url).integers().count == 8)
     }
 
-    @Test("another process is told which process has the store")
+    @Test("the error for a store in use names the process")
     func inUse() throws {
         let fileSystem = InMemoryFileSystem()
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
@@ -87,7 +87,7 @@ import Testing
         #expect(fileSystem.openDescriptors.isEmpty)
     }
 
-    @Test("what a crash left over is swept, and nothing else")
+    @Test("only leftovers of a crash are swept")
     func leftovers() throws {
         let fixture = LogFixture()
         try fixture.open().set(a, value: 1)
@@ -100,7 +100,7 @@ import Testing
         #expect(try store.damageReports().map(\.offset) == [64])
     }
 
-    @Test("what stands in the way of the directory is an error with its path")
+    @Test("an obstacle to creating the directory is an error with its path")
     func inTheWay() throws {
         let fileSystem = InMemoryFileSystem()
         try fileSystem.close(fileSystem.open("/file", .writeOnly, options: [.create]))
@@ -168,7 +168,7 @@ import Testing
         #expect(try fixture.bytes().count - before == 24)
     }
 
-    @Test("opening and closing a store that nobody writes to leaves its log as it is")
+    @Test("opening and closing a store without writing leaves its log unchanged")
     func idleOpening() throws {
         let fixture = LogFixture()
         try fixture.open().set(a, value: 1)
@@ -177,7 +177,7 @@ import Testing
         #expect(try fixture.bytes() == bytes)
     }
 
-    @Test("an undecodable value is told once")
+    @Test("an undecodable value is reported once")
     func undecodable() throws {
         let fixture = LogFixture()
         let recorder = IssueRecorder()
@@ -191,7 +191,7 @@ import Testing
         #expect(recorder.issues.count == 2)
     }
 
-    @Test("an issue can be told to a handler that uses the store")
+    @Test("the issue handler may use the store")
     func reentrantHandler() throws {
         let fileSystem = InMemoryFileSystem()
         let other = InMemoryKVStore()

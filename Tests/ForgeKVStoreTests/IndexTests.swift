@@ -152,7 +152,7 @@ import Testing
         #expect(recorder.issues.count == 1)
     }
 
-    @Test("what cannot be read is unavailable, and nothing is set in its place")
+    @Test("an unreadable value is unavailable and cannot be overwritten")
     func unreadable() throws {
         try fill(30)
         let failing = FailingFileSystem(fileSystem)
@@ -195,7 +195,7 @@ import Testing
         #expect(recorder.issues.isEmpty)
     }
 
-    @Test("names of one hash, and blocks that are full, are told apart")
+    @Test("names with equal hashes and full blocks are handled")
     func collisions() throws {
         // Every name in one block of an index that was made for few.
         let header = LogIndexHeader(

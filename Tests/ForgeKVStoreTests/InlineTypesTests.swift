@@ -45,7 +45,7 @@ struct InlineTypesTests {
         try check(type, [.min, 0, 1, .max])
     }
 
-    @Test("are what they were, as values and as bytes, whatever the type")
+    @Test("keep value and bytes for every type")
     func everyType() throws {
         for type in Self.values { try checkInteger(type) }
         try check(Bool.self, [false, true])

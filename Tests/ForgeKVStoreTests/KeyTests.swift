@@ -25,7 +25,7 @@ import Testing
         #expect("\(KVKey<Int>(name))" == expected)
     }
 
-    @Test("an error says in one line what failed, on what, where and why")
+    @Test("an error description has operation, key, store and reason in one line")
     func error() {
         let cause = FileSystemError(.write, .noSpace, path: "log")
         let error = KVStoreError(

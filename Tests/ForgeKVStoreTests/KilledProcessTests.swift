@@ -18,7 +18,7 @@ struct KilledProcessTests {
         return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
-    @Test("what is durable stays so where a process was killed when it had renamed the log that it has rewritten")
+    @Test("durable writes survive a process killed after it renamed the compacted log")
     func renamed() async throws {
         try await forEachCrash(
             limit: TestDepth.limit(60, deep: 100_000),

@@ -155,7 +155,7 @@ struct LayerForwardingTests {
         #expect(required.sorted() == RecordingKVStore.Operation.allCases.map(\.rawValue).sorted())
     }
 
-    @Test("a reader of defaults and of what is moved looks into the second store too")
+    @Test("layers with defaults or migration also read the second store")
     func secondStores() throws {
         for operation: Operation in [.get, .read, .contains, .keys, .rawValue, .changesElsewhere] {
             let probe = Probe()

@@ -10,7 +10,7 @@ struct LayerTests {
 
     // MARK: Namespaces
 
-    @Test("no two names in two namespaces are one, wherever the slashes stand")
+    @Test("names in different namespaces never collide, whatever their slashes")
     func namespaces() throws {
         let texts = ["", "a", "a/b", "a%2Fb", "a%", "a%252Fb", "/", "//", "%", "b/c", "c", "2Fb", "é", "e\u{301}"]
         var names: [String: (String, String)] = [:]
@@ -57,7 +57,7 @@ struct LayerTests {
 
     // MARK: Read-only
 
-    @Test("a read-only store refuses every change and says so")
+    @Test("a read-only store refuses every change with `.readOnly`")
     func readOnly() throws {
         try base.set(key, value: 1)
         let store = ReadOnlyKVStore(base)

@@ -15,7 +15,7 @@ struct LettingGoTests {
         let hasLetGo = DispatchSemaphore(value: 0)
     }
 
-    @Test("where it tells of an issue, in a thread of its own, closes it", .timeLimit(.minutes(20)))
+    @Test("in the issue handler, in another thread, closes the store", .timeLimit(.minutes(20)))
     func inBackground() throws {
         let memory = InMemoryFileSystem()
         let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
@@ -46,7 +46,7 @@ struct LettingGoTests {
     }
 
     @Test(
-        "while another thread waits for that, leaves other stores free to be opened by who is told of an issue then",
+        "while another thread waits for it, other stores can be opened in the issue handler",
         .timeLimit(.minutes(20)))
     func anotherStore() throws {
         let memory = InMemoryFileSystem()

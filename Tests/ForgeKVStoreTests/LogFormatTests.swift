@@ -21,7 +21,7 @@ import Testing
         #expect(~bytes.withUnsafeBytes { CRC32C.portable(.max, $0) } == expected)
     }
 
-    @Test("the checksum does not depend on how the bytes are cut, nor on who computes it")
+    @Test("the checksum does not depend on the chunks or the implementation")
     func checksumInPieces() {
         let bytes = (0..<1000).map { UInt8(truncatingIfNeeded: $0 &* 7919 >> 4) }
         let whole = bytes.withUnsafeBytes { ~CRC32C.portable(.max, $0) }
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test("a payload that says nothing known is none")
+    @Test("an unknown payload is not a record")
     func unknownPayloads() {
         let payloads: [[UInt8]] = [
             [], [1, 0, 0], [0, 0, 0, 0], [9, 0, 0, 0], [1, 2, 0, 0], [2, 1, 0, 0], [1, 0, 5, 0, 0x61],

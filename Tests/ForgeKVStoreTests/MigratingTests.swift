@@ -64,7 +64,7 @@ struct MigratingTests {
         #expect(old.get(key) == 1)
     }
 
-    @Test("what was removed does not come back from the old store")
+    @Test("removed values do not reappear from the old store")
     func removing() throws {
         try fill(4)
         let store = MigratingKVStore(from: old, to: new)

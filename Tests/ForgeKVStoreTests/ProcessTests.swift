@@ -63,7 +63,7 @@ import Darwin
         }
     }
 
-    @Test("another process cannot open the store, and is told who has it")
+    @Test("another process cannot open the store, and the error names the owner")
     func inUse() async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path
@@ -80,7 +80,7 @@ import Darwin
         }
     }
 
-    @Test("what was set in user defaults is there for a second process, and what that sets is there for a third")
+    @Test("user defaults set in one process are read in the next")
     func userDefaults() async throws {
         let suite = TemporarySuite()
         let name = suite.name

@@ -36,7 +36,7 @@ import Testing
         #expect(await first(51, of: stream) == [nil] + (1...50).map { $0 })
     }
 
-    @Test("changes of other keys, and removals of what is not there, are not told")
+    @Test("changes of other keys and removals of absent keys are not reported")
     func silence() async throws {
         let stream = reactive.stream(key)
         try reactive.set(KVKey<Int>("b"), value: 1)
@@ -47,7 +47,7 @@ import Testing
         #expect(await first(2, of: stream) == [nil, 1])
     }
 
-    @Test("a write that fails is not told")
+    @Test("a failed write is not reported")
     func failingWrite() async throws {
         let reactive = ReactiveKVStore(InMemoryKVStore(maximumValueSizeInBytes: 50))
         let key = KVKey<String>("a")
@@ -57,7 +57,7 @@ import Testing
         #expect(await first(2, of: stream) == [nil, "y"])
     }
 
-    @Test("a write whose durability is not known is told, because it can be read")
+    @Test("a write of unknown durability is reported, because it is visible")
     func uncertainWrite() async throws {
         struct Uncertain: KVStoring {
             let base = InMemoryKVStore()
@@ -88,7 +88,7 @@ import Testing
         #expect(await first(3, of: again) == [nil, 1, nil])
     }
 
-    @Test("a stored nil is told as a value")
+    @Test("a stored nil is reported as a value")
     func storedNil() async throws {
         let key = KVKey<Int?>("a")
         let stream = reactive.stream(key)
@@ -100,7 +100,7 @@ import Testing
         #expect(values[2] == nil)
     }
 
-    @Test("raw writes are told too")
+    @Test("raw writes are reported")
     func rawWrites() async throws {
         try reactive.set(key, value: 7)
         let bytes = try #require(try reactive.rawValue(named: "a"))
@@ -228,7 +228,7 @@ import Testing
         #expect(try reactive.compareAndSet(key, revision: change?.revision, value: 6))
     }
 
-    @Test("a write that leaves the encoded value as it was is not told")
+    @Test("a write that does not change the encoded value is not reported")
     func identicalWrites() async throws {
         let stream = reactive.stream(key)
         for value in [1, 1, 1, 2, 2, 1] { try reactive.set(key, value: value) }
@@ -238,7 +238,7 @@ import Testing
     }
 
     @Test(
-        "what a slow consumer never saw come between does not make it see a value twice",
+        "a slow consumer does not see a value twice when coalesced changes cancel out",
         arguments: [(1, []), (2, [2, 1]), (3, [2, 1])])
     func identicalAfterConflation(_ limit: Int, _ expected: [Int]) async throws {
         var reactive: ReactiveKVStore? = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
@@ -276,7 +276,7 @@ import Testing
         #expect(await changes.next() == KVChange(value: 2, revision: nil, write: 3))
     }
 
-    @Test("when the store has settled, every consumer has done what it does with what was written")
+    @Test("settled returns after every consumer has processed all writes")
     func settling() async throws {
         final class Seen: Sendable {
             private let values = Mutex<[Int: [Int?]]>([:])
@@ -311,7 +311,7 @@ import Testing
         await reactive.settled()
     }
 
-    @Test("delivered does not wait for a consumer that keeps what it was handed")
+    @Test("delivered does not wait for a consumer to process an element")
     func delivering() async throws {
         var values = reactive.stream(key).makeAsyncIterator()
         #expect(await values.next() == .some(nil))
@@ -326,7 +326,7 @@ import Testing
         await reactive.delivered()
     }
 
-    @Test("who waits for a store to settle can be cancelled, and does not wait for what is given up")
+    @Test("settled can be cancelled and does not wait for released streams")
     func settlingWithoutConsumer() async throws {
         await reactive.settled()
         var stream: KVStream<Int>? = reactive.stream(key)

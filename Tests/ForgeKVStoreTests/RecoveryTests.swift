@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test("damage that the next record vouches for is told, however many intact records follow")
+    @Test("damage before a flush marker is reported, however many intact records follow")
     func damageBeforeMany() throws {
         let fixture = LogFixture()
         do {
@@ -195,7 +195,7 @@ import Testing
         #expect(try fixture.open().integers().count == Self.states[6].count + 1)
     }
 
-    @Test("a log whose header is gone is set aside as a whole, and that is told")
+    @Test("a log without a header is set aside as a whole and reported")
     func headerGone() throws {
         let sample = try Sample()
         let fixture = LogFixture()
@@ -224,7 +224,7 @@ import Testing
         #expect(try fixture.open().integers() == Self.states[3])
     }
 
-    @Test("an old record that stands behind newer ones is not replayed")
+    @Test("an old record behind newer ones is not replayed")
     func staleRecord() throws {
         let sample = try Sample()
         let stale = sample.open[sample.ends[0]..<sample.ends[1]]
@@ -233,7 +233,7 @@ import Testing
         #expect(try fixture.open().integers() == Self.states[6])
     }
 
-    @Test("a record that is missing without a trace is told")
+    @Test("a missing record is reported")
     func missingRecord() throws {
         let sample = try Sample()
         let fixture = LogFixture()

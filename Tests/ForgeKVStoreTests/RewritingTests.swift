@@ -68,7 +68,7 @@ struct RewritingTests {
         #expect(recorder.damage.map(\.kind) == [.records])
     }
 
-    @Test("or not: what is left is served all the same, and the owner told of both")
+    @Test("or not: the remaining values are served, and both are reported")
     func damageThatIsRewrittenInVain() throws {
         try damage()
         let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
@@ -82,7 +82,7 @@ struct RewritingTests {
         #expect(try store.keys().count == 20)
     }
 
-    @Test("by who is told of the damage, again", .timeLimit(.minutes(20)))
+    @Test("by the issue handler, again", .timeLimit(.minutes(20)))
     func rewritingAgain() throws {
         try damage()
         let owner = Mutex<FileKVStore?>(nil)
@@ -142,7 +142,7 @@ struct RewritingTests {
             })
     }
 
-    @Test("while something is written vouches for nothing that is not on the device")
+    @Test("during a write appends no flush marker for bytes that are not durable")
     func writtenMeanwhile() async throws {
         try await forEachCrash(
             limit: TestDepth.limit(60, deep: 1000),

@@ -21,7 +21,7 @@ struct SetAsideTests {
         },
     ]
 
-    @Test("on disk, in a file that is listed and tells the key", arguments: 0..<3, [true, false])
+    @Test("on disk, in a file that is listed with its key", arguments: 0..<3, [true, false])
     func onDisk(_ change: Int, _ reopens: Bool) throws {
         let fixture = LogFixture()
         let recorder = IssueRecorder()

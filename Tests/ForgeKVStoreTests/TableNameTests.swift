@@ -36,7 +36,7 @@ struct TableNameTests {
         try check(try FileKVStore(at: "/store", fileSystem: fileSystem))
     }
 
-    @Test("are told from one another by their bytes, as these stand in an entry")
+    @Test("are distinguished by their bytes")
     func comparison() {
         for name in Self.names {
             let bytes = Array(name.utf8) + [UInt8](repeating: 0, count: 8)

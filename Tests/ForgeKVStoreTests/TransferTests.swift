@@ -34,7 +34,7 @@ struct TransferTests {
     }
 
     @Test(
-        "what is no JSON object is refused as a whole",
+        "data that is not a JSON object is refused as a whole",
         arguments: ["", "[1]", "{", "1", "{\"a\": 1, \"a\": 2}", "\u{0}"])
     func noJSON(_ text: String) throws {
         let error = #expect(throws: KVStoreError.self) { try KVImportSource.json(Data(text.utf8)) }
@@ -63,7 +63,7 @@ struct TransferTests {
         #expect(store.get(KVKey<Int>("\0")) == 1)
     }
 
-    @Test("what is no property list with a dictionary, and a file that is not there, are refused")
+    @Test("data that is not a property list with a dictionary, and a missing file, are refused")
     func noPropertyList() throws {
         #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(Data("nonsense".utf8)) }
         let array = try PropertyListSerialization.data(fromPropertyList: [1], format: .xml, options: 0)
@@ -94,7 +94,7 @@ struct TransferTests {
         #expect(try store.exportValues(to: UserDefaultsKVStore(suiteName: other.name)).equalCount == 3)
     }
 
-    @Test("what is there already is kept or replaced, and a second run finds everything equal")
+    @Test("existing values are kept or replaced, and a second run finds everything equal")
     func existing() throws {
         let source = InMemoryKVStore()
         for index in 0..<5 { try source.set(KVKey<Int>("\(index)"), value: index) }
@@ -109,7 +109,7 @@ struct TransferTests {
         #expect("\(replaced)" == "1 copied, 4 there already, 0 kept, 0 failed")
     }
 
-    @Test("what cannot be stored is reported by name and reason without its value, and everything else is stored")
+    @Test("values that cannot be stored are reported by name and reason, and all others are stored")
     func failures() throws {
         let source = InMemoryKVStore()
         try source.set(KVKey<String>("long"), value: String(repeating: "secret", count: 20))
@@ -123,7 +123,7 @@ struct TransferTests {
         #expect("\(report)".contains("\"long\""))
     }
 
-    @Test("a store that does not keep what it is given is found out")
+    @Test("a store that alters values is detected")
     func verification() throws {
         struct Forgetful: KVStoring {
             let base = InMemoryKVStore()
@@ -142,7 +142,7 @@ struct TransferTests {
         #expect(report.failures.map(\.error.code) == [.damaged])
     }
 
-    @Test("an exported JSON text is in the order of the names, and comes back")
+    @Test("an exported JSON text is sorted by name and can be imported")
     func export() throws {
         try store.set(KVKey<Int>("b"), value: 1)
         try store.set(KVKey<[String: Double]>("a"), value: ["x": 0.5])

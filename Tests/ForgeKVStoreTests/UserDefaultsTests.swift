@@ -9,7 +9,7 @@ import Testing
     private var store: UserDefaultsKVStore { UserDefaultsKVStore(suiteName: suite.name) }
     private var defaults: UserDefaults? { UserDefaults(suiteName: suite.name) }
 
-    @Test("what a property list can hold is there for other code as it is")
+    @Test("values that a property list can hold are stored natively")
     func native() throws {
         try store.set(KVKey<Bool>("bool"), value: true)
         try store.set(KVKey<Int8>("int"), value: -5)
@@ -34,7 +34,7 @@ import Testing
         #expect(defaults.integer(forKey: "optional") == 7)
     }
 
-    @Test("what other code stored is read, of every type that can hold it")
+    @Test("values stored by other code are read as every type that can hold them")
     func foreign() throws {
         let defaults = try #require(defaults)
         defaults.set(5, forKey: "int")
@@ -59,7 +59,7 @@ import Testing
         #expect(store.get(KVKey<Mixed>("dictionary")) == Mixed(list: [1, 2], flag: false))
     }
 
-    @Test("a structure is stored as data behind the marker, not as a dictionary that nobody versions")
+    @Test("a structure is stored as marked data, not as an unversioned dictionary")
     func wrapped() throws {
         struct Point: Codable, Sendable { var x = 1 }
         try store.set(KVKey<Point>("point"), value: Point())
@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(
-        "a suite that would be a file elsewhere is refused",
+        "a suite name with a path is refused",
         arguments: [
             "", ".", "..", "../x", "a/b", "/tmp/x", "a\0b", "NSGlobalDomain", String(repeating: "x", count: 201),
         ])
@@ -124,7 +124,7 @@ import Testing
     }
 
     #if os(Linux)
-    @Test("what a suite's file holds is compared by bytes, and nothing is absent that could not be read")
+    @Test("names in a suite's file are compared by bytes, and an unreadable file is not reported as absent")
     func file() throws {
         let home = try #require(ProcessInfo.processInfo.environment["HOME"])
         let path = "\(home)/.config/\(suite.name).plist"

@@ -184,7 +184,7 @@ struct VersionedValueTests {
     }
 
     @Test(
-        "a line that is none is named",
+        "an invalid line is named",
         arguments: ["a 1", "a b 11", "a 1 111", "a 1 1g", "%g 1 11", "%ff 1 11", "a 1 11 1"])
     func badLines(_ line: String) {
         let error = #expect(throws: ConformanceViolation.self) { try GoldenValues(text: "\n" + line) }

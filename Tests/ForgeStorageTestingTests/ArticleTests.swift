@@ -60,7 +60,7 @@ struct ArticleTests {
             })
     }
 
-    @Test("a log and what the linter says")
+    @Test("a log and its lint findings")
     func logs() throws {
         let bytes: [UInt8] = [1, 2, 3]
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())

@@ -38,7 +38,7 @@ struct CorruptionTests {
         }
     }
 
-    @Test("rot strikes at the file's own offset too, and only what is read")
+    @Test("corruption applies at the file offset too, and only to the bytes read")
     func ownOffset() throws {
         let fileSystem = try fileSystem(.on(.read, do: .corrupt(.flippedBit(offset: 5, bit: 0))))
         let descriptor = try fileSystem.open("/f")
@@ -89,7 +89,7 @@ struct CorruptionTests {
 
 @Suite("Planned crashes of the process")
 struct PlannedCrashTests {
-    @Test("every call after a crash fails, what was open is closed, and a new process goes on")
+    @Test("after a crash every call fails and open files are closed, and a new process can continue")
     func crashes() throws {
         let base = try memory { try $0.put("old", at: "/f") }
         let plan = FaultPlan([.on(.rename, do: .crash())])

@@ -64,7 +64,7 @@ struct FaultRuleTests {
         #expect((40...80).contains(pattern7.count { $0 }))
     }
 
-    @Test("a rule for an inode strikes whatever path or descriptor leads to it")
+    @Test("a rule for an inode applies to every path and descriptor")
     func inode() throws {
         let fileSystem = try fileSystem()
         try fileSystem.link("/b", to: "/c")
@@ -118,7 +118,7 @@ struct FaultRuleTests {
         #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
     }
 
-    @Test("reads and writes are cut short, and those who loop get everything")
+    @Test("reads and writes are shortened, and loops transfer everything")
     func shortTransfers() throws {
         let fileSystem = try fileSystem(
             .on(.read, .write, do: .shorten(toBytes: 3)), .on(.read, call: 2, do: .interrupt))
@@ -127,7 +127,7 @@ struct FaultRuleTests {
         #expect(fileSystem.log.records.filter { $0.operation == .write }.map(\.transferredCount) == [3, 3, 3, 1])
     }
 
-    @Test("an interrupted call has done nothing")
+    @Test("an interrupted call has no effect")
     func interrupt() throws {
         let fileSystem = try fileSystem(.on(.write, call: 1, do: .interrupt))
         let descriptor = try fileSystem.open("/b", .writeOnly)
@@ -141,7 +141,7 @@ struct FaultRuleTests {
         try fileSystem.close(descriptor)
     }
 
-    @Test("a full device takes what fits, then nothing, until the rule is lifted")
+    @Test("a full device accepts what fits, then nothing, until the rule is lifted")
     func fillUp() throws {
         let fileSystem = try fileSystem(
             .on(.write, .allocate, .open, .createDirectory, .link, name: "full", do: .fillUp(afterBytes: 5)))
@@ -161,7 +161,7 @@ struct FaultRuleTests {
         #expect(fileSystem.plan.rules.isEmpty)
     }
 
-    @Test("a quota says so with its own number")
+    @Test("a quota fails with its own error number")
     func quota() throws {
         let fileSystem = try fileSystem(.on(.write, do: .fillUp(afterBytes: 0, .diskQuotaExceeded)))
         #expect(try outcomes(1) { try fileSystem.put("x", at: "/b") } == [.diskQuotaExceeded])
@@ -200,7 +200,7 @@ struct FaultRuleTests {
         #expect(fileSystem.clock.now == .milliseconds(1060))
     }
 
-    @Test("a plan is not done before each of its rules has struck")
+    @Test("requireAllFired throws until every rule has fired")
     func deadRules() throws {
         let fileSystem = try fileSystem(
             .fail(.status, with: .ioError), .fail(.write, matching: "/none/**", call: 2, with: .noSpace, effect: .done),
@@ -225,7 +225,7 @@ struct FaultRuleTests {
     }
 
     @Test(
-        "rules are told as they are meant",
+        "rules describe themselves",
         arguments: [
             (.on(do: .interrupt), "any operation on anything, always: interrupt"),
             (

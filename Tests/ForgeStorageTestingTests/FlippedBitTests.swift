@@ -39,7 +39,7 @@ struct FlippedBitTests {
     }
 
     @Test(
-        "a log of values never shows a wrong one, and says so when it cannot show one, with an index and without",
+        "a flipped bit yields the right value or an error, with and without an index",
         arguments: [false, true])
     func values(isIndexed: Bool) throws {
         let expected = ["a": "first", "b": "second", "c": "third"]

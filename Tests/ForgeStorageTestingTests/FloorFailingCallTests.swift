@@ -88,7 +88,7 @@ struct FloorFailingCallTests {
         }
     }
 
-    @Test("copyTree that failed has left the original alone, and can be tried again once what it made is gone")
+    @Test("a failed copyTree leaves the original unchanged and can be repeated after removing its copy")
     func copiesTrees() throws {
         try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in

@@ -51,7 +51,7 @@ struct LinterTests {
         #expect(fileSystem.log.lint() == [])
     }
 
-    @Test("a recipe that was told not to care is named for it")
+    @Test("a recipe without durability is reported")
     func withoutDurability() throws {
         try fileSystem.replace("/d/old", with: "new", durability: .none)
         #expect(kinds() == [.closedDirtyFile, .directoryNeverSynchronized, .renamedUnsynchronizedData])
@@ -91,13 +91,13 @@ struct LinterTests {
         #expect(kinds().suffix(3).contains(.acknowledgedUnsynchronizedData))
     }
 
-    @Test("a removal that nobody was promised is no finding")
+    @Test("an unacknowledged removal is not a finding")
     func removes() throws {
         try fileSystem.unlink("/d/old")
         #expect(kinds() == [])
     }
 
-    @Test("a dirty file that is closed is named, unless it is thrown away or synchronised after all")
+    @Test("closing a dirty file is a finding, unless it is deleted or synchronised later")
     func closesDirty() throws {
         try write("x", to: "/d/#tmp-1", synchronizing: nil)
         try fileSystem.unlink("/d/#tmp-1")
@@ -116,7 +116,7 @@ struct LinterTests {
     }
 
     @Test(
-        "writing over what was safe is named, appending is not",
+        "overwriting synchronised data is a finding, appending is not",
         arguments: [
             ([], 9, true), ([], 10, false), ([.append], 0, false), ([.truncate], 0, true),
         ] as [(FileDescriptor.OpenOptions, Int64, Bool)])
@@ -216,7 +216,7 @@ struct LinterTests {
         try fileSystem.close(descriptor)
     }
 
-    @Test("storing over what was stored and synchronised is writing in place")
+    @Test("storing over synchronised stores is a finding")
     func storesInPlace() throws {
         let (descriptor, mapping) = try mapped()
         for place in [0, 6, 4] {

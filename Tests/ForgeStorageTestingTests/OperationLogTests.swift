@@ -30,7 +30,7 @@ struct OperationLogTests {
         }
     }
 
-    @Test("a log that differs is told line by line")
+    @Test("a log that differs is described line by line")
     func mismatch() throws {
         let fileSystem = FaultingFileSystem(try memory { try $0.put("x", at: "/f") })
         for _ in 0..<9 { _ = try fileSystem.status("/f") }

@@ -95,7 +95,7 @@ struct StoreDirectoryFailingCallTests {
         }
     }
 
-    @Test("what a crash left over is swept whatever fails, or by the next to open")
+    @Test("leftovers of a crash are swept despite failures, or by the next opening")
     func sweeps() throws {
         try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             let fileSystem = InMemoryFileSystem()

@@ -19,7 +19,7 @@ struct SynchronizationFaultTests {
     }
 
     @Test(
-        "a failure is told to the caller once, and later synchronisations of the file succeed",
+        "a failure is reported to the caller once, and later synchronisations succeed",
         arguments: [
             Errno.ioError, .noSpace,
         ])
@@ -34,7 +34,7 @@ struct SynchronizationFaultTests {
             fileSystem.log.records.filter { $0.operation == .synchronize }.map(\.isForwarded) == [false, true, true])
     }
 
-    @Test("every file that is open hears of a failure once, whoever opens it later never")
+    @Test("every open file gets a failure once, files opened later never")
     func openFiles() throws {
         let fileSystem = try fileSystem(
             .on(.synchronize, call: 1, do: .failSynchronization(reportedTo: .openFiles)))
@@ -52,7 +52,7 @@ struct SynchronizationFaultTests {
         #expect(fileSystem.log.text.contains("! EIO of an earlier write-back"))
     }
 
-    @Test("a device that fails to write back by itself is told of by the next synchronisation, unless opened later")
+    @Test("a background write-back failure is reported by the next synchronisation of files open at the time")
     func background() throws {
         let fileSystem = try fileSystem(.on(.write, do: .failSynchronization(reportedTo: .openFiles)))
         let first = try fileSystem.open("/f", .readWrite)
@@ -67,7 +67,7 @@ struct SynchronizationFaultTests {
         try fileSystem.plan.requireAllFired()
     }
 
-    @Test("a lie is a success, and the log tells that nothing reached the device")
+    @Test("a false success is recorded as such in the log")
     func lies() throws {
         let fileSystem = try fileSystem(.on(.synchronize, matching: "/f", do: .lieAboutSynchronization))
         let descriptor = try fileSystem.open("/f", .readWrite)
@@ -86,7 +86,7 @@ struct SynchronizationFaultTests {
         #expect(once.log.falseSynchronizations.count == 1)
     }
 
-    @Test("a recipe that is lied to cannot notice; one that is failed says so")
+    @Test("a recipe cannot detect a false success; it reports a failure")
     func recipes() throws {
         let lied = try fileSystem(.on(.synchronize, do: .lieAboutSynchronization))
         try lied.replace("/f", with: "new")

@@ -1,4 +1,4 @@
-/// Contestants that take turns run by run, so that whatever slows the machine down for a while slows all of them.
+/// Interleaves the runs of several measurements, so that a temporary slowdown of the machine affects all of them.
 public final class Contest {
     private struct Contestant {
         let name: String
@@ -10,12 +10,12 @@ public final class Contest {
 
     public init() {}
 
-    /// Adds a contestant; `body` makes `count` operations each time.
+    /// Adds a measurement; `body` performs `count` operations per run.
     public func add(_ name: String, count: Int, _ body: @escaping () throws -> Void) {
         contestants.append(Contestant(name: name, count: count, body: body))
     }
 
-    /// Lets everybody run once to warm up and then `runs` times; in the order in which they were added.
+    /// Runs every measurement once to warm up and then `runs` times, interleaved in the order of addition.
     public func run(runs: Int) throws -> [Measurement] {
         let clock = ContinuousClock()
         var nanoseconds = [[Double]](repeating: [], count: contestants.count)

@@ -3,7 +3,7 @@ public enum Figure: Sendable {
     case nanoseconds(Double)
     case bytes(Double)
 
-    /// How many times as much.
+    /// A multiple of the reference.
     case factor(Double)
 }
 

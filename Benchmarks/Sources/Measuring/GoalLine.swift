@@ -1,19 +1,19 @@
-/// What was measured beside what it is to reach, and beside what others reach.
+/// A measurement with its goal and the figures of peers.
 public struct GoalLine: Sendable {
-    /// What is to be reached.
+    /// The goal of a measurement.
     public enum Goal: Sendable {
-        /// So many times the reference at most, or at least.
+        /// At most, or at least, this multiple of the reference.
         case ratioAtMost(Double)
         case ratioAtLeast(Double)
 
-        /// So much at most, whatever the reference.
+        /// At most this figure.
         case atMost(Figure)
 
-        /// Nothing: it is only told.
+        /// No goal.
         case none
     }
 
-    /// What stands below a line for comparison.
+    /// A peer's figure below a line.
     public struct Peer: Sendable {
         let name: String
         let cells: [Figure]
@@ -25,7 +25,7 @@ public struct GoalLine: Sendable {
             self.ratio = ratio
         }
 
-        /// A measurement, beside the median of a reference.
+        /// Creates a peer from a measurement and the median of a reference.
         public init(_ measurement: Measurement, reference: Measurement?) {
             name = measurement.name
             cells = measurement.cells
@@ -39,7 +39,7 @@ public struct GoalLine: Sendable {
     let ratio: Double?
     let peers: [Peer]
 
-    /// A line of a single figure, and its ratio to the reference if there is one.
+    /// Creates a line from a figure, and its ratio to the reference if there is one.
     public init(_ name: String, _ goal: Goal, _ figure: Figure, ratio: Double? = nil, peers: [Peer] = []) {
         self.name = name
         self.goal = goal
@@ -48,7 +48,7 @@ public struct GoalLine: Sendable {
         self.peers = peers
     }
 
-    /// A line of a measurement whose ratio is that of the medians, or the one that is given.
+    /// Creates a line from a measurement; the ratio is that of the medians unless given.
     public init(
         _ name: String, _ goal: Goal, _ measurement: Measurement, reference: Measurement? = nil, ratio: Double? = nil,
         peers: [Peer] = []
@@ -76,7 +76,7 @@ extension Measurement {
 }
 
 extension Figure {
-    /// The number in the unit that its case says.
+    /// The number in the unit of its case.
     var number: Double {
         switch self {
         case .nanoseconds(let number), .bytes(let number), .factor(let number): number

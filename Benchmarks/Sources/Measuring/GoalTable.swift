@@ -2,12 +2,12 @@
 public enum GoalTable {
     private static let widths = [57, 10, 12, 12, 12, 9, 9]
 
-    /// What stands above the first line.
+    /// The table header.
     public static var header: String {
         aligned(["", "goal", "this run", "fastest", "slowest", "ratio", ""], widths: widths)
     }
 
-    /// A line and what it is compared with.
+    /// A line and its peers.
     public static func text(_ line: GoalLine) -> String {
         let verdict =
             switch line.isMet {
@@ -20,7 +20,7 @@ public enum GoalTable {
         return ([own] + peers).joined(separator: "\n")
     }
 
-    /// How many goals were met, and the names of those that were not.
+    /// The number of goals met, and the names of the others.
     public static func summary(_ lines: [GoalLine]) -> String {
         let goals = lines.filter { $0.isMet != nil }
         let missed = goals.filter { $0.isMet == false }

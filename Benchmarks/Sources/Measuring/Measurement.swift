@@ -1,20 +1,20 @@
 import CMeasuring
 
-/// How long one operation takes, measured over several runs of many.
+/// The time per operation, measured over several runs of many operations.
 public struct Measurement: Sendable {
     public let name: String
-    /// Nanoseconds for each operation, one figure for each run, in ascending order.
+    /// Nanoseconds per operation, a figure per run, in ascending order.
     public let nanoseconds: [Double]
 
-    /// What was measured elsewhere: at least one figure, in any order.
+    /// Creates a measurement from at least one figure, in any order.
     public init(_ name: String, nanoseconds: [Double]) {
         precondition(!nanoseconds.isEmpty, "nothing was measured")
         self.name = name
         self.nanoseconds = nanoseconds.sorted()
     }
 
-    /// Runs `body`, which makes `count` operations, once to warm up and then `runs` times, each time on what `setUp`,
-    /// which is not measured, has made.
+    /// Runs `body`, which performs `count` operations, once to warm up and then `runs` times. `setUp` makes a subject
+    /// for each run; it is not measured.
     public init<Subject>(
         _ name: String, runs: Int = 15, count: Int, setUp: () throws -> Subject, _ body: (Subject) throws -> Void
     ) rethrows {
@@ -25,14 +25,14 @@ public struct Measurement: Sendable {
             let start = clock.now
             try body(subject)
             let duration = clock.now - start
-            // It goes only now: that is not measured either.
+            // Released only now, so that its destruction is not measured.
             withExtendedLifetime(subject) {}
             return duration / .nanoseconds(1) / Double(count)
         }
         self.init(name, nanoseconds: nanoseconds)
     }
 
-    /// Runs `body` once to warm up and then `runs` times; it makes `count` operations each time.
+    /// Runs `body`, which performs `count` operations, once to warm up and then `runs` times.
     public init(_ name: String, runs: Int = 15, count: Int, _ body: () throws -> Void) rethrows {
         try self.init(name, runs: runs, count: count, setUp: {}, body)
     }
@@ -42,7 +42,7 @@ public struct Measurement: Sendable {
     public var slowest: Double { nanoseconds[nanoseconds.count - 1] }
 }
 
-/// Keeps the compiler from leaving out what computes a value: it is shown to a function that might do anything with it.
+/// Prevents the compiler from eliminating the computation of a value, by passing it to an opaque function.
 @inline(never)
 public func keep<Value>(_ value: Value) {
     withUnsafePointer(to: value) { measuring_keep($0) }

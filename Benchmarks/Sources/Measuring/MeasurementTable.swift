@@ -1,4 +1,4 @@
-/// Measurements as text, each compared with the first.
+/// A table of measurements with ratios to the first.
 public struct MeasurementTable: CustomStringConvertible {
     private let title: String
     private let rows: [Measurement]
@@ -21,7 +21,7 @@ public struct MeasurementTable: CustomStringConvertible {
     private func line(_ cells: [String]) -> String { aligned(cells, widths: [44, 12, 12, 12, 9]) }
 }
 
-/// Cells of these widths beside one another, the first to the left and the others to the right.
+/// Aligns cells to these widths: the first to the left, the others to the right.
 func aligned(_ cells: [String], widths: [Int]) -> String {
     zip(cells, widths).enumerated().map { index, cell in
         let padding = String(repeating: " ", count: max(0, cell.1 - cell.0.count))

@@ -1,14 +1,14 @@
 import CMeasuring
 
-/// Lets the allocator keep the memory that is freed instead of giving it back to the system between runs.
+/// Makes the allocator keep freed memory between runs instead of returning it to the system.
 ///
-/// Otherwise some runs pay for new pages that others are spared, depending on where pieces of memory happen to lie, and
-/// on small machines that is as much as what is measured. Without glibc it does nothing.
+/// Otherwise some runs pay for new pages, which on small machines costs as much as the measured operations. Has no
+/// effect without glibc.
 public func keepFreedMemory() {
     measuring_keep_freed_memory()
 }
 
-/// How much memory of this process is resident, in bytes; 0 where the system does not tell.
+/// The resident memory of this process in bytes; 0 if unknown.
 public func residentMemory() -> Int {
     Int(measuring_resident_bytes())
 }

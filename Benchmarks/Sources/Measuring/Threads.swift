@@ -2,13 +2,13 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Runs `body` in so many threads of their own, which are let go together once all of them stand ready.
+/// Runs `body` in several threads that start together once all are ready.
 ///
 /// - Parameters:
-///   - count: How many threads.
-///   - body: What each does; it is given the thread's number, from 0 on.
-/// - Returns: Nanoseconds from the moment that the first began to the moment that the last was done.
-/// - Throws: The first error that `body` threw, when all are done.
+///   - count: The number of threads.
+///   - body: The work of a thread; its argument is the thread's number, counted from 0.
+/// - Returns: Nanoseconds from the start of the first thread to the end of the last.
+/// - Throws: The first error of `body`, after all threads have ended.
 public func nanoseconds(inThreads count: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws -> Double {
     let outcome = Outcome()
     let ready = DispatchSemaphore(value: 0)
@@ -28,7 +28,7 @@ public func nanoseconds(inThreads count: Int, _ body: @escaping @Sendable (Int) 
     return try outcome.nanoseconds()
 }
 
-/// When the first thread began and the last was done.
+/// The start of the first thread and the end of the last.
 private final class Outcome: Sendable {
     private struct State {
         var start: ContinuousClock.Instant?

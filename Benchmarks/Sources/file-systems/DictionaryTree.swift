@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What one would write for a test in half an hour: a tree of dictionaries by name, behind a lock.
+/// A simple alternative for tests: a tree of dictionaries by name, behind a lock.
 final class DictionaryTree: Sendable {
     private final class Node {
         var children: [String: Node] = [:]

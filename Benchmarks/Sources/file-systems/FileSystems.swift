@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Measuring
 import SystemPackage
 
-/// The file system in memory beside a tree of dictionaries: small files in nested directories, and listings.
+/// Compares the in-memory file system with a tree of dictionaries: small files in nested directories, and listings.
 @main
 enum FileSystems {
     private static let content = [UInt8](repeating: 0x78, count: 100)
@@ -74,7 +74,7 @@ enum FileSystems {
         ]
     }
 
-    /// The least that a listing of this shape costs: an array, and the bytes of each name in one of its own.
+    /// The minimum cost of a listing of this shape: an array, and an array of bytes for each name.
     private static func copy(_ entries: [DirectoryEntry]) -> [DirectoryEntry] {
         entries.map { entry in
             DirectoryEntry(name: POSIXPath(entry.name.bytes), type: entry.type, inode: entry.inode)

@@ -1,8 +1,8 @@
 import Foundation
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Invocation {
-    /// What can be run alone.
+    /// A group that can be run alone.
     enum Group: String, CaseIterable {
         case get
         case getMany = "get-many"

@@ -2,15 +2,15 @@ import ForgeKVStore
 import Foundation
 import Measuring
 
-/// Ours: Foundation has a type of that name too.
+// Foundation has a type of the same name.
 typealias Measurement = Measuring.Measurement
 
-/// FileKVStore beside its peers: every line has a goal, what this run measured, and whether that is met.
+/// Measures FileKVStore beside its peers; every line has a goal, figures, and a verdict.
 @main
 enum KeyValues {
     static func main() throws {
         let arguments = Array(CommandLine.arguments.dropFirst())
-        // A process that measures one opening for another that waits for it.
+        // A child process that measures one opening.
         if arguments.first == Opening.argument { return print(try Opening(Array(arguments.dropFirst())).run()) }
         let invocation: Invocation
         do {

@@ -1,18 +1,18 @@
 import ForgeCoding
 import ForgeKVStore
 
-/// A type of value that every store is measured with.
+/// A value type to measure stores with.
 protocol Sample: Codable, Equatable, Sendable {
-    /// What it is called in the table.
+    /// The name in the table.
     static var title: String { get }
 
-    /// What SQLite keeps it as.
+    /// The column type in SQLite.
     static var columnKind: ColumnKind { get }
 
-    /// A value that differs from those of all other numbers.
+    /// A value that is different for each number.
     init(sample number: Int)
 
-    /// The value as stores of bytes are given it, and back.
+    /// Conversion to and from bytes, for stores of bytes.
     func withBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
     init(bytes: UnsafeRawBufferPointer) throws
 }
@@ -59,8 +59,7 @@ extension String: Sample {
     init(bytes: UnsafeRawBufferPointer) { self = String(decoding: bytes, as: UTF8.self) }
 }
 
-/// A struct of five fields. Stores of bytes are given it in the coding that FileKVStore uses itself, so that what is
-/// compared is the stores.
+/// A struct of five fields. Stores of bytes use the same encoding as FileKVStore, so that only the stores differ.
 struct Settings: Sample {
     var name: String
     var count: Int
@@ -86,13 +85,13 @@ struct Settings: Sample {
     init(bytes: UnsafeRawBufferPointer) throws { self = try BinaryDecoder().decode(Settings.self, from: bytes) }
 }
 
-/// Names with their values, in no order.
+/// Names with their values, unordered.
 struct Samples<Value: Sample>: Sendable {
     let names: [String]
     let keys: [KVKey<Value>]
     let values: [Value]
 
-    /// What is stored in turn with `values`: a store may notice that what is there is what it is given, and do nothing.
+    /// Alternated with `values`, because a store may ignore a write of the value that it holds.
     let others: [Value]
 
     private let order: [Int]
@@ -109,9 +108,9 @@ struct Samples<Value: Sample>: Sendable {
         others = order.map { Value(sample: $0 + order.count) }
     }
 
-    /// What is stored in a round, the first of which is 0.
+    /// The values of a round, counted from 0.
     func values(ofRound round: Int) -> [Value] { round % 2 == 0 ? values : others }
 
-    /// The same in another order and as other objects, as a process has them that did not itself store what it reads.
+    /// A shuffled copy with distinct objects, as in a process that did not store the values itself.
     func reordered() -> Samples { Samples(order: order.shuffled()) }
 }

@@ -1,13 +1,13 @@
 import Foundation
 
-/// A directory of this run's own, in which every store has one of its own.
+/// The directory of a run, with a subdirectory for each store.
 struct Workspace: Sendable {
     let url: URL
 
-    /// A directory that is not there yet, in `parent`, so that nobody else's files are ever removed.
+    /// Creates a new directory in `parent`, so that no existing files are ever removed.
     ///
-    /// On Linux the process starts itself over once, under the same number, since only then does Foundation keep its files
-    /// in the directory as well.
+    /// On Linux the process re-executes itself once, keeping its process number, so that Foundation also places its
+    /// files in the directory.
     init(in parent: URL) throws {
         url = parent.appendingPathComponent("forge-benchmark-\(ProcessInfo.processInfo.processIdentifier)")
         #if os(Linux)
@@ -22,20 +22,20 @@ struct Workspace: Sendable {
         #endif
     }
 
-    /// A place for a store of FileKVStore, which makes its directory itself.
+    /// A directory for a FileKVStore, which creates it itself.
     func place(_ name: String) -> URL { url.appendingPathComponent(name, isDirectory: true) }
 
-    /// The path of an empty directory that is there.
+    /// The path of a new, empty directory.
     func directory(_ name: String) throws -> String {
         let place = place(name)
         try FileManager.default.createDirectory(at: place, withIntermediateDirectories: true)
         return place.path
     }
 
-    /// The path of a file that is not there yet.
+    /// The path of a file that does not exist.
     func file(_ name: String) -> String { url.appendingPathComponent(name).path }
 
-    /// A suite of `UserDefaults` of this run's own.
+    /// The name of a `UserDefaults` suite for this run.
     func suite(_ name: String) -> String { "\(url.lastPathComponent)-\(name)" }
 
     func remove() throws { try FileManager.default.removeItem(at: url) }

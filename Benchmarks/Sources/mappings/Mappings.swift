@@ -3,7 +3,7 @@ import Foundation
 import Measuring
 import SystemPackage
 
-/// Records of 64 bytes, one after the other, into a mapped file, beside a bare copy and a write of each.
+/// Stores records of 64 bytes into a mapped file, compared with plain copies and with writes.
 @main
 enum Mappings {
     private static let recordSize = 64

@@ -2,7 +2,7 @@ import FileSystemMutants
 import Testing
 
 /// The checks are checked: whoever breaks a rule must be seen doing so.
-@Suite("The published checks find what is wrong")
+@Suite("The published checks detect defects")
 struct MutationTests {
     /// What no check can hold against a file system.
     private static let knownSurvivors: Set<String> = [

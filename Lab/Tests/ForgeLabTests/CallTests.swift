@@ -46,7 +46,7 @@ struct CallTests {
         }
     }
 
-    @Test("a call ends all that it had open; what it created stays")
+    @Test("a call closes its files and keeps those it created")
     func processes() throws {
         try withServer { socket in
             for (words, expected) in [

@@ -30,7 +30,7 @@ struct FUSEServerTests {
         #expect(try kernel.fileSystem.usage().inodeCount == 1)
     }
 
-    @Test("nodes told twice are forgotten twice, singly or in batches")
+    @Test("nodes looked up twice are forgotten twice, singly or in batches")
     func forgetting() throws {
         let kernel = try Kernel()
         let node = try kernel.ask(.makeDirectory, .u32(0o755), .u32(0), .name("d")).u64(0)
@@ -76,7 +76,7 @@ struct FUSEServerTests {
         #expect(try list(from: 0, size: 4096).names == [".", "..", "b", "c", "d"])
     }
 
-    @Test("who waits for a lock is answered when it is free, or when a signal comes")
+    @Test("a lock request is answered when the lock is free or a signal arrives")
     func locks() throws {
         let kernel = try Kernel()
         let node = try kernel.ask(.makeNode, .u32(0o100644), .u64(0), .u32(0), .name("f")).u64(0)
@@ -118,7 +118,7 @@ struct FUSEServerTests {
         #expect(FUSEServer.answerCount(kernel, bytes: [UInt8](repeating: 0xFF, count: 80)) == 0)
     }
 
-    @Test("groups are read off the line that tells them")
+    @Test("supplementary groups are parsed")
     func groups() {
         let status = "Name:\tGroups: 1\nGid:\t5\t5\t5\t5\nGroups:\t4 24 1000 \nNStgid:\t1\n"
         #expect(SupplementaryGroups.parse(Array(status.utf8)).map(\.rawValue) == [4, 24, 1000])

@@ -3,7 +3,7 @@ import Testing
 /// Stores opened on logs that were damaged and forged, by processes that may trap.
 struct LogFuzzTests {
     @Test(
-        "no damaged log makes a store trap, serve what nobody wrote, or lose what is set then",
+        "no damaged log makes a store trap, return values that were never written, or lose later writes",
         arguments: [1, UInt64.random(in: 2...(.max))])
     func logs(seed: UInt64) throws {
         let outcome = try LabProcess.run("forge-lab", ["fuzz-logs", "--seed", "\(seed)", "--count", "1500"])

@@ -78,7 +78,7 @@ struct MountTests {
         }
     }
 
-    @Test("a full file system is full for everybody")
+    @Test("a full file system is full for every user")
     func quota() throws {
         try MountedFileSystem.with(["--size", "1000000", "--inodes", "20"]) { place in
             let outcome = try place.shell(
@@ -92,7 +92,7 @@ struct MountTests {
     }
 
     @Test(
-        "nobody asks before a FIFO is opened, so only the kernel can check that",
+        "permissions of a FIFO are checked by the kernel only",
         .enabled(if: MountedFileSystem.has("setpriv")), arguments: [false, true])
     func openingFIFO(kernelChecks: Bool) throws {
         let trace = FileManager.default.temporaryDirectory.path + "/forge-trace-\(UUID().uuidString)"
@@ -114,7 +114,7 @@ struct MountTests {
         #expect(asked.allSatisfy { $0.hasPrefix("open ") && $0.hasSuffix(": EACCES") }, "\(asked)")
     }
 
-    @Test("a signal unmounts at once, though somebody is still inside")
+    @Test("a signal unmounts at once, even while in use")
     func signalWhileBusy() throws {
         let place = try MountedFileSystem()
         let file = open(place.path + "/f", O_RDWR | O_CREAT | O_CLOEXEC, 0o644)
@@ -130,7 +130,7 @@ struct MountTests {
         try place.remove()
     }
 
-    @Test("what a killed process has left mounted can be unmounted")
+    @Test("a mount of a killed process can be unmounted")
     func unmountAfterKill() throws {
         let place = try MountedFileSystem()
         kill(place.process.processIdentifier, SIGKILL)

@@ -33,7 +33,7 @@ extension ConformanceChecks {
             let keys = try await store.list(in: "docs", recursive: true).map(\.key)
             try expect(!keys.contains { $0.hasPrefix("docs2") }, "docs2 is not in docs")
         },
-        FileStoreCheck("a listed file has the size and the kind that info tells") { store in
+        FileStoreCheck("a listed file has the size and kind of its info") { store in
             try await fill(store)
             for file in try await store.list(recursive: true) {
                 try expectEqual(file, try await store.info(file.key), file.key)
@@ -79,7 +79,7 @@ extension ConformanceChecks {
             try await expectCode(.notFound, "load") { try await store.load("docs/a.txt") }
             try expectEqual(try await store.load("docs/b.txt"), Data("bb".utf8), "neighbour")
         },
-        FileStoreCheck("deleting what does not exist says so") { store in
+        FileStoreCheck("deleting a missing file is an error") { store in
             try await expectCode(.notFound, "delete") { try await store.delete("nothing") }
             try await expectCode(.notFound, "delete in no directory") { try await store.delete("no/thing") }
             try await expectCode(.notFound, "deleteDirectory") { try await store.deleteDirectory("nothing") }

@@ -100,7 +100,7 @@ extension ConformanceChecks {
             try await store.delete("file.txt")
             try expect(!(await store.exists("file.txt")), "after")
         },
-        FileStoreCheck("info tells key, name, kind and size") { store in
+        FileStoreCheck("info has key, name, kind and size") { store in
             try await store.save(Data("12345".utf8), to: "a/b/c.bin")
             let info = try await store.info("a/b/c.bin")
             try expectEqual(info.key, "a/b/c.bin", "key")
@@ -109,7 +109,7 @@ extension ConformanceChecks {
             try expectEqual(info.sizeInBytes, 5, "size")
             try expectEqual(try await store.size("a/b/c.bin"), 5, "size")
         },
-        FileStoreCheck("info of a directory says so") { store in
+        FileStoreCheck("info of a directory reports a directory") { store in
             try await store.save(Data("1".utf8), to: "a/b/c")
             let info = try await store.info("a/b")
             try expectEqual(info.kind, .directory, "kind")

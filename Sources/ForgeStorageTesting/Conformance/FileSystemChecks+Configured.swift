@@ -16,7 +16,7 @@ extension ConformanceChecks {
             try tree.opening(tree("big"), .writeOnly) { try expectEqual(try tree.write($0, "y", at: 0), 1, "written") }
             try expect(try tree.content("big").hasPrefix("yx"), "the byte is there")
         },
-        holds("the space of an unlinked file is free only when nobody has it open any more") { tree in
+        holds("the space of an unlinked file is freed when its last descriptor is closed") { tree in
             let written = try fill(tree, "big")
             try tree.opening(tree("big"), .readOnly) { _ in
                 try tree.fileSystem.unlink(tree("big"))

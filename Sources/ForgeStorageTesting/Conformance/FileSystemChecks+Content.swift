@@ -85,7 +85,7 @@ extension ConformanceChecks {
                 try expect(status.allocatedSizeInBytes < 1_000_001, "the hole takes space")
             }
         },
-        holds("what was cut off never comes back") { tree in
+        holds("truncated data never reappears") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: 3)
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: 6)
@@ -126,7 +126,7 @@ extension ConformanceChecks {
         holds("a directory can be synchronised") { tree in
             try tree.opening(tree("d"), .readOnly) { try tree.fileSystem.synchronize($0, .full) }
         },
-        holds("a lock is in the way of another open of the same process") { tree in
+        holds("a lock excludes another open of the same process") { tree in
             try tree.opening(tree("f"), .readOnly) { first in
                 try tree.opening(tree("f"), .readOnly) { second in
                     try tree.fileSystem.lock(first, .exclusive, waiting: false)

@@ -88,11 +88,11 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status("d").permissions, permissions, "the mode")
             }
         },
-        refuses("what is missing is told before that a time is none", .noSuchFileOrDirectory) { tree in
+        refuses("a missing file is reported before an invalid time", .noSuchFileOrDirectory) { tree in
             let time = FileTime(seconds: 1, nanoseconds: 1_000_000_000)
             try tree.fileSystem.setTimes(accessed: nil, modified: time, of: .path(tree("missing")))
         },
-        refuses("a time that is none is not set", .invalidArgument) { tree in
+        refuses("an invalid time is refused", .invalidArgument) { tree in
             let time = FileTime(seconds: 1, nanoseconds: 1_000_000_000)
             try tree.fileSystem.setTimes(accessed: nil, modified: time, of: .path(tree("f")))
         },

@@ -3,14 +3,14 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemMapping: [FileSystemCheck] = [
-        holds("what is stored into a mapping is read through a descriptor") { tree in
+        holds("data stored into a mapping is read through a descriptor") { tree in
             try tree.mapping("x", size: 10_000) { descriptor, mapping in
                 tree.store("stored", at: 4093, in: mapping)
                 try expectEqual(try tree.read(descriptor, 8, at: 4092), "\0stored\0", "through the descriptor")
                 try expectEqual(try tree.content("x").count, 10_000, "the length of the content")
             }
         },
-        holds("what is written is loaded from a mapping") { tree in
+        holds("written data is loaded from a mapping") { tree in
             try tree.mapping("x", size: 10_000) { descriptor, mapping in
                 try tree.write(descriptor, "written", at: 8190)
                 try expectEqual(tree.load(8189..<8198, of: mapping), "\0written\0", "in the mapping")
@@ -77,7 +77,7 @@ extension ConformanceChecks {
             try tree.mapping("x", size: 4096) { _, mapping in tree.store("kept", at: 9, in: mapping) }
             try expectEqual(try tree.content("x").dropFirst(8).prefix(5), "\0kept", "the content")
         },
-        holds("what was cut off is gone from a mapping when the file grows again") { tree in
+        holds("truncated data is gone from a mapping when the file grows again") { tree in
             try tree.mapping("x", size: 20_000) { descriptor, mapping in
                 tree.store("gone", at: 98, in: mapping)
                 tree.store("gone", at: 16_000, in: mapping)
@@ -183,7 +183,7 @@ extension ConformanceChecks {
                 _ = try tree.fileSystem.map(descriptor, at: 65_535, count: 100)
             }
         },
-        refuses("what no file reaches is not mapped", .overflow, darwin: .invalidArgument) { tree in
+        refuses("a range beyond the maximum file size is not mapped", .overflow, darwin: .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 let expected = tree.isDarwin ? Errno.invalidArgument : .overflow
                 try tree.expectErrno(expected, "before the start") {
@@ -192,7 +192,7 @@ extension ConformanceChecks {
                 _ = try tree.fileSystem.map(descriptor, at: .max & ~65_535, count: 65_536)
             }
         },
-        holds("what no process can address is not mapped") { tree in
+        holds("a range beyond the address space is not mapped") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.expectErrno(.noMemory, "map") {
                     _ = try tree.fileSystem.map(descriptor, at: 0, count: 1 << 60)

@@ -123,7 +123,7 @@ extension ConformanceChecks {
         refuses("an exclusive rename does not replace what is the same file", .fileExists) {
             try rename($0, "f", "f", .exclusive)
         },
-        refuses("an exclusive rename tells that the target exists before that its slash is wrong", .fileExists) {
+        refuses("an exclusive rename reports an existing target before a trailing slash", .fileExists) {
             try rename($0, "f", "f/", .exclusive)
         },
         holds("an exclusive rename moves to a free name") { tree in
@@ -196,7 +196,7 @@ extension ConformanceChecks {
         refuses("a file is not linked with a slash behind its name", .notDirectory) {
             try $0.fileSystem.link($0("f/"), to: $0("x"))
         },
-        holds("what a hard link writes the other name reads") { tree in
+        holds("data written through a hard link is read through the other name") { tree in
             try tree.fileSystem.link(tree("f"), to: tree("h"))
             try tree.create("h", "new")
             try expectEqual(try tree.content("f"), "new", "the content")

@@ -54,10 +54,10 @@ extension ConformanceChecks {
         forbids("a user does not truncate another's file", .permissionDenied) {
             try $0.fileSystem.truncate(.path($0("d/x")), to: 0)
         },
-        forbids("what stands in the way is told before what is forbidden", .fileExists) {
+        forbids("an existing target is reported before missing permission", .fileExists) {
             try $0.fileSystem.createDirectory($0("d/x"))
         },
-        forbids("what is missing is told before what is forbidden", .noSuchFileOrDirectory) {
+        forbids("a missing file is reported before missing permission", .noSuchFileOrDirectory) {
             try $0.fileSystem.unlink($0("d/missing"))
         },
         forbids("a device node takes privileges", .notPermitted, mode: 0o777) {
@@ -100,14 +100,14 @@ extension ConformanceChecks {
             try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
             try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
         },
-        permits("what is created in a set-group-id directory belongs to its group", mode: 0o2777) { tree in
+        permits("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
             let directory = try tree.status("d").group
             try tree.create("d/own")
             try tree.fileSystem.createDirectory(tree("d/below"))
             try expectEqual(try tree.status("d/own").group, directory, "the file's group")
             try expect(try tree.status("d/below").permissions.contains(.setGroupID), "the directory passes it on")
         },
-        forbids("a directory is moved elsewhere only by who may write to it", .permissionDenied, mode: 0o777) { tree in
+        forbids("moving a directory to a new parent needs write permission", .permissionDenied, mode: 0o777) { tree in
             try tree.fileSystem.rename(tree("d/s"), to: tree("e/s"))
         },
     ]

@@ -4,13 +4,13 @@ import SystemPackage
 extension ConformanceChecks {
     /// Promises of FIFOs opened without blocking.
     static let fileSystemPipes: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a FIFO that nobody writes to is opened for reading and is at its end") { tree in
+        holds("a FIFO without writers opens for reading at its end") { tree in
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
                 try expectEqual(try tree.read(reader), "", "what is read")
             }
         },
-        holds("what goes into a FIFO comes out once and in order, and ends when the writer closes it") { tree in
+        holds("a FIFO delivers data once and in order, and ends when the writer closes it") { tree in
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
                 try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
@@ -40,7 +40,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        holds("what nobody has read is gone once a FIFO is closed") { tree in
+        holds("unread data is discarded when a FIFO is closed") { tree in
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { _ in
                 try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { try tree.write($0, "lost") }

@@ -53,7 +53,7 @@ extension ConformanceChecks {
     ]
 
     static let fileSystemWaiting: [FileSystemCheck] = [
-        holds("who waits for a lock gets it once it is free, and not before") { tree in
+        holds("a waiting thread gets a lock once it is free, and not before") { tree in
             try tree.opening(tree("f"), .readOnly) { first in
                 try tree.opening(tree("f"), .readOnly) { second in
                     try tree.fileSystem.lock(first, .exclusive, waiting: false)

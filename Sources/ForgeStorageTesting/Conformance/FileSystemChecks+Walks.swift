@@ -49,7 +49,7 @@ extension ConformanceChecks {
         refuses("a rename to `.` is refused", .resourceBusy, darwin: .invalidArgument) {
             try $0.fileSystem.rename($0("e"), to: $0("d/."))
         },
-        refuses("what exists comes before a missing slash rule", .fileExists) {
+        refuses("an existing target is reported before a trailing slash", .fileExists) {
             try $0.makeLink("f/", to: "x")
         },
     ]

@@ -32,7 +32,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<Int>("a")), 1, "a")
         },
         ConformanceCheck(
-            "a batch whose requirement does not hold says so and changes nothing", needs: [.batches, .revisions]
+            "a batch whose requirement does not hold is a conflict and changes nothing", needs: [.batches, .revisions]
         ) {
             store in
             try store.set(KVKey<Int>("a"), value: 1)

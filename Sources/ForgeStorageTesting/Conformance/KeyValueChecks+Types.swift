@@ -55,7 +55,7 @@ extension ConformanceChecks {
         roundTrip(
             "struct", [CheckProfile(), CheckProfile(name: "", tags: [], manager: ["x": .blue], born: .distantPast)]),
         roundTrip("struct without properties", [CheckNothing()]),
-        ConformanceCheck("a value of 4 MiB comes back") { store in
+        ConformanceCheck("a value of 4 MiB round-trips") { store in
             let key = KVKey<Data>("large")
             let large = Data((0..<(4 << 20)).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
             try store.set(key, value: large)
@@ -79,7 +79,7 @@ extension ConformanceChecks {
     private static func roundTrip<Value: Codable & Sendable>(
         _ name: String, _ values: [Value], areEqual: @escaping @Sendable (Value, Value) -> Bool
     ) -> ConformanceCheck<any KVStoring> {
-        ConformanceCheck("every \(name) comes back as it was set") { store in
+        ConformanceCheck("every \(name) round-trips") { store in
             for (index, value) in values.enumerated() {
                 let key = KVKey<Value>("\(name) \(index)")
                 try store.set(key, value: value)

@@ -14,7 +14,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<Int>("a")), nil, "get")
             try expect(!store.contains(KVKey<Int>("a")), "contains is true")
         },
-        ConformanceCheck("what was set is read") { store in
+        ConformanceCheck("a value that was set is read") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(store.get(KVKey<String>("a")), "one", "get")
             try expect(store.contains(KVKey<String>("a")), "contains is false")

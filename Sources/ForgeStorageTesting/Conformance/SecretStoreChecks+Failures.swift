@@ -69,7 +69,7 @@ extension ConformanceChecks {
     // MARK: Concurrency
 
     static let secretConcurrency: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("what several threads set at once is all kept") { store in
+        ConformanceCheck("values set by concurrent threads are all kept") { store in
             let failures = inParallel(4) { thread in
                 for number in 0..<8 { try store.set(thread * 100 + number, for: CryptKey(key: "\(thread).\(number)")) }
             }

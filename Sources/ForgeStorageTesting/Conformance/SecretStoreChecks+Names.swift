@@ -2,7 +2,7 @@ import ForgeCrypt
 
 extension ConformanceChecks {
     static let secretNames: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("names are told apart byte by byte") { store in
+        ConformanceCheck("names are compared byte by byte") { store in
             let names = ["key", "Key", "KEY", "key ", " key", "key.", "keys", "ke", "\u{E9}", "e\u{301}", "ß", "ss"]
             for (index, name) in names.enumerated() { try store.set(index, for: CryptKey(key: name)) }
             for (index, name) in names.enumerated() {

@@ -81,7 +81,7 @@ extension ConformanceChecks {
             try expectEqual(try store.get(secretRefresh), "b", "get")
             try expectEqual(try store.get(secretToken), nil, "get of the one before")
         },
-        ConformanceCheck("the name alone tells the secret, not the accessibility") { store in
+        ConformanceCheck("the name alone identifies a secret, not the accessibility") { store in
             try store.set("a", for: CryptKey<String>(key: "k", accessibility: .afterFirstUnlock))
             let other = CryptKey<String>(key: "k", accessibility: .whenUnlockedThisDeviceOnly)
             try expectEqual(try store.get(other), "a", "get with another accessibility")

@@ -17,7 +17,7 @@ public struct ConformanceUser: Codable, Hashable, Sendable {
 extension ConformanceChecks {
     /// The promises of a session storage.
     public static let sessionStorage: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
-        ConformanceCheck("a new storage holds nobody") { storage in
+        ConformanceCheck("a new storage is empty") { storage in
             try expectEqual(try storage.loadUser(), nil, "the user of a new storage")
         },
         ConformanceCheck("a user who was saved is loaded, as often as asked") { storage in
@@ -30,12 +30,12 @@ extension ConformanceChecks {
             try storage.saveUser(jane)
             try expectEqual(try storage.loadUser(), jane, "the user after the second save")
         },
-        ConformanceCheck("clearing leaves nobody") { storage in
+        ConformanceCheck("clearing removes the user") { storage in
             try storage.saveUser(john)
             try storage.clearUser()
             try expectEqual(try storage.loadUser(), nil, "the user after clearing")
         },
-        ConformanceCheck("clearing a storage that holds nobody is no error") { storage in
+        ConformanceCheck("clearing an empty storage succeeds") { storage in
             try storage.clearUser()
             try storage.clearUser()
             try expectEqual(try storage.loadUser(), nil, "the user after clearing twice")
@@ -46,12 +46,12 @@ extension ConformanceChecks {
             try storage.saveUser(jane)
             try expectEqual(try storage.loadUser(), jane, "the user after clearing and saving")
         },
-        ConformanceCheck("a part that is nil stays nil, and an empty one empty") { storage in
+        ConformanceCheck("nil and empty fields are preserved") { storage in
             let user = ConformanceUser(id: "", name: "", email: nil)
             try storage.saveUser(user)
             try expectEqual(try storage.loadUser(), user, "the user of empty parts")
         },
-        ConformanceCheck("any text comes back, byte for byte") { storage in
+        ConformanceCheck("any text round-trips byte for byte") { storage in
             for name in [
                 "Jos\u{e9}", "Jose\u{301}", "👩‍👩‍👧‍👦", "\0\u{1}\u{7f}\n\"\\", String(repeating: "ab\u{1F600}", count: 20_000),
             ] {

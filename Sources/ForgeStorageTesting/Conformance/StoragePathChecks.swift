@@ -21,7 +21,7 @@ extension ConformanceChecks {
             try expect(fetching.isCantRead, "fetching below a value: expected cantRead, got \(fetching)")
             try expectEqual(try fetchNow("foo", from: storage), hello, "the value")
         },
-        ConformanceCheck("nothing can be stored for a key that others stand below", needs: [.keysArePaths]) { storage in
+        ConformanceCheck("nothing can be stored for a key with keys below it", needs: [.keysArePaths]) { storage in
             try saveNow(hello, for: "foo/bar", in: storage)
             let saving = try await expectError(StorageError.self, "saving over a directory") {
                 try saveNow(hello, for: "foo", in: storage)

@@ -61,7 +61,7 @@ struct KeychainCryptTests {
         #expect(keychain.count == 1)
     }
 
-    @Test("without a passcode nothing can be kept that needs one, and what was kept is gone")
+    @Test("removing the passcode removes and refuses items that need one")
     func passcode() throws {
         let store = keychain.store()
         let key = CryptKey<Int>(key: "k", accessibility: .whenPasscodeSetThisDeviceOnly)
@@ -81,7 +81,7 @@ struct KeychainCryptTests {
         #expect(keychain.calls.filter { $0 == .update }.count == 2)
     }
 
-    @Test("a race that never ends is given up")
+    @Test("an endless race ends in an error")
     func endlessRace() throws {
         let store = keychain.store()
         for _ in 0..<64 {

@@ -29,7 +29,7 @@ struct CryptErrorTests {
         #expect(CryptError(error, .set, path: "/v").code == .durabilityUnknown)
     }
 
-    @Test("bytes that hold a secret show nothing and come back")
+    @Test("secret bytes print nothing and round-trip")
     func secretBytes() {
         let secret = SecretBytes(Array("s3cr3t".utf8))
         var dumped = ""

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The vault")
 struct VaultCryptTests {
-    @Test("what one object stored another reads, and nothing is created before")
+    @Test("another object reads stored values, and reading creates nothing")
     func persistence() throws {
         let place = VaultPlace(onDisk: "persistence")
         let vault = try place.vault()
@@ -76,7 +76,7 @@ struct VaultCryptTests {
         try vault.set("w", for: TestKeys.token)
     }
 
-    @Test("a wrong key is told as such, changes nothing, and deleteAll sets the vault aside")
+    @Test("a wrong key is a distinct error that changes nothing, and deleteAll sets the vault aside")
     func wrongKey() throws {
         let place = VaultPlace()
         try place.vault().set("v", for: TestKeys.token)

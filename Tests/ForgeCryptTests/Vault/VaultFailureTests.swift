@@ -10,7 +10,7 @@ struct VaultFailureTests {
     private var place: VaultPlace { VaultPlace(fileSystem) }
 
     @Test(
-        "whichever call fails, with whatever error, the old value or the new one stands, and the error says which",
+        "any failing call leaves the old or the new value, and the error tells which",
         arguments: [.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .readOnlyFileSystem] as [Errno])
     func everyCall(_ errno: Errno) throws {
         let vault = try place.vault()
@@ -51,7 +51,7 @@ struct VaultFailureTests {
         #expect(try vault.get(TestKeys.token) == "w")
     }
 
-    @Test("what cannot be read is unavailable, not absent", arguments: [FileSystemOperation.open, .read, .status])
+    @Test("unreadable data is unavailable, not absent", arguments: [FileSystemOperation.open, .read, .status])
     func reading(_ operation: FileSystemOperation) throws {
         try place.vault().set("v", for: TestKeys.token)
         let vault = try place.vault()

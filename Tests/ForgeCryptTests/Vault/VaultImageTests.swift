@@ -28,7 +28,7 @@ struct VaultImageTests {
         }
     }
 
-    @Test("a vault comes back as it was written")
+    @Test("a vault round-trips")
     func roundTrip() throws {
         let image = try Self.sample()
         let read = try VaultImage(image.file(), key: Self.key)
@@ -56,7 +56,7 @@ struct VaultImageTests {
         }
     }
 
-    @Test("another key is told from damage")
+    @Test("a wrong key is distinguished from damage")
     func wrongKey() throws {
         let file = try Self.sample().file()
         #expect(Self.damage(file, VaultPlace.otherKey) == .wrongKey)
@@ -81,7 +81,7 @@ struct VaultImageTests {
         #expect(new.count == old.count && Self.damage(Array(replayed)) == .tampered)
     }
 
-    @Test("even who could forge the codes of the file cannot move a sealed value to another name, vault or class")
+    @Test("a sealed value is bound to its name, vault and accessibility, even if the file's codes are forged")
     func boundEntries() throws {
         let image = try Self.sample(["aaaa", "bbbb"])
         let file = image.file()
@@ -127,7 +127,7 @@ struct VaultImageTests {
         #expect(throws: VaultDamage.self) { try entry.value(vaultID: image.vaultID, under: keys) }
     }
 
-    @Test("a vault of a later version is told as such, and so are fields that this version does not know")
+    @Test("a later version and unknown fields are distinct errors")
     func newerFormat() throws {
         let image = try Self.sample()
         let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)

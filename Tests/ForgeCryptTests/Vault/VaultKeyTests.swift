@@ -28,7 +28,7 @@ struct VaultKeyTests {
         #expect(try place.fileSystem.status("/app/secrets").permissions == .ownerReadWriteExecute)
     }
 
-    @Test("who comes at the same time gets the same key")
+    @Test("concurrent calls get the same key")
     func race() throws {
         let disk = VaultPlace(onDisk: "key")
         let url = disk.directory.appending(path: "vault.key")
@@ -46,7 +46,7 @@ struct VaultKeyTests {
         #expect(all.allSatisfy { $0 == all[0] })
     }
 
-    @Test("a damaged key file is told as such and never replaced")
+    @Test("a damaged key file is a distinct error and is never replaced")
     func damaged() throws {
         _ = try loadOrCreate()
         let bytes = try place.fileSystem.readFile("/app/secrets/vault.key")
@@ -90,7 +90,7 @@ struct VaultKeyTests {
         #expect(try load() == key)
     }
 
-    @Test("hexadecimal and base 64 give the key they stand for")
+    @Test("hexadecimal and base 64 keys are decoded")
     func texts() throws {
         let bytes = VaultPlace.key.withUnsafeBytes { Data($0) }
         let digits = bytes.map { String(format: "%02x", $0) }.joined()

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Several objects on one vault")
 struct VaultSharingTests {
-    @Test("each sees what the other acknowledged, at once", arguments: [true, false])
+    @Test("each object sees the other's acknowledged writes at once", arguments: [true, false])
     func visibility(_ isOnDisk: Bool) throws {
         let place = isOnDisk ? VaultPlace(onDisk: "visibility") : VaultPlace()
         let (first, second) = (try place.vault(), try place.vault())
@@ -60,7 +60,7 @@ struct VaultSharingTests {
         #expect(generation == 4 * (25 + 24 + 25))
     }
 
-    @Test("another process waits for the lock and then sees what was written")
+    @Test("another process waits for the lock and then sees the write")
     func otherProcess() throws {
         let fileSystem = InMemoryFileSystem()
         let (mine, other) = (VaultPlace(fileSystem), VaultPlace(fileSystem.process()))
@@ -82,7 +82,7 @@ struct VaultSharingTests {
         #expect(try neighbour.get(TestKeys.token) == "w")
     }
 
-    @Test("a vault that vanishes is empty, and one that is put back is read again")
+    @Test("a removed vault is empty, and a restored one is read again")
     func replacedFromOutside() throws {
         let place = VaultPlace()
         let vault = try place.vault()

@@ -5,7 +5,7 @@ import Testing
 
 struct POSIXPathTests {
     @Test(
-        "a path splits into what is before its last component and the component",
+        "a path splits into parent and last component",
         arguments: [
             ("a", "", "a"), ("a/b", "a", "b"), ("/a", "/", "a"), ("/a/b", "/a", "b"), ("/a//b//", "/a", "b"),
             ("a/", "", "a"), ("/", "/", ""), ("//", "//", ""), ("", "", ""), ("//a", "/", "a"), ("./a", ".", "a"),

@@ -72,7 +72,7 @@ struct FileReplacementTests {
         #expect(performing: { try replace("f", "new", on: old) }, throws: hasErrno(errno))
     }
 
-    @Test("says that the file stands if the fallback cannot take the other name away")
+    @Test("reports that the file is in place if the fallback cannot remove the other name")
     func fallbackFails() throws {
         let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
             if call.operation == .rename { throw FileSystemError(.rename, .noFunction) }
@@ -102,7 +102,7 @@ struct FileReplacementTests {
         #expect(performing: { try replace("f", "2", on: always) }, throws: hasErrno(.fileExists))
     }
 
-    @Test("keeps the old file whichever call fails, unless it says that the new one stands")
+    @Test("keeps the old file if any call fails, unless it reports that the new one is in place")
     func everyFailingCall() throws {
         var number = 0
         while true {
@@ -141,7 +141,7 @@ struct TreeRemovalTests {
         }
     }
 
-    @Test("removes all of it and nothing that links in it lead to")
+    @Test("removes the tree and no target of its links")
     func links() throws {
         try build(on: memory, at: "/outside")
         try build(on: memory, at: "/tree")
@@ -195,7 +195,7 @@ struct TreeRemovalTests {
         #expect(number > 30)
     }
 
-    @Test("stops when the directory it is in was moved elsewhere")
+    @Test("stops if its directory was moved")
     func moved() throws {
         try build(on: memory, at: "/tree")
         try memory.createDirectory("/elsewhere")
@@ -213,7 +213,7 @@ struct TreeRemovalTests {
 struct DirectoryChainTests {
     private let memory = InMemoryFileSystem()
 
-    @Test("creates what is missing and accepts what is there")
+    @Test("creates missing directories and accepts existing ones")
     func chain() throws {
         try memory.makeDirectories("/a/b/c", permissions: .ownerReadWriteExecute)
         try memory.makeDirectories("/a/b/c")
@@ -221,7 +221,7 @@ struct DirectoryChainTests {
         #expect(try memory.status("/a/b/c/d/e").type == .directory)
     }
 
-    @Test("accepts a link to a directory, and refuses what is none")
+    @Test("accepts a link to a directory, and refuses other entries")
     func obstacles() throws {
         try memory.makeDirectories("/a")
         try memory.createSymbolicLink("/link", to: "/a")
@@ -234,7 +234,7 @@ struct DirectoryChainTests {
         #expect(performing: { try memory.makeDirectories("") }, throws: hasErrno(.noSuchFileOrDirectory))
     }
 
-    @Test("makes a directory durable that somebody else has just created, if it may")
+    @Test("synchronises a directory that another process has just created, if permitted")
     func existing() throws {
         try memory.makeDirectories("/a")
         let counter = CallCounter()

@@ -63,7 +63,7 @@ struct StoreDirectoryTests {
         #expect(try store.isRemoved() == false)
     }
 
-    @Test("the first save into a directory makes its name durable, whoever created it; later ones need not")
+    @Test("the first save into a directory synchronises its name, whoever created it; later saves do not")
     func settling() throws {
         let store = try open()
         try memory.createDirectory("/a/b/store/d")
@@ -104,7 +104,7 @@ struct StoreDirectoryTests {
         #expect(performing: { try store.unlink(try RelativeKey("d")) }, throws: hasErrno(.isDirectory))
     }
 
-    @Test("a store that somebody has open keeps its temporary files; the last one to open it alone sweeps")
+    @Test("temporary files are kept while another process has the store open, and swept by the next exclusive opening")
     func sweeping() throws {
         var first: StoreDirectory? = try open()
         try memory.write(Data(), to: URL(filePath: "/a/b/store/#tmp-a"))
@@ -137,7 +137,7 @@ struct StoreDirectoryTests {
         withExtendedLifetime((store, other)) {}
     }
 
-    @Test("a sweep that fails closes what it opened and says why")
+    @Test("a failing sweep closes its descriptors and reports the reason")
     func failedSweep() throws {
         _ = try open()
         let before = memory.openDescriptors
@@ -148,7 +148,7 @@ struct StoreDirectoryTests {
         #expect(memory.openDescriptors == before)
     }
 
-    @Test("removeAll leaves the lock and what others are just writing")
+    @Test("removeAll keeps the lock and the temporary files of concurrent writers")
     func removeAll() throws {
         let store = try open()
         try save("1", "x", in: store)

@@ -66,7 +66,7 @@ import Testing
         #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
     }
 
-    @Test("an index of version 1 leads to the values, and is left as it is")
+    @Test("an index of version 1 is used and left unchanged")
     func index() throws {
         try replace("log", GoldenLog.log)
         try replace("index", GoldenLog.index)
@@ -83,7 +83,7 @@ import Testing
         #expect(try fileSystem.readFile("/store/index") == GoldenLog.index)
     }
 
-    @Test("what is written is version 1, to the last byte")
+    @Test("a log is written as version 1, byte for byte")
     func writing() throws {
         try operate()
         let log = try fileSystem.readFile("/store/log")

@@ -6,13 +6,13 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("What goes wrong in a store that is shared")
+@Suite("Damage and crashes in a shared store")
 struct SharedDamageTests {
     private let fixture = SharedFixture()
     private let a = KVKey<Int>("a")
     private let b = KVKey<Int>("b")
 
-    @Test("a record that a killed process had written and not told of counts, and the next is told behind it")
+    @Test("a record of a killed process counts although it was not published, and the next one follows it")
     func killedBeforeTelling() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -28,7 +28,7 @@ struct SharedDamageTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("a log that was rewritten by a process that was killed before it told so is written to, not the old one")
+    @Test("after a process is killed between compaction and publication, writes go to the new log")
     func killedAfterRewriting() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -46,7 +46,7 @@ struct SharedDamageTests {
     }
 
     @Test(
-        "what a process was killed in the middle of writing is cut off by the next that writes", arguments: [1, 19, 27])
+        "the next writer truncates the torn record of a killed process", arguments: [1, 19, 27])
     func tornTail(_ size: Int) throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -62,7 +62,7 @@ struct SharedDamageTests {
             fixture.recorder.descriptions == ["the log ended in \(size) bytes of an unfinished record, now removed"])
     }
 
-    @Test("whatever stands in the page that processes share, nothing is lost, and the next write puts it right")
+    @Test("any content of the shared page loses nothing, and the next write repairs it")
     func flippedBits() throws {
         let (first, second) = try fixture.pair()
         var expected: [String: Int] = [:]
@@ -114,7 +114,7 @@ struct SharedDamageTests {
         #expect(try fixture.bytes("#shared").starts(with: SharedPageContent.signature))
     }
 
-    @Test("what is no file of its own is not taken for the page")
+    @Test("a file that is not the store's own is not used as the shared page")
     func notAPage() throws {
         try fixture.fileSystem.makeDirectories("/store/#shared")
         #expect(code { _ = try fixture.open(fixture.process(1)) } == .unavailable(.inputOutput))
@@ -146,7 +146,7 @@ struct SharedDamageTests {
     }
 
     @Test(
-        "a read that cannot find out what others have written says so, or answers by what is known and reports it once")
+        "a read that cannot load remote changes throws, or returns the known value and reports it once")
     func failingReads() throws {
         let plan = FaultPlan()
         let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)

@@ -11,7 +11,7 @@ struct SharedModeTests {
     private let a = KVKey<Int>("a")
 
     @Test(
-        "two processes may have a store open if both share it, and otherwise the second is told who has it",
+        "two processes may open a store if both share it; otherwise the error names the owner",
         arguments: FileKVStore.Sharing.allCases, FileKVStore.Sharing.allCases)
     func modes(_ firstMode: FileKVStore.Sharing, _ secondMode: FileKVStore.Sharing) throws {
         let (first, second) = (fixture.process(11), fixture.process(22))
@@ -32,7 +32,7 @@ struct SharedModeTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("a process that was killed is in nobody's way", arguments: FileKVStore.Sharing.allCases)
+    @Test("a killed process does not block others", arguments: FileKVStore.Sharing.allCases)
     func killed(_ mode: FileKVStore.Sharing) throws {
         let (first, second) = (fixture.process(11), fixture.process(22))
         let store = try fixture.open(first, .shared)
@@ -95,7 +95,7 @@ struct SharedModeTests {
         try fixture.fileSystem.close(lock)
     }
 
-    @Test("who has the lock for too long makes writes fail, and reads go on")
+    @Test("a lock held too long makes writes fail while reads continue")
     func lockTimeout() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)

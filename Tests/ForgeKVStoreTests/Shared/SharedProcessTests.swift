@@ -91,7 +91,7 @@ struct SharedProcessTests {
         #expect(try own.read(count) == 4000)
     }
 
-    @Test("a change reaches a stream of another process, and its answer comes back", .timeLimit(.minutes(20)))
+    @Test("a change reaches a stream in another process and back", .timeLimit(.minutes(20)))
     func streams() async throws {
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let own = ReactiveKVStore(try openShared(path))
@@ -119,7 +119,7 @@ struct SharedProcessTests {
         _ = await other.value
     }
 
-    @Test("a process that wants a store for itself is told who shares it, and one that wants to share it who has it")
+    @Test("an exclusive opening names a sharer, a shared opening the exclusive owner")
     func inUse() async throws {
         let own = ProcessInfo.processInfo.processIdentifier
         do {
@@ -144,7 +144,7 @@ struct SharedProcessTests {
         }
     }
 
-    @Test("a process that was killed while it shared a store keeps nobody from having it alone")
+    @Test("a killed sharer does not prevent an exclusive opening")
     func killedUser() async throws {
         await #expect(processExitsWith: .signal(SIGKILL)) { [path = path as String] in
             let store = try openShared(path)

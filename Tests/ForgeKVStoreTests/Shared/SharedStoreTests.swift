@@ -14,7 +14,7 @@ struct SharedStoreTests {
     private let a = KVKey<Int>("a")
     private let b = KVKey<String>("b")
 
-    @Test("what one process has written every call of the other finds")
+    @Test("every call finds writes of the other process")
     func visibility() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -58,7 +58,7 @@ struct SharedStoreTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("a change that requires what is not so any more is refused, whoever has changed it")
+    @Test("a change whose requirement no longer holds is refused, whichever process changed it")
     func conflicts() throws {
         let (first, second) = try fixture.pair()
         #expect(try first.createIfAbsent(a, value: 1))
@@ -90,7 +90,7 @@ struct SharedStoreTests {
         for store in stores { #expect(try store.read(a) == 600) }
     }
 
-    @Test("a log that is rewritten elsewhere is taken over, and nothing is missing for a moment")
+    @Test("a log compacted by another process is adopted without a gap")
     func rewriting() throws {
         let (first, second) = try fixture.pair()
         let kept = (0..<50).map { KVKey<Int>("kept \($0)") }
@@ -184,7 +184,7 @@ struct SharedStoreTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("a store on disk that is shared is mapped, and shows what another object has written")
+    @Test("a shared store on disk is mapped and shows another object's writes")
     func onDisk() throws {
         let directory = TemporaryDirectory()
         var options = FileKVStore.Options()

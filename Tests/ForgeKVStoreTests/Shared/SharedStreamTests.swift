@@ -11,7 +11,7 @@ struct SharedStreamTests {
     private let fixture = SharedFixture()
     private let key = KVKey<Int>("a")
 
-    @Test("a stream tells of what another process writes, and of what is written here, with their revisions")
+    @Test("a stream reports local and remote writes with their revisions")
     func told() async throws {
         let (first, second) = try fixture.pair()
         let reactive = ReactiveKVStore(first)
@@ -42,7 +42,7 @@ struct SharedStreamTests {
         #expect(five.revision == (try second.entry(named: "a")?.revision))
     }
 
-    @Test("a stream of one key is told of a rewritten log in which it is missing")
+    @Test("a stream reports that a compacted log lacks its key")
     func removedByRewriting() async throws {
         let (first, second) = try fixture.pair()
         try second.set(key, value: 1)
@@ -58,7 +58,7 @@ struct SharedStreamTests {
         while await stream.next() != nil {}
     }
 
-    @Test("every change of many reaches the end that all have agreed on, whoever made it")
+    @Test("concurrent changes of several processes converge on the same values")
     func many() async throws {
         let (first, second) = try fixture.pair()
         let (left, right) = (ReactiveKVStore(first), ReactiveKVStore(second))
@@ -88,7 +88,7 @@ struct SharedStreamTests {
         }
     }
 
-    @Test("layers pass on what they are told, by their own names")
+    @Test("layers forward remote changes under their own names")
     func layers() async throws {
         let (first, second) = try fixture.pair()
         let layered = ReactiveKVStore(
@@ -104,7 +104,7 @@ struct SharedStreamTests {
         #expect(await changes.next() == .some(nil))
     }
 
-    @Test("a store that is not shared has nothing to tell, and nothing is looked at without a stream")
+    @Test("an exclusive store reports no remote changes, and a shared one polls only for streams")
     func off() throws {
         let exclusive = try FileKVStore(at: "/other", fileSystem: fixture.fileSystem)
         #expect((exclusive.changesElsewhere { _ in } as KVObservation?) === nil)

@@ -8,7 +8,7 @@ final class BrokenKVStore: KVStoring {
     /// The description of the check that has to fail.
     enum Defect: String, CaseIterable, Sendable {
         case containsEverything = "a key that was never set is absent"
-        case forgets = "what was set is read"
+        case forgets = "a value that was set is read"
         case keepsTheFirst = "setting again replaces the value"
         case keepsTheType = "setting again may change the type"
         case removesNothing = "a removed key is absent"
@@ -27,7 +27,7 @@ final class BrokenKVStore: KVStoring {
         case convertsOnReading = "reading as another type changes nothing"
         case refusesOtherTypes = "a value reads as another type as it does in memory, whatever was read before"
         case sharesInnerObjects = "an object inside a value belongs to one reader alone"
-        case cutsLargeValues = "a value of 4 MiB comes back"
+        case cutsLargeValues = "a value of 4 MiB round-trips"
         case swallowsUnencodable = "a value that cannot be encoded is refused and leaves the old one"
         case trimsNames = "any text is a name of its own"
         case losesLongNames = "a name may have 1,024 bytes"
@@ -66,7 +66,7 @@ final class BrokenKVStore: KVStoring {
         case reversesBatches = "a batch makes its changes in their order"
         case sortsBatches = "revisions in a batch grow in its order"
         case emptiesForNothing = "a batch without changes does nothing"
-        case changesBeforeItLooks = "a batch whose requirement does not hold says so and changes nothing"
+        case changesBeforeItLooks = "a batch whose requirement does not hold is a conflict and changes nothing"
         case looksForChangesOnly = "requirements are checked without changes too"
         case changesOneByOne = "a batch with a name that is too long changes nothing"
         case forgetsWhatIsDurable = "making writes durable leaves them as they are"

@@ -17,7 +17,7 @@ struct ConformanceSuiteTests {
             ConformanceCheck("is small") { if $0 > 10 { throw CocoaError(.fileWriteUnknown) } },
         ])
 
-    @Test("tells what came of each check, and never counts one as passed that does not apply")
+    @Test("reports each outcome and never counts an inapplicable check as passed")
     func outcomes() async {
         let report = await suite.run(on: "one", having: []) { 1 }
         #expect(report.passedCount == 2)
@@ -31,7 +31,7 @@ struct ConformanceSuiteTests {
                 """)
     }
 
-    @Test("holds a subject to everything unless told otherwise")
+    @Test("checks everything by default")
     func everything() async {
         let report = await suite.run(on: "one") { 1 }
         #expect(report.outcome(of: "is even") == .violated("it is odd"))

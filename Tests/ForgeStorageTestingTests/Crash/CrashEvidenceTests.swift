@@ -128,9 +128,9 @@ struct CrashEvidence: Sendable, CustomStringConvertible {
     ]
 }
 
-@Suite("The crash model against what file systems left")
+@Suite("The crash model against states of real file systems")
 struct CrashEvidenceTests {
-    @Test("what ext4, XFS and btrfs left is among the states", arguments: CrashEvidence.table)
+    @Test("the states that ext4, XFS and btrfs left are among those of the model", arguments: CrashEvidence.table)
     func isContained(_ evidence: CrashEvidence) async throws {
         for profile in [CrashProfile.posixStrict, .freshInode] {
             let states = try await evidence.outcomes(under: profile)
@@ -138,7 +138,7 @@ struct CrashEvidenceTests {
         }
     }
 
-    @Test("what ext4 and XFS left is among the states of a single journal", arguments: CrashEvidence.table)
+    @Test("the states that ext4 and XFS left are among those of a single journal", arguments: CrashEvidence.table)
     func isContainedInOrder(_ evidence: CrashEvidence) async throws {
         let states = try await evidence.outcomes(under: .orderedNames)
         for outcome in evidence.outcomes.prefix(2) { #expect(states.contains(outcome), "\(states)") }
@@ -150,7 +150,7 @@ struct CrashEvidenceTests {
         #expect(try await !evidence.outcomes(under: .orderedNames).contains("old old"))
     }
 
-    @Test("what was synchronised is there in every state")
+    @Test("synchronised data is in every state")
     func synchronised() async throws {
         let evidence = try #require(CrashEvidence.table.first { $0.description == "replace and synchronise all" })
         #expect(try await evidence.outcomes(under: .posixStrict) == ["new -"])

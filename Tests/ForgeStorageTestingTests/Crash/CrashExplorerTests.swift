@@ -51,7 +51,7 @@ struct CrashExplorerTests {
     }
 
     @Test(
-        "what is no identifier is refused",
+        "an invalid identifier is refused",
         arguments: [
             "", "posixStrict", "posixStrict/0", "posixStrict/x>op1:n=", "a/0>op:n=", "a/0>op1", "a/0>op1:n=2",
             "a/0>op1:n=0:i", "a/0>op1:n=0:i1=1", "a/0>op1:n=0:i1=1/2", "a/0>op1:n=0:i1=a/2/1", "a/0>op1:n=0:i1=1/2/x",
@@ -83,7 +83,7 @@ struct CrashExplorerTests {
         try await fragileRecovery(depth: 1).replay(id)
     }
 
-    @Test("recovery sees what was begun and acknowledged before the crash, and nothing later")
+    @Test("recovery sees the operations begun and acknowledged before the crash, and no later ones")
     func marks() async throws {
         let report = try await forEachCrash(marking: Int.self) { fileSystem, run in
             for number in 0..<4 {
@@ -147,7 +147,7 @@ struct CrashExplorerTests {
         }
     }
 
-    @Test("what the program itself throws is no violation")
+    @Test("an error of the program is not a violation")
     func errorOfProgram() async {
         await #expect(throws: Broken.self) {
             try await forEachCrash { _, _ in
@@ -222,7 +222,7 @@ struct CrashExplorerTests {
         #expect(report.description.contains("with all single deviations and pairs"))
     }
 
-    @Test("a small sample keeps to its limit, says what is missing, and is the same for the same seed")
+    @Test("a sample keeps to its limit, reports what it leaves out, and is determined by the seed")
     func smallSample() async throws {
         let report = try await manyBlocks(limit: 100, seed: 1, bad: []).explore()
         #expect(report.visitedStateCount <= 101)
@@ -273,7 +273,7 @@ struct CrashExplorerTests {
         #expect(contents == [letters("n", 2048), letters("o", 2048)])
     }
 
-    @Test("what was appended may be torn after any byte if asked for")
+    @Test("appended data may be torn after any byte, if requested")
     func anyByte() async throws {
         var profile = CrashProfile(name: "any byte")
         profile.tearing = .anyByteOfAppends
@@ -354,7 +354,7 @@ struct CrashExplorerTests {
         try fileSystem.close(descriptor)
     }
 
-    @Test("nothing is recorded until somebody asks, and no more after a reset")
+    @Test("recording starts on request and ends with a reset")
     func recording() throws {
         let fileSystem = InMemoryFileSystem()
         try fileSystem.put("/f", [1])

@@ -147,7 +147,7 @@ struct CrashModelTests {
         try await check(steps)
     }
 
-    @Test("what a program synchronised at its end is its only state", arguments: 0..<60)
+    @Test("a program that synchronises everything has a single state", arguments: 0..<60)
     func synchronisedAtTheEnd(_ seed: Int) async throws {
         var generator = Generator(state: UInt64(seed) &+ 1000)
         let steps = (0..<3).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }

@@ -129,7 +129,7 @@ struct FloorCrashTests {
     }
 
     @Test(
-        "a store of keys holds what was acknowledged and nothing else, after every crash",
+        "a store of keys holds exactly the acknowledged values after every crash",
         arguments: [
             [Call.save("a", "1"), .save("a", "2")], [.save("x/y", "1"), .save("x/z", "2"), .save("x/y", "3")],
             [.create("a", "1"), .remove("a"), .create("a", "2")], [.save("x/y/z", "1"), .remove("x/y/z")],

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import Synchronization
 import Testing
 
-@Suite("What a crash leaves of stores into a mapping")
+@Suite("Stores into a mapping after a crash")
 struct MappingCrashTests {
     /// All that a file of 32 letters may hold once a program has done its last step, in the first 32 bytes.
     private func contents(
@@ -35,7 +35,7 @@ struct MappingCrashTests {
         #expect(try await contents(whole) { try $0.store("/f", letters("n", 20), at: 4) } == [old, mixture(4..<24)])
     }
 
-    @Test("writing back and then synchronising is what covers a store")
+    @Test("a store is durable after writing back and then synchronising")
     func covers() async throws {
         let new = letters("n", 8) + letters("o", 24)
         @Sendable func store(_ fileSystem: InMemoryFileSystem) throws {
@@ -83,7 +83,7 @@ struct MappingCrashTests {
         #expect(found == [first, letters("a", 8) + letters("b", 8) + letters("o", 16)])
     }
 
-    @Test("a write that is synchronised covers itself, and what it was written over")
+    @Test("a synchronised write is durable together with the stores that it overwrote")
     func writtenOver() async throws {
         let found = try await contents {
             try $0.store("/f", letters("s", 24), at: 0)

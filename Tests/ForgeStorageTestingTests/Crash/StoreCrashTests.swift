@@ -102,7 +102,7 @@ struct StoreCrashTests {
 /// Stores that break a promise, against the checks above.
 @Suite("Stores that crashes break")
 struct BrokenStoreCrashTests {
-    @Test("a store that does not flush is found to lose what it acknowledged")
+    @Test("the explorer detects a store that does not flush")
     func lostWrites() async throws {
         let calls: [StoreCall] = [.set("a", "1"), .remove("a")]
         let failure = await #expect(throws: CrashFailure.self) {
@@ -132,7 +132,7 @@ struct BrokenStoreCrashTests {
         }
     }
 
-    @Test("a store that brings back what was removed is found to")
+    @Test("the explorer detects a store that restores removed values")
     func phantoms() async throws {
         await #expect(throws: CrashFailure.self) {
             try await forEachCrash(of: [.set("a", "1"), .remove("a")], in: UndyingFiles.self, limit: 1000, depth: 1)

@@ -137,7 +137,7 @@ struct DeviceLockTests {
         }
     }
 
-    @Test("keeps the class of a file with it, and gives the one of a directory to what is created there")
+    @Test("keeps the protection class of a file, and new files inherit that of their directory")
     func inheritance() throws {
         let fileSystem = device.fileSystem
         let root = device.path(of: .documents)
@@ -170,7 +170,7 @@ struct DeviceLockTests {
         try fileSystem.unlink(root.appending("other"))
     }
 
-    @Test("is not what a wrong path is taken for")
+    @Test("is not reported for a wrong path")
     func otherErrors() throws {
         let fileSystem = device.fileSystem
         let root = device.path(of: .documents)

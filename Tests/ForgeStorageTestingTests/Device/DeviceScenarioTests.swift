@@ -82,7 +82,7 @@ struct DeviceScenarioTests {
         await #expect(performing: { try await cache.load("file") }, throws: isLocked)
     }
 
-    @Test("is told of a full disk, keeps what it had, and goes on when there is space again")
+    @Test("gets an error for a full disk, keeps its data, and continues when there is space again")
     func fullDisk() async throws {
         try device.fillDisk(leaving: 10_000)
         let noSpace = hasCode(FileStoreError.Code.noSpace)
@@ -95,7 +95,7 @@ struct DeviceScenarioTests {
         #expect(try await first.notes.load("1").count == 20_000)
     }
 
-    @Test("has its files and what may move on a new device, and its caches and the secrets that stay behind not")
+    @Test("has its files and migratable secrets on a new device, but neither caches nor device-bound secrets")
     func newDevice() async throws {
         let bound = CryptKey<String>(key: "device key", accessibility: .whenUnlockedThisDeviceOnly)
         try first.secrets.set("bound", for: bound)
@@ -137,7 +137,7 @@ struct DeviceScenarioTests {
         #expect(try device.fileSystem.readSymbolicLink(device.path(of: .documents).appending("link")) == "notes/1")
     }
 
-    @Test("finds after a crash what was acknowledged, and the old process reaches nothing any more")
+    @Test("finds acknowledged data after a crash, and the old process can access nothing")
     func crash() async throws {
         let key = KVKey<Int>("count")
         let descriptor = try device.fileSystem.open(device.path(of: .documents))
@@ -156,7 +156,7 @@ struct DeviceScenarioTests {
         #expect(try await second.notes.load("1") == Data("first note".utf8))
     }
 
-    @Test("loses the vault with the key that stays behind, is told so, and can start over without destroying it")
+    @Test("cannot open the vault without its device-bound key, gets an error, and can start over without destroying it")
     func vaultWithoutItsKey() throws {
         let secret = CryptKey<String>(key: "secret")
         let access = CryptAccessibility.afterFirstUnlockThisDeviceOnly
@@ -218,7 +218,7 @@ struct DeviceConformanceTests {
 struct DevicePowerCutTests {
     private let key = KVKey<Int>("count")
 
-    @Test("keeps what was synchronised and nothing else")
+    @Test("keeps only synchronised data")
     func unsynchronised() async throws {
         let device = try SimulatedDevice()
         let settings = device.keyValueStore()
@@ -243,7 +243,7 @@ struct DevicePowerCutTests {
         await #expect(performing: { try await after.load("a") }, throws: isLocked)
     }
 
-    @Test("can happen again, to what was written since")
+    @Test("can happen again, to later writes")
     func again() async throws {
         let device = try SimulatedDevice()
         for number in 1...5 {

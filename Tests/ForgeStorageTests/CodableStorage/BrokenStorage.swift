@@ -25,7 +25,7 @@ final class BrokenStorage: Storage {
         case mixesValues = "saves of one key at once leave one of the values, whole"
         case buriesKeys = "a value can be saved after it was removed"
         case isShallow = "keys may be many directories deep"
-        case replacesDirectories = "nothing can be stored for a key that others stand below"
+        case replacesDirectories = "nothing can be stored for a key with keys below it"
         case outOfOrder = "calls with a handler take effect in the order in which they were made"
     }
 

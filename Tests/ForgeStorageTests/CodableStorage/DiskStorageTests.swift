@@ -125,7 +125,7 @@ struct DiskStorageTests {
         #expect(try fileSystem.read(from: URL(filePath: "/secret")) == Data("secret".utf8))
     }
 
-    @Test("a storage without removal says so")
+    @Test("a storage without removal throws")
     func noRemoval() throws {
         let error = #expect(throws: StorageError.self) { try DictionaryStorage().removeValue(for: "a") }
         #expect(String(describing: try #require(error)) == "cannot remove: this storage cannot remove values")

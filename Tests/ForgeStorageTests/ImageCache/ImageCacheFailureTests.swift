@@ -70,7 +70,7 @@ struct ImageCacheFailureTests {
         }
     }
 
-    @Test("what exactly is wrong with a file is told")
+    @Test("errors name the exact problem with a file")
     func damages() throws {
         try cache.cacheImage(id: "avatar", data: Data("image".utf8))
         let content = try fileSystem.read(from: file("avatar.cache"))
@@ -138,7 +138,7 @@ struct ImageCacheFailureTests {
         #expect(cache.getCachedImage(id: "avatar") != nil)
     }
 
-    @Test("a cache whose directory cannot be created says so when an image is cached")
+    @Test("caching an image fails if the directory cannot be created")
     func blockedDirectory() throws {
         try fileSystem.write(Data(), to: URL(filePath: "/file"))
         let blocked = ImageCacheManager(

@@ -19,7 +19,7 @@ struct ImageCacheManagerTests {
         directory.appending(component: name, directoryHint: .notDirectory)
     }
 
-    @Test("an image comes back as it was cached, with the time of the clock that was passed in")
+    @Test("an image round-trips with the time of the injected clock")
     func roundTrip() throws {
         let data = Data((0..<100_000).map { UInt8(truncatingIfNeeded: $0) })
         try cache.cacheImage(id: "avatar", data: data)
@@ -62,7 +62,7 @@ struct ImageCacheManagerTests {
         #expect(cache.getCachedImage(id: "avatar")?.data == Data("img".utf8))
     }
 
-    @Test("a deleted image is gone, and deleting it again is no error")
+    @Test("a deleted image is absent, and deleting it again succeeds")
     func delete() throws {
         try cache.cacheImage(id: "a", data: Data("1".utf8))
         try cache.cacheImage(id: "b", data: Data("2".utf8))

@@ -42,7 +42,7 @@ struct CryptSessionStorageTests {
         #expect(try store.get(token) == "abc")
     }
 
-    @Test("what is no user is an error and stays until a user is saved")
+    @Test("an undecodable user is an error and is kept until a user is saved")
     func undecodable() throws {
         let session = CryptSessionStorage<User>(store: store)
         try store.set("no user", for: CryptKey<String>(key: "session.user"))

@@ -40,7 +40,7 @@ struct KVSessionStorageTests {
         #expect(store.get(onboarding) == true)
     }
 
-    @Test("what is no user is an error and stays until a user is saved")
+    @Test("an undecodable user is an error and is kept until a user is saved")
     func undecodable() throws {
         let session = KVSessionStorage<User>(store: store)
         try store.set(KVKey<String>("session.user"), value: "no user")

@@ -85,14 +85,14 @@ private struct FailingStorage: SessionStorage {
 final class BrokenSessionStorage: SessionStorage {
     /// The description of the check that has to fail.
     enum Defect: String, CaseIterable, Sendable {
-        case hasAUser = "a new storage holds nobody"
+        case hasAUser = "a new storage is empty"
         case loadsOnce = "a user who was saved is loaded, as often as asked"
         case keepsTheFirst = "saving replaces the user who was there"
-        case clearsNothing = "clearing leaves nobody"
-        case refusesToClearNothing = "clearing a storage that holds nobody is no error"
+        case clearsNothing = "clearing removes the user"
+        case refusesToClearNothing = "clearing an empty storage succeeds"
         case closes = "a user can be saved after clearing"
-        case fillsIn = "a part that is nil stays nil, and an empty one empty"
-        case normalises = "any text comes back, byte for byte"
+        case fillsIn = "nil and empty fields are preserved"
+        case normalises = "any text round-trips byte for byte"
         case loadsTheFirst = "a session manager over the storage sees what the storage holds"
     }
 

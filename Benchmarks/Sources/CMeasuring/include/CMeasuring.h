@@ -2,14 +2,14 @@
 
 #include <stdint.h>
 
-/// Lets malloc keep what is freed instead of giving it back to the system.
+/// Makes malloc keep freed memory instead of returning it to the system.
 void measuring_keep_freed_memory(void);
 
-/// How much memory of the process is resident, in bytes; 0 where that cannot be told.
+/// The resident memory of the process in bytes; 0 if unknown.
 int64_t measuring_resident_bytes(void);
 
-/// Does nothing, in a way that the optimizer cannot see, so that it keeps the value.
+/// Has no effect but is opaque to the optimizer, so that the value must be computed.
 void measuring_keep(const void *value);
 
-/// Does nothing. callgrind starts a new count whenever this is called (`--dump-before=measuring_mark`).
+/// Has no effect. callgrind starts a new count at each call (`--dump-before=measuring_mark`).
 void measuring_mark(void);

@@ -1,7 +1,7 @@
 import ForgeKVStore
 import Measuring
 
-/// 1,000 values stored in one step, kept through a kill of the process.
+/// Stores 1,000 values in one batch, durable against a kill.
 struct Batches<Value: Sample> {
     private let workspace: Workspace
     private let samples = Samples<Value>(1_000)

@@ -1,11 +1,11 @@
 import Measuring
 
-/// What it takes on this machine at this time to follow a pointer to something that has not been looked at for a while:
-/// a look-up among many keys follows two or three, one after another.
+/// The current cost of following a pointer to uncached memory on this machine: a look-up among many keys follows two or
+/// three in sequence.
 final class DependentLoads {
     static let title = "for comparison: following a pointer, one of as many"
 
-    /// Each says where the next is; they are two lines of a cache apart.
+    /// The index of the next element, two cache lines away.
     private var next: [Int]
     private static let stride = 16
 

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import Measuring
 
-/// Storing one value at a time and waiting for the device after each.
+/// Stores one value at a time and waits for the device after each.
 struct DurableWrites {
     private let workspace: Workspace
     private let samples = Samples<String>(100)
@@ -12,7 +12,7 @@ struct DurableWrites {
 
     init(_ workspace: Workspace) { self.workspace = workspace }
 
-    /// The line and its peers; a write into preallocated space and a flush are the reference.
+    /// The line and its peers; the reference is a write into preallocated space and a flush.
     func line() throws -> GoalLine {
         try addFile("pwrite, fdatasync; space reserved", isWritten: false)
         let store = try FileKVStore(at: workspace.place("durable"))

@@ -2,14 +2,14 @@ import ForgeKVStore
 import Foundation
 import Measuring
 
-/// One opening of a store and one read, in a process that has done nothing else.
+/// Opens a store and reads one value, in a new process.
 struct Opening {
-    /// Who can be opened.
+    /// The store to open.
     enum Kind: String {
         case forge, lmdb, sqlite, defaults
     }
 
-    /// What is measured, and handed over as a line of numbers.
+    /// The result, passed as a line of numbers.
     struct Outcome {
         var opening: Double
         var firstRead: Double
@@ -28,14 +28,14 @@ struct Opening {
         }
     }
 
-    /// What tells the process that it is one of these.
+    /// The argument that marks a child process.
     static let argument = "--opening"
 
     private let kind: Kind
     private let path: String
     private let number: Int
 
-    /// From the arguments: the kind, the path or the suite, and the number of the value that is read.
+    /// Parses the arguments: the kind, the path or suite, and the number of the value to read.
     init(_ arguments: [String]) throws {
         guard arguments.count == 3, let kind = Kind(rawValue: arguments[0]), let number = Int(arguments[2]) else {
             throw Invocation.Unusable()
@@ -45,7 +45,7 @@ struct Opening {
         self.number = number
     }
 
-    /// The outcome as a line.
+    /// Runs the measurement and formats the result.
     func run() throws -> String {
         let name = "settings.string.\(number)"
         let outcome: Outcome

@@ -2,14 +2,14 @@ import ForgeKVStore
 import Foundation
 import Measuring
 
-/// Opening a store of many keys that was closed cleanly, and reading one of them, each time in a new process.
+/// Opens a cleanly closed store of many keys and reads one of them, each time in a new process.
 struct Openings {
     private let count: Int
     private let goal: Figure
     private let workspace: Workspace
     private let samples: Samples<String>
 
-    /// Peers are only measured here: with more keys, some of them take minutes.
+    /// Peers are measured with this many keys only: with more, some take minutes.
     private static let peerCount = 100_000
 
     init(count: Int, _ goal: Figure, _ workspace: Workspace) {
@@ -26,7 +26,7 @@ struct Openings {
         var memory: Double
     }
 
-    /// Three lines: opening and first read, the first read alone, memory.
+    /// Three lines: opening and first read, the first read alone, and memory.
     func lines() throws -> [GoalLine] {
         let rows = try [fileKVStore()] + peerRows()
         func peers(_ peer: (Row) -> GoalLine.Peer) -> [GoalLine.Peer] { rows.dropFirst().map(peer) }
@@ -52,7 +52,7 @@ struct Openings {
         return try measure("FileKVStore", .forge, place.path)
     }
 
-    /// Fills a store and lets it go: that closes it.
+    /// Fills a store and closes it by releasing it.
     private func fill(_ store: FileKVStore) throws {
         for (key, value) in zip(samples.keys, samples.values) { try store.set(key, value: value) }
     }
@@ -85,7 +85,7 @@ struct Openings {
         var outcomes: [Opening.Outcome] = []
         for run in 0...runs {
             let outcome = try open(kind, path)
-            // The first one may still find the files unread.
+            // The first run warms up the page cache.
             if run > 0 { outcomes.append(outcome) }
         }
         return Row(

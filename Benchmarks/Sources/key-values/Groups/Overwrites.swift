@@ -4,9 +4,9 @@ import Foundation
 import Measuring
 import SystemPackage
 
-/// A million sets of 1,000 keys: what they cost in all, the longest of them, and what becomes of the file.
+/// A million sets of 1,000 keys: the total time, the longest set, and the file sizes.
 ///
-/// The clock is read after each set, which takes some 25 ns and is part of both figures.
+/// The clock is read after each set, which adds about 25 ns to both figures.
 struct Overwrites {
     private let workspace: Workspace
     private let samples = Samples<String>(1_000)
@@ -21,7 +21,7 @@ struct Overwrites {
         var longest: Double
     }
 
-    /// Lines for the whole, the longest set, and the size of the files at the end and at most.
+    /// Lines for the total, the longest set, and the final and maximum file sizes.
     func lines() throws -> [GoalLine] {
         var runs: [Run] = []
         for number in 0..<Self.runs {
@@ -67,8 +67,8 @@ struct Overwrites {
         return Run(total: (last - start) / .nanoseconds(1), longest: longest / .nanoseconds(1))
     }
 
-    /// What the files take once the store is closed and at most before, beside what a log takes that was just rewritten; in a
-    /// run of its own, since looking costs time.
+    /// The file sizes after closing and their maximum before, relative to a freshly compacted log. Measured in a
+    /// separate run, because looking costs time.
     private func sizes() throws -> [GoalLine] {
         let path = POSIXPath(workspace.place("overwrite-sizes").path)
         var most: Int64 = 0
@@ -103,7 +103,7 @@ struct Overwrites {
                 do throws(FileSystemError) {
                     size += try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false).sizeInBytes
                 } catch  where error.errno == .noSuchFileOrDirectory {
-                    // A log that is being rewritten has just got its name.
+                    // A compacted log has just been renamed into place.
                 }
             }
             return size

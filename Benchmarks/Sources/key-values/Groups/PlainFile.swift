@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A file without any format: what the system's calls cost by themselves.
+/// A file without a format: the cost of the system calls alone.
 final class PlainFile: Sendable {
     private let descriptor: Descriptor
     private let fileSystem = SystemFileSystem()
@@ -14,11 +14,11 @@ final class PlainFile: Sendable {
     }
 
     deinit {
-        // Nothing in it is of any use to anybody.
+        // The file is temporary, so a failure does not matter.
         do { try fileSystem.close(descriptor) } catch _ {}
     }
 
-    /// Appends records of 64 bytes, one call each, and makes the file empty again.
+    /// Appends records of 64 bytes, one call each, and truncates the file.
     func write(_ count: Int) throws {
         try withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { record in
             record.initializeMemory(as: UInt8.self, repeating: 0x78)
@@ -31,7 +31,7 @@ final class PlainFile: Sendable {
         _ = try fileSystem.seek(descriptor, to: 0, from: .start)
     }
 
-    /// Reserves space for so many records; what it holds is zeros on the device, or nothing yet.
+    /// Reserves space for records, optionally written as zeros to the device.
     func reserve(_ count: Int, isWritten: Bool) throws {
         let size = count * Self.recordSize
         try fileSystem.allocate(descriptor, at: 0, length: Int64(size))
@@ -39,7 +39,7 @@ final class PlainFile: Sendable {
         try fileSystem.synchronize(descriptor, .full)
     }
 
-    /// Writes records from a number on, and waits for the device after each.
+    /// Overwrites records and waits for the device after each.
     func writeDurably(_ numbers: Range<Int>) throws {
         try withUnsafeTemporaryAllocation(byteCount: Self.recordSize, alignment: 8) { record in
             record.initializeMemory(as: UInt8.self, repeating: 0x78)

@@ -4,7 +4,7 @@ import Foundation
 import Measuring
 import Synchronization
 
-/// A thread that reads while another stores the same 1,000 keys without pause, beside one that reads alone.
+/// A thread that reads while another continuously stores the same 1,000 keys, compared with a reader alone.
 struct ReaderBesideWriter {
     private let workspace: Workspace
     private let samples = Samples<String>(1_000)
@@ -63,7 +63,7 @@ struct ReaderBesideWriter {
         GoalLine.Peer(beside.name, .nanoseconds(beside.median), ratio: alone.median / beside.median)
     }
 
-    /// The time for each read alone and while another thread writes, in turns.
+    /// The time per read, alone and beside a writer, interleaved.
     private func measure(
         _ name: String, read: @escaping @Sendable () throws -> Void,
         write: @escaping @Sendable ([String]) throws -> Void
@@ -81,7 +81,7 @@ struct ReaderBesideWriter {
         return (Measurement(name, nanoseconds: alone), Measurement(name, nanoseconds: beside))
     }
 
-    /// How long reading takes while a writer goes on, which has begun before and ends after.
+    /// The time of reading while a writer runs, which starts before and ends after.
     private func besideWriter(
         _ read: @escaping @Sendable () throws -> Void, _ write: @escaping @Sendable ([String]) throws -> Void
     ) throws -> Double {
@@ -99,7 +99,7 @@ struct ReaderBesideWriter {
         return try outcome.get()
     }
 
-    /// Stores both sets of values in turn until it is told to stop, the second one last.
+    /// Stores both sets of values alternately until stopped, ending with the second.
     private final class Writer: Sendable {
         let started = DispatchSemaphore(value: 0)
         let error = Mutex<(any Error)?>(nil)

@@ -1,8 +1,8 @@
 import ForgeKVStore
 import Measuring
 
-/// Two threads that read the same 1,000 keys, beside one that reads half as much. Each has key objects of its own, since
-/// counting references to the same ones would be as much as what is measured.
+/// Two threads that read the same 1,000 keys, compared with one that reads half as much. Each has its own key objects:
+/// reference counting of shared ones would dominate.
 struct ReadersTogether<Value: Sample> {
     private let workspace: Workspace
     private let samples = Samples<Value>(1_000)
@@ -54,7 +54,7 @@ struct ReadersTogether<Value: Sample> {
         GoalLine.Peer(two.name, .nanoseconds(two.median), ratio: one.median / two.median)
     }
 
-    /// The time for each call in one thread and over both, in turns.
+    /// The time per call in one thread and in both, interleaved.
     private func measure(
         _ name: String, _ body: @escaping @Sendable (Int) throws -> Void
     ) throws -> (one: Measurement, two: Measurement) {

@@ -1,7 +1,7 @@
 import ForgeKVStore
 import Measuring
 
-/// Reading keys that are there, in another order than that in which they were stored, by key objects of their own.
+/// Reads existing keys in another order than they were stored, with distinct key objects.
 struct Reads<Value: Sample> {
     private let count: Int
     private let workspace: Workspace
@@ -9,8 +9,8 @@ struct Reads<Value: Sample> {
     private let read: Samples<Value>
     private let contest = Contest()
 
-    /// Calls in a run of a store that answers in less than a microsecond, and of the others. Of many keys each is read
-    /// several times, or what is measured would be how much the one before has left in the caches.
+    /// The number of calls per run for fast stores, and for the others. With many keys each is read several times, so
+    /// that the figure does not depend on the cache content left by the previous measurement.
     private var callCount: Int { max(100_000, 5 * count) }
     private static var slowCallCount: Int { 10_000 }
 
@@ -49,14 +49,14 @@ struct Reads<Value: Sample> {
         let measured = try contest.run(runs: isLarge ? 7 : 11)
         try defaults.discard()
         let (reference, own) = (measured[0], measured[1])
-        // Those that read by the keys that stored are compared with one another.
+        // Measurements with the stored key objects are compared with one another.
         var rows = [GoalLine.Peer(measured[2], reference: nil), GoalLine.Peer(measured[3], reference: measured[2])]
         if isLarge, let loads = measured.last { rows.append(GoalLine.Peer(loads, reference: nil)) }
         let peers = ([reference] + measured[4...].dropLast(isLarge ? 1 : 0)).map {
             GoalLine.Peer($0, reference: reference)
         }
         var elsewhere = [GoalLine.Peer("MMKV \(Peers.elsewhere)", .nanoseconds(isLarge ? 160 : 37))]
-        // It keeps bytes: what a struct costs there was not measured.
+        // The peer stores bytes; structs were not measured there.
         if Value.columnKind == .blob { elsewhere = [] }
         return GoalLine(
             "get \(Value.title), \(count) keys", goal, own, reference: reference, peers: peers + elsewhere + rows)
@@ -82,8 +82,8 @@ struct Reads<Value: Sample> {
         }
     }
 
-    /// The same by the key objects that stored, in their order: names are then equal before their bytes are compared, and
-    /// values lie in memory as they are read.
+    /// The same with the stored key objects, in storing order: names compare equal by address, and values are
+    /// contiguous.
     private func addReadingAsStored(_ dictionary: DictionaryStore, _ store: FileKVStore) {
         let rounds = max(1, callCount / count)
         let (names, keys) = (stored.names, stored.keys)

@@ -1,6 +1,6 @@
 import Measuring
 
-/// What threads that have nothing to do with one another reach on this machine at this time: no store can do better.
+/// The current speed-up of independent threads on this machine, an upper limit for every store.
 enum Spinning {
     static let title = "for comparison: a loop that touches no memory"
 

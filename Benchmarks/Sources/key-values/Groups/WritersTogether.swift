@@ -2,7 +2,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import Measuring
 
-/// Eight threads that each store values and wait for the device, beside one that does all of it.
+/// Eight threads that store values and wait for the device, compared with one that does all the work.
 struct WritersTogether {
     private let workspace: Workspace
     private let samples = Samples<String>(400)
@@ -35,7 +35,7 @@ struct WritersTogether {
             peers: peers)
     }
 
-    /// The time for each call in one thread and over all, in turns.
+    /// The time per call in one thread and in all, interleaved.
     private func measure(
         _ name: String, _ set: @escaping @Sendable (Int, String) throws -> Void
     ) throws -> (one: Measurement, all: Measurement) {

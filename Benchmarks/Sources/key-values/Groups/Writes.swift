@@ -2,7 +2,7 @@ import ForgeKVStore
 import Foundation
 import Measuring
 
-/// Storing values of 1,000 keys again and again, kept through a kill of the process; logs are rewritten meanwhile.
+/// Stores values of 1,000 keys repeatedly, durable against a kill; includes compactions.
 struct Writes<Value: Sample> {
     private let workspace: Workspace
     private let samples = Samples<Value>(1_000)
@@ -10,8 +10,8 @@ struct Writes<Value: Sample> {
 
     init(_ workspace: Workspace) { self.workspace = workspace }
 
-    /// The line and its peers; `write(2)` of 64 bytes is the reference. What MMKV took on another machine is told as well,
-    /// if it was measured.
+    /// The line and its peers; the reference is `write(2)` of 64 bytes. Shows MMKV's figure from another machine, if
+    /// known.
     func line(_ goal: GoalLine.Goal, elsewhere nanoseconds: Double? = nil) throws -> GoalLine {
         let name = "set-\(Value.title)"
         let file = try PlainFile(workspace.file("plain-\(name)"))
@@ -38,7 +38,7 @@ struct Writes<Value: Sample> {
         }
     }
 
-    /// Adds all peers; returns what checks them afterwards.
+    /// Adds all peers; returns their verifications.
     private func addPeers(_ name: String) throws -> [() throws -> Void] {
         var checks = [add("[String: any Sendable] and Mutex, lost", DictionaryStore(), 1_000, rounds: 100)]
         #if canImport(CLMDB)

@@ -1,7 +1,7 @@
 import Foundation
 
-/// A suite of `UserDefaults` as Foundation has it. Where nothing else writes for it, as on Linux, what was set is lost
-/// with the process unless `synchronize` is called.
+/// A suite of Foundation's `UserDefaults`. On Linux, where no daemon writes it, changes are lost with the process
+/// unless `synchronize` is called.
 final class DefaultsStore: Peer {
     private let defaults: UserDefaults
     private let suite: String
@@ -24,9 +24,9 @@ final class DefaultsStore: Peer {
         defaults.set(try Self.object(value), forKey: name)
     }
 
-    /// Takes the place of everything else in the suite, before anything else is done with it.
+    /// Replaces the content of the suite, before any other use.
     ///
-    /// On Linux as a file, which is then read: `setPersistentDomain` takes hours there for 100,000 names.
+    /// On Linux this writes the suite's file: `setPersistentDomain` takes hours for 100,000 names.
     func setTogether<Value: Sample>(_ names: [String], _ values: [Value]) throws {
         var contents: [String: Any] = [:]
         for (name, value) in zip(names, values) { contents[name] = try Self.object(value) }
@@ -50,10 +50,10 @@ final class DefaultsStore: Peer {
         return try value.withBytes { Data($0) }
     }
 
-    /// The variable by which Foundation is told on Linux where suites are; it looks when the process starts.
+    /// The variable that sets Foundation's directory for suites on Linux; read when the process starts.
     static let directoryVariable = "XDG_CONFIG_HOME"
 
-    /// Removes the suite, where it is not in a directory of this run's own.
+    /// Removes the suite, unless it is in the directory of this run.
     func discard() throws {
         #if !os(Linux)
         defaults.removePersistentDomain(forName: suite)

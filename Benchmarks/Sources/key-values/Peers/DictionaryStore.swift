@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What one would write instead of a store: a dictionary behind a lock. It forgets everything with the process.
+/// A dictionary behind a lock, the simplest alternative to a store; not persistent.
 final class DictionaryStore: Peer, Sendable {
     private let values = Mutex<[String: any Sendable]>([:])
 

@@ -1,17 +1,17 @@
 #if canImport(CLMDB)
 import CLMDB
 
-/// LMDB of the system, a transaction for each call; the one that reads is kept and renewed, as its manual advises.
+/// The system's LMDB, with a transaction per call; the read transaction is reset and renewed, as its manual advises.
 final class LMDBStore: Peer {
-    /// What a commit waits for.
+    /// The durability of a commit.
     enum Mode {
-        /// The device.
+        /// Waits for the device.
         case durable
 
-        /// Nothing: it is written, and a kill loses nothing (`MDB_NOSYNC`).
+        /// Writes without waiting; survives a kill (`MDB_NOSYNC`).
         case kept
 
-        /// Nothing, and it is stored into mapped memory (`MDB_NOSYNC`, `MDB_WRITEMAP`, `MDB_MAPASYNC`).
+        /// Stores into mapped memory without waiting (`MDB_NOSYNC`, `MDB_WRITEMAP`, `MDB_MAPASYNC`).
         case mapped
 
         var flags: UInt32 {
@@ -27,7 +27,7 @@ final class LMDBStore: Peer {
     private let table: MDB_dbi
     private let reader: LMDBReader
 
-    /// Opens the store in a directory, which has to be there.
+    /// Opens the store in an existing directory.
     init(_ directory: String, _ mode: Mode) throws {
         var created: OpaquePointer?
         try lmdb("create", mdb_env_create(&created))
@@ -53,7 +53,7 @@ final class LMDBStore: Peer {
         mdb_env_close(environment)
     }
 
-    /// A reader for one more thread; it must be gone before the store is.
+    /// Creates a reader for another thread; release it before the store.
     func makeReader() throws -> LMDBReader { try LMDBReader(environment, table) }
 
     func get<Value: Sample>(_ name: String, as type: Value.Type) throws -> Value? { try reader.get(name, as: type) }
@@ -93,7 +93,7 @@ final class LMDBStore: Peer {
     static var version: String { "LMDB \(MDB_VERSION_MAJOR).\(MDB_VERSION_MINOR).\(MDB_VERSION_PATCH)" }
 }
 
-/// A transaction that reads, renewed for each call; for one thread at a time.
+/// A read transaction, renewed for each call; for one thread at a time.
 final class LMDBReader {
     private var transaction: OpaquePointer?
     private let table: MDB_dbi
@@ -127,7 +127,7 @@ final class LMDBReader {
 }
 
 extension MDB_val {
-    /// Bytes that the library only reads, while they are there.
+    /// Wraps bytes that the library only reads.
     fileprivate init(_ bytes: UnsafeRawBufferPointer) {
         self.init(mv_size: bytes.count, mv_data: UnsafeMutableRawPointer(mutating: bytes.baseAddress))
     }

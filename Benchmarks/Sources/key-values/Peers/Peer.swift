@@ -3,11 +3,11 @@ protocol Peer: AnyObject {
     func get<Value: Sample>(_ name: String, as type: Value.Type) throws -> Value?
     func set<Value: Sample>(_ name: String, _ value: Value) throws
 
-    /// Stores several values in one step, if it can.
+    /// Stores several values in one transaction, if supported.
     func setTogether<Value: Sample>(_ names: [String], _ values: [Value]) throws
 }
 
-/// A call to a peer's library that failed.
+/// A failed call of a peer's library.
 struct PeerFailure: Error, CustomStringConvertible {
     let library: String
     let operation: String
@@ -16,7 +16,7 @@ struct PeerFailure: Error, CustomStringConvertible {
     var description: String { "\(library): \(operation) gave \(code)" }
 }
 
-/// A value that was not what was stored: figures of a store that gives wrong values prove nothing.
+/// A value that differs from the stored one, which invalidates the measurement.
 struct WrongValue: Error, CustomStringConvertible {
     let store: String
     let name: String
@@ -24,7 +24,7 @@ struct WrongValue: Error, CustomStringConvertible {
     var description: String { "\(store) gave another value of \(name) than was stored" }
 }
 
-/// Throws unless a store gives back every value.
+/// Throws unless a store returns every value.
 func check<Value: Sample>(
     _ store: String, _ names: some Sequence<String>, _ values: some Sequence<Value>,
     _ get: (String) throws -> Value?

@@ -1,6 +1,6 @@
-/// Which peers this build has, and where they keep their files.
+/// The peers in this build and the paths of their files.
 enum Peers {
-    /// The libraries that are built in and their versions.
+    /// The linked libraries and their versions.
     static var versions: String {
         var versions: [String] = []
         #if canImport(CLMDB)
@@ -16,6 +16,6 @@ enum Peers {
         return versions.joined(separator: ", ")
     }
 
-    /// What marks figures that were measured elsewhere.
+    /// The label of figures from another machine.
     static let elsewhere = "(reference machine, not this run)"
 }

@@ -5,9 +5,9 @@ import CSQLite
 import SQLite3
 #endif
 
-/// SQLite of the system with a write-ahead log and prepared statements; for one thread at a time.
+/// The system's SQLite with a write-ahead log and prepared statements; for one thread at a time.
 final class SQLiteStore: Peer {
-    /// What a commit waits for: `PRAGMA synchronous`.
+    /// The durability of a commit: `PRAGMA synchronous`.
     enum Synchronous: String {
         case normal = "NORMAL"
         case full = "FULL"
@@ -81,14 +81,14 @@ final class SQLiteStore: Peer {
         do {
             for (name, value) in zip(names, values) { try set(name, value) }
         } catch {
-            // What went wrong is what is told.
+            // The original error is the one to report.
             sqlite3_exec(connection, "ROLLBACK", nil, nil, nil)
             throw error
         }
         try Self.run("COMMIT", connection)
     }
 
-    /// Binds bytes that stay where they are until the statement is reset.
+    /// Binds bytes that remain valid until the statement is reset.
     private static func bind(
         _ bytes: UnsafeRawBufferPointer, as kind: ColumnKind, at index: Int32, of statement: OpaquePointer
     ) throws {

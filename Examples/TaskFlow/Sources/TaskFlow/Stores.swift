@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// The stores of the app as it ships: everything below one directory.
+/// The stores of the app, all below one directory.
 struct Stores {
     let preferences: FileKVStore
     let files: DiskFileStore

@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// Logging in and out: settings, files and secrets together.
+/// Logs users in and out, using settings, files and secrets.
 final class TaskFlowService {
     private let preferences: KVStoring
     private let files: FileStoring

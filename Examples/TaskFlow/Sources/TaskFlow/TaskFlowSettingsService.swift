@@ -1,6 +1,6 @@
 import ForgeStorage
 
-/// The settings of the app, on whatever store it is given.
+/// The settings of the app, in any key-value store.
 final class TaskFlowSettingsService {
     private let store: KVStoring
 

@@ -1,17 +1,17 @@
 import ForgeStorage
 
-/// The settings that TaskFlow keeps.
+/// The keys of TaskFlow's settings.
 enum TaskKeys {
     static let onboarding = KVKey<Bool>("taskflow.onboarding")
     static let board = KVKey<BoardSettings>("taskflow.board")
 }
 
-/// The secrets that TaskFlow keeps.
+/// The keys of TaskFlow's secrets.
 enum AuthKeys {
     static let accessToken = CryptKey<String>(key: "taskflow.auth.access")
 }
 
-/// How the board looks.
+/// The appearance of the board.
 struct BoardSettings: Codable, Equatable {
     var showsCompleted = true
     var columns = ["To do", "Doing", "Done"]

@@ -4,7 +4,7 @@ import Testing
 
 @testable import TaskFlow
 
-/// The same service on the stores that the app ships with.
+/// The service on the app's own stores.
 struct StoresTests {
     @Test func whatOneRunStoresTheNextRunReads() async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("taskflow-\(UUID().uuidString)")
