@@ -96,7 +96,7 @@ extension KVStoreError {
             case .damaged: "damaged"
             case .invalidKey: "the name of the key is longer than \(KeyName.maximumLength) bytes"
             case .valueTooLarge: "the value is too large"
-            case .conflict: "changed by somebody else meanwhile"
+            case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"
             case .newerSchema(let version):

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a run of `forge` as a process of its own gave.
+/// The result of running `forge` in a process of its own.
 struct CommandRun {
     var status: Int32
     var output: String

@@ -53,7 +53,7 @@ struct SecretStoreConformanceTests {
     }
 }
 
-/// What an app would write itself: the five calls and nothing more.
+/// A custom store with only the five required calls.
 private struct FiveCalls: CryptStoring {
     private let base = InMemoryCrypt()
 

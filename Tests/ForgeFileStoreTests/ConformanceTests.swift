@@ -31,7 +31,7 @@ struct ConformanceTests {
     }
 }
 
-/// What an app would write: the document's calls and nothing else.
+/// A custom store with only the required calls.
 private final class MinimalStore: FileStoring {
     private let files = Mutex<[String: Data]>([:])
 

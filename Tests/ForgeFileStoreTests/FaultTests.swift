@@ -274,7 +274,7 @@ struct FaultTests {
         #expect(memory.openDescriptors == [])
     }
 
-    /// Waits until the thread that did a store's last work has let go of the store.
+    /// Waits until the thread of a store's last operation has released the store.
     private func settle(_ memory: InMemoryFileSystem, _ count: Int) async {
         var attempts = 0
         while memory.openDescriptors.count != count, attempts < 100_000 {

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 import Testing
 
-/// The tree by its nodes, as whoever walks paths himself sees it.
+/// Access to the tree by nodes, for callers that resolve paths themselves.
 struct NodeTests {
     private let fileSystem = InMemoryFileSystem(options: .init(umask: []))
 

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 import Testing
 
-/// FIFOs in memory, where they differ from those of a kernel or cannot be tried on one: nobody waits, no signal comes.
+/// In-memory FIFOs, where they differ from the kernel's or cannot be tested there: no blocking, no signals.
 struct PipeTests {
     private let fileSystem = InMemoryFileSystem()
 

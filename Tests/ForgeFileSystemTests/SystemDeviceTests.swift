@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 #if os(Linux)
-/// What takes a device of its own, asked of the system.
+/// Checks of the system that need a device of their own.
 @Suite("Devices of the system do the same")
 struct SystemDeviceTests {
     @Test("full ones", .enabled(if: !ScratchDevice.small.isEmpty), arguments: ConformanceChecks.fileSystemQuota)
@@ -42,7 +42,7 @@ struct SystemDeviceTests {
 }
 #endif
 
-/// What is the system's and takes a process or a directory of its own.
+/// Checks of the system that need a process or a directory of their own.
 @Suite("A process of the system does the same")
 struct SystemProcessTests {
     /// Whether the temporary directory is on a file system with that limit; says so if not.

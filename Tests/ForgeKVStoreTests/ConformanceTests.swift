@@ -24,7 +24,7 @@ import Testing
 
     private static let suite = ConformanceSuite<any KVStoring>.keyValueStore
 
-    /// What a store over user defaults has.
+    /// The capabilities of a store in user defaults.
     private static let defaultsCapabilities: Set<ConformanceCapability> = [
         .typedReads, .keyListing, .rawValues, .longestNames,
     ]

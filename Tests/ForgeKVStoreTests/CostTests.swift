@@ -8,7 +8,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// What operations cost in calls and bytes, which is the same in every run and on every machine.
+/// The costs of operations in calls and bytes, which are deterministic.
 @Suite struct CostTests {
     struct Pair: Codable, Sendable, Equatable {
         var name: String
@@ -163,7 +163,7 @@ import Testing
         let first = Threads(1) { _ in
             try store.set(KVKey(Self.name(0)), value: 0, durability: .full)
         }
-        #expect(gate.waitForFlush(), "nobody flushed")
+        #expect(gate.waitForFlush(), "no flush")
         let others = Threads(7) { thread in
             try store.set(KVKey(Self.name(thread + 1)), value: thread)
             gate.didWrite.signal()
@@ -307,7 +307,7 @@ private struct Costs {
             .reduce(0) { $0 + ($1.transferredCount ?? Int($1.count ?? 0)) }
     }
 
-    /// What was flushed, in order.
+    /// The flushes in order.
     var synchronized: [POSIXPath] {
         fileSystem.log.records.filter { $0.operation == .synchronize }.compactMap(\.path)
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Values that expire")
 struct ExpiringTests {
-    /// A clock that shows what it is told to.
+    /// A manually set clock.
     private final class Clock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1000))
 

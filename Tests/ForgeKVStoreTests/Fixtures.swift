@@ -19,7 +19,7 @@ final class TemporaryDirectory: Sendable {
     }
 }
 
-/// What a store reported.
+/// The issues that a store reported.
 final class IssueRecorder: Sendable {
     private let recorded = Mutex<[KVStoreIssue]>([])
 

@@ -9,7 +9,7 @@ private final class Probe: KVStoring {
 
     private let counted = Mutex<Set<Operation>>([])
 
-    /// What the store was asked for since the last call.
+    /// The calls of the store since the last query.
     func take() -> Set<Operation> {
         counted.withLock { counted in
             defer { counted = [] }

@@ -13,7 +13,7 @@ import Musl
 import Darwin
 #endif
 
-/// What only a second process can show.
+/// Behaviour that needs a second process.
 @Suite struct ProcessTests {
     @Test(
         "whatever was acknowledged before a kill -9 is there, and nothing is torn",

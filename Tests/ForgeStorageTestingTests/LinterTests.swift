@@ -33,7 +33,7 @@ struct LinterTests {
         }
     }
 
-    @Test("the recipes of the floor are clean")
+    @Test("the file-system recipes have no findings")
     func recipes() throws {
         try fileSystem.replace("/d/old", with: "new")
         fileSystem.log.acknowledge("replaced")
@@ -128,7 +128,7 @@ struct LinterTests {
         #expect(kinds() == (isNamed ? [.wroteInPlace] : []))
     }
 
-    @Test("cutting safe content off is named, making room is not")
+    @Test("truncating durable content is a finding, extending the file is not")
     func truncates() throws {
         let descriptor = try fileSystem.open("/d/old", .writeOnly)
         try fileSystem.allocate(descriptor, at: 0, length: 100)

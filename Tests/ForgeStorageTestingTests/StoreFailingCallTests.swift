@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Every store on disk, with each call failing in turn")
 struct StoreFailingCallTests {
-    /// What is done to a store that holds `a` and `b`, both `old`, and what it may hold afterwards.
+    /// A change of a store that holds `a` and `b`, both `old`, and its permitted results.
     struct Change<Store>: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let new: [String: String]

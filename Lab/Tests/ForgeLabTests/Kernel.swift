@@ -4,7 +4,7 @@ import Testing
 
 @testable import forge_lab
 
-/// What stands on the other side of `/dev/fuse`.
+/// The kernel's side of `/dev/fuse`.
 final class Kernel {
     enum Field {
         case u32(UInt32)

@@ -39,7 +39,7 @@ struct RangeLockTests {
         return fcntl(descriptor.rawValue, F_SETLK, &range)
     }
 
-    /// Whether somebody who locks for an open file, not for a process, would be refused (`F_OFD_GETLK`).
+    /// Whether an open-file-description lock would be refused (`F_OFD_GETLK`).
     private func isLocked(_ descriptor: Descriptor) -> Bool {
         var range = flock()
         range.l_type = Int16(F_WRLCK)

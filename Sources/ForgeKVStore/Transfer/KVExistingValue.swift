@@ -1,4 +1,4 @@
-/// What an import does with an existing value of the same name.
+/// The treatment of existing values by an import.
 public enum KVExistingValue: Hashable, Sendable {
     /// Keeps it, and lists its name in the report.
     case keep

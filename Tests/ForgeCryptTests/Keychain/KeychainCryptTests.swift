@@ -7,7 +7,7 @@ import Testing
 struct KeychainCryptTests {
     private let keychain = FakeKeychain(accessGroups: ["app", "team.shared"])
 
-    /// What get, set, contains, delete, keys and deleteAll throw.
+    /// The errors of get, set, contains, delete, keys and deleteAll.
     private func codes(of store: KeychainCrypt, _ key: CryptKey<Int>) throws -> [CryptError.Code?] {
         let calls: [() throws -> Void] = [
             { _ = try store.get(key) }, { try store.set(2, for: key) }, { _ = try store.contains(key) },

@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeCrypt
 
-/// Bytes against the reader: what cannot be a vault of ours, and what somebody made of one.
+/// Foreign and tampered bytes that the vault reader must reject.
 @Suite("The vault format")
 struct VaultImageTests {
     private static let key = VaultPlace.key

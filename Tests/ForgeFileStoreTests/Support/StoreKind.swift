@@ -11,7 +11,7 @@ enum StoreKind: String, CaseIterable, CustomStringConvertible {
 
     var description: String { rawValue }
 
-    /// What of the things that only some stores have this one has.
+    /// The capabilities of this store.
     var capabilities: Set<ConformanceCapability> {
         self == .inMemoryStore ? [.emptyDirectories] : [.emptyDirectories, .fileURLs]
     }

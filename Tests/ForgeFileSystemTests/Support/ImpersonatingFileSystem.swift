@@ -14,7 +14,7 @@ struct ImpersonatingFileSystem: POSIXFileSystem {
 
     private typealias SetIdentity = @convention(c) @Sendable (UInt32) -> CInt
 
-    /// Whether this process may be somebody else.
+    /// Whether this process may change its user.
     static var isPossible: Bool { geteuid() == 0 && dlsym(nil, "setfsuid") != nil }
 
     init?(user: UserID, group: GroupID) {

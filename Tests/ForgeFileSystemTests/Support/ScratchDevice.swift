@@ -28,7 +28,7 @@ struct ScratchDevice {
     private let directory: TemporaryDirectory
     private var place: String { String(directory.path) + "/place" }
 
-    /// What the kernel mounts here; says so, and why, where that is not everything.
+    /// The file systems that the kernel can mount here; prints the reason for each one that it cannot.
     static let available: [Kind] = Kind.allCases.filter { kind in
         do {
             try ScratchDevice(kind).remove()
@@ -81,7 +81,7 @@ struct ScratchDevice {
         return path
     }
 
-    /// Lets nobody change anything from now on.
+    /// Makes the device read-only.
     var makeReadOnly: @Sendable () throws -> Void {
         let flags = Self.remount | Self.readOnly | (kind == .bound ? Self.bind : 0)
         let place = place

@@ -19,7 +19,7 @@ import Testing
         return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
     }
 
-    /// What the golden log tells, from the making of the store to its closing.
+    /// The operations in the golden log, from the creation of the store to its closing.
     private func operate() throws {
         let store = try open(indexedFromBytes: 1)
         try store.set(KVKey<Int>("a"), value: 1)

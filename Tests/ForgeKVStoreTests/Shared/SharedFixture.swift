@@ -61,7 +61,7 @@ final class SharedFixture: Sendable {
         )
     }
 
-    /// Writes bytes into a file as somebody does who knows nothing of stores.
+    /// Writes bytes into a file as a foreign program does.
     func overwrite(_ name: POSIXPath, _ bytes: [UInt8], at offset: Int64) throws {
         let file = try fileSystem.open(path.appending(name), .writeOnly)
         try fileSystem.closing(file) { () throws(FileSystemError) in

@@ -31,7 +31,7 @@ private func answer(_ path: String) async throws {
     }
 }
 
-/// Says that it has the store open, and keeps it so until it is told to end.
+/// Opens the store, reports it, and keeps it open until asked to end.
 private func waitUntilDone(_ path: String) async throws {
     let store = ReactiveKVStore(try openShared(path))
     let done = store.stream(KVKey<Bool>("done"))
@@ -39,7 +39,7 @@ private func waitUntilDone(_ path: String) async throws {
     for await isDone in done where isDone == true { break }
 }
 
-/// Expects that nobody has the lock of a store.
+/// Expects that a store's lock is free.
 private func expectFree(_ path: POSIXPath) throws {
     let system = SystemFileSystem()
     let lock = try system.open(path, .readWrite)

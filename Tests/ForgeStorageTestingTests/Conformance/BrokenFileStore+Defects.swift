@@ -2,7 +2,7 @@ import ForgeFileStore
 import Foundation
 import Synchronization
 
-/// What is wrong with a ``BrokenFileStore``: the description of the check that has to fail.
+/// The defect of a ``BrokenFileStore``; its raw value is the description of the check that must fail.
 enum FileStoreDefect: String, CaseIterable, Sendable {
     case addsNewline = "a loaded file is what was saved"
     case forgetsEmptyFiles = "an empty file is a file"

@@ -59,11 +59,11 @@ final class BrokenFileStore: FileStoring {
     }
 
     private func isJSON(_ data: Data) -> Bool {
-        // What the app stored under this key is an object with an array in it.
+        // The value under this key is an object that contains an array.
         data.contains(UInt8(ascii: "["))
     }
 
-    /// What is thrown in place of an error of a load; nil for nothing at all.
+    /// The error that replaces that of a load; nil to suppress it.
     private func replacement(for error: FileStoreError) -> FileStoreError? {
         var error = error
         switch (defect, error.code) {

@@ -58,8 +58,8 @@ struct KeyValueDefectTests {
 extension ConformanceCheck {
     /// The type whose values the check stores, which is how their names begin; nil for a check of something else.
     fileprivate var typeOfValues: String? {
-        guard description.hasPrefix("every "), description.hasSuffix(" comes back as it was set") else { return nil }
-        return String(description.dropFirst("every ".count).dropLast(" comes back as it was set".count))
+        guard description.hasPrefix("every "), description.hasSuffix(" round-trips") else { return nil }
+        return String(description.dropFirst("every ".count).dropLast(" round-trips".count))
     }
 }
 

@@ -4,8 +4,8 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("The recipes of the floor, with each call failing in turn")
-struct FloorFailingCallTests {
+@Suite("File-system recipes with each call failing in turn")
+struct RecipeFailingCallTests {
     private static let long = String(repeating: "new", count: 3000)
 
     @Test(
@@ -52,7 +52,7 @@ struct FloorFailingCallTests {
             do {
                 try fileSystem.makeDirectories("/a/b/c")
             } catch {
-                // Whoever tries again and is told that it is done has to be able to rely on it.
+                // A retry that succeeds must be durable.
                 try fileSystem.makeDirectories("/a/b/c")
             }
         } verify: { fileSystem, error in
