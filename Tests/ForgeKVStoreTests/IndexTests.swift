@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test(
-        "whatever is done, a store opened by its index holds what one holds that read its log",
+        "a store opened by its index equals one that replayed its log",
         arguments: TestDepth.seeds(Array(0..<UInt64(TestDepth.limit(6, deep: 40))), random: 5))
     func sameAsTheLog(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)

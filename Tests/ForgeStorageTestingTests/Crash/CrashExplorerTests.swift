@@ -208,7 +208,7 @@ struct CrashExplorerTests {
     }
 
     @Test(
-        "with too many states all that differ in one or two things are seen, and the report says so",
+        "with too many states, all those with one or two differences are explored, and the report states it",
         .enabled(if: TestDepth.isDeep, "18,000 states: only in deep runs"))
     func sampled() async throws {
         // Two versions and seven tears of 24 blocks: 192 single deviations and some 18,000 pairs from each end.
