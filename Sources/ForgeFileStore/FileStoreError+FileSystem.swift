@@ -57,6 +57,7 @@ extension FileStoreError.Code {
         switch (error.operation, error.errno, operation) {
         case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
+        case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
         // A directory was wanted and something else has its name.
         case (_, .fileExists, .createDirectory): .notDirectory
         // Everything that is needed was created, and somebody removes it again and again.

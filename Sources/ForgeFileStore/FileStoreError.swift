@@ -36,8 +36,12 @@ public struct FileStoreError: Error, Sendable {
         /// The file is larger than the store may load, or than the file system can hold.
         case tooLarge
 
-        /// What stands there was not put there by a store, and using it could reach outside.
+        /// What is there was not put there by a store; it is neither read nor changed.
         case unsafe(UnsafeFile)
+
+        /// The directory to delete holds something that no store put there, which the underlying error names; nothing was
+        /// deleted.
+        case foreignContent
 
         /// The file to copy or move cannot be taken.
         case invalidSource(SourceProblem)
@@ -127,6 +131,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .unavailable(let reason): "unavailable: \(reason)"
         case .tooLarge: "too large"
         case .unsafe(let reason): "refused: \(reason.rawValue)"
+        case .foreignContent: "holds what is not the store's"
         case .invalidSource(let problem): "the source \(problem.rawValue)"
         case .undecodable: "cannot be decoded"
         case .unencodable: "cannot be encoded"

@@ -1,5 +1,8 @@
 public import SystemPackage
 
+/// The largest content that is read as a whole; larger files are `EFBIG`, since a sparse file may have any size.
+package let maximumContentSizeInBytes = Int(Int32.max) - 1
+
 /// Whole contents: loops over short reads and writes and over `EINTR`.
 extension POSIXFileSystem {
     /// Reads until `buffer` is full or the file ends, and returns how many bytes were read.
@@ -71,14 +74,15 @@ extension POSIXFileSystem {
     ///
     /// - Parameters:
     ///   - descriptor: A file open for reading.
-    ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory.
+    ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory; never more than 2 GiB.
     /// - Returns: All bytes from the first to the last at the time of the last read.
     /// - Throws: ``FileSystemError`` of the read that failed.
     public func readContents(
         of descriptor: Descriptor, maximumSizeInBytes: Int = .max
     ) throws(FileSystemError) -> [UInt8] {
+        let maximum = min(maximumSizeInBytes, maximumContentSizeInBytes)
         let expected = try status(of: .descriptor(descriptor)).sizeInBytes
-        guard expected <= maximumSizeInBytes else { throw FileSystemError(.read, .fileTooLarge) }
+        guard expected <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
         // One byte more than expected, so that the end is seen without a second call.
         var capacity = max(Int(expected) + 1, 512)
         var content: [UInt8] = []
@@ -98,8 +102,8 @@ extension POSIXFileSystem {
             }
             if let failure { throw failure }
             if content.count < capacity { return content }
-            guard content.count <= maximumSizeInBytes else { throw FileSystemError(.read, .fileTooLarge) }
-            capacity *= 2
+            guard content.count <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
+            capacity = content.count < maximum / 2 ? capacity * 2 : maximum + 1
         }
     }
 

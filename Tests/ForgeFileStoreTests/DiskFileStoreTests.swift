@@ -55,16 +55,31 @@ struct DiskFileStoreTests {
         }
     }
 
-    @Test("temporary files and trash are swept when the store is opened, users' files are not")
+    @Test("only what this store has recorded is swept, by the next one that writes")
     func sweep() async throws {
-        try directory.write("left over", to: "a/b/store/#tmp-abcdefghabcdefgh")
-        try directory.write("left over", to: "a/b/store/d/e/#tmp-abcdefghabcdefgh")
-        try directory.write("left over", to: "a/b/store/d/#trash-abcdefghabcdefgh/x/y/z")
-        try directory.write("kept", to: "a/b/store/d/tmp-1")
-        #expect(try await store.list(recursive: true).map(\.key).sorted() == ["d", "d/e", "d/tmp-1"])
-        let names = try directory.tree("a/b/store").joined()
-        #expect(!names.contains("#tmp-"))
-        #expect(!names.contains("#trash-"))
+        try await store.save(Data("1".utf8), to: "d/file")
+        let journal = try directory.journal("a/b/store/#journal-0")
+        let other = DiskFileStore(root: directory.url("a/b/store"))
+        let own = "a/b/store/d/#tmp-\(journal.id)-0"
+        try directory.write("left over", to: own)
+        try directory.write("kept", to: "a/b/store/#tmp-\(journal.id)-0")
+        try directory.write("kept", to: "a/b/store/d/#tmp-abcdefghabcdefgh")
+        try directory.write("kept", to: "a/b/store/d/#trash-abcdefghabcdefgh/x")
+        // The owner of the record is alive.
+        try await other.save(Data("2".utf8), to: "d/file")
+        #expect(try directory.read(own) == "left over")
+        try withExtendedLifetime(store) {}
+        let copy = directory.url("copy")
+        try FileManager.default.copyItem(at: directory.url("a/b/store"), to: copy)
+        let next = DiskFileStore(root: copy)
+        #expect(try await next.list(recursive: true).map(\.key).sorted() == ["d", "d/file"])
+        #expect(try directory.read("copy/d/#tmp-\(journal.id)-0") == "left over")
+        try await next.save(Data("3".utf8), to: "d/file")
+        let names = Set(try FileManager.default.contentsOfDirectory(atPath: copy.path))
+        #expect(names == ["#journal-0", "#journal-1", "#tmp-\(journal.id)-0", "d"])
+        #expect(
+            Set(try FileManager.default.contentsOfDirectory(atPath: copy.appending(path: "d").path))
+                == ["#tmp-abcdefghabcdefgh", "#trash-abcdefghabcdefgh", "file"])
     }
 
     @Test("two stores on one root see each other's files, and the second does not sweep the first's")
@@ -132,7 +147,7 @@ struct DiskFileStoreTests {
         }
     }
 
-    @Test("names that no key can have are not listed, and deleteAll removes them")
+    @Test("names that no key can have are not listed, and deleteAll leaves them")
     func foreignNames() async throws {
         try await store.save(Data("1".utf8), to: "x")
         try directory.write("2", to: "a/b/store/back\\slash")
@@ -142,7 +157,9 @@ struct DiskFileStoreTests {
         #expect(try await store.list(recursive: true).map(\.key) == ["x"])
         #expect(try await store.totalSize() == 1)
         try await store.deleteAll()
-        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#lock"])
+        #expect(!store.exists("x"))
+        #expect(try directory.read("a/b/store/back\\slash") == "2")
+        #expect(try fileSystem.exists(directory.path("a/b/store/").appending(POSIXPath([0xff, 0xfe]))))
     }
 
     @Test("a file larger than may be loaded is too large, and nothing is allocated for it")
@@ -215,7 +232,7 @@ struct DiskFileStoreTests {
         }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#lock"])
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#journal-0"])
     }
 
     @Test("any durability keeps content and mode", arguments: Durability.allCases)

@@ -95,14 +95,16 @@ struct StoreDirectoryFailingCallTests {
         }
     }
 
-    @Test("leftovers of a crash are swept despite failures, or by the next opening")
+    @Test("leftovers of a crash are removed despite failures, or by the next writer")
     func sweeps() throws {
         try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             let fileSystem = InMemoryFileSystem()
             let store = try StoreDirectory("/store", on: fileSystem)
             try store.put("old", try Self.key("d/b"))
-            try fileSystem.put("half", at: "/store/#tmp-aaaaaaaaaaaaaaaa")
-            try fileSystem.makeDirectories("/store/d/#trash-aaaaaaaaaaaaaaaa/x")
+            let bytes = try fileSystem.readFile("/store/#journal-0")
+            let id = String(decoding: bytes[12..<28], as: UTF8.self)
+            try fileSystem.put("half", at: POSIXPath("/store/d/#tmp-\(id)-0"))
+            try fileSystem.makeDirectories(POSIXPath("/store/d/#trash-\(id)-0/x"))
             return fileSystem
         } _: { fileSystem in
             _ = try StoreDirectory("/store", on: fileSystem)

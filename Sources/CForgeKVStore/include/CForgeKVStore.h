@@ -4,13 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Whether this processor computes CRC-32C itself (SSE 4.2, ARMv8 CRC).
-int forge_crc32c_is_accelerated(void);
-
-/// Carries a CRC-32C, given and returned without the final inversion, over `size` bytes; only where accelerated.
-uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size);
-
-
 /// Asks for large pages behind memory that is looked at in no order, where the system has them for the asking: a table of
 /// some megabytes costs a walk through the page table at nearly every look otherwise.
 void forge_prefer_large_pages(void *_Nonnull address, size_t size);

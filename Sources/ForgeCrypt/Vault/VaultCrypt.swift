@@ -229,8 +229,7 @@ extension VaultCrypt {
         // Whatever happens, what was in the file before is no longer to be relied on.
         state.snapshot = nil
         do {
-            try file.replace(
-                with: image.file(), at: directory, temporaryPrefix: VaultFile.temporaryPrefix)
+            try file.replace(with: image.file(), at: directory)
         } catch {
             throw CryptError(error, .set, path: file.path)
         }

@@ -130,17 +130,16 @@ struct VaultFile: Sendable {
         return try HeldFile(directory, on: fileSystem, isDirectory: true)
     }
 
-    /// What the name of a vault's temporary file begins with, so that nobody else's is taken for one.
-    static let temporaryPrefix = POSIXPath.temporaryPrefix + "vault-"
+    /// The temporary file of whoever holds the lock of the directory's vaults; no other program has a file of this name.
+    static let temporaryName: POSIXPath = "#tmp-of-vaults"
 
     /// Stores the file as a whole, atomically and durably, mode 0600.
     func replace(
-        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing,
-        temporaryPrefix: String = POSIXPath.temporaryPrefix
+        with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing
     ) throws(FileSystemError) {
         try fileSystem.replaceFile(
             name, at: directory, mode, permissions: .ownerReadWrite, durability: .full,
-            temporaryPrefix: temporaryPrefix
+            temporary: Self.temporaryName
         ) { (descriptor) throws(FileSystemError) in
             try fileSystem.writeBytes(bytes, to: descriptor)
         }
@@ -166,19 +165,14 @@ struct VaultFile: Sendable {
         return aside
     }
 
-    /// Removes the temporary files of vaults that a crash left over; call only while locked.
-    ///
-    /// Whoever writes a vault in this directory holds the same lock, so none of these files is in use. Other stores may
-    /// keep theirs here too; they have other names.
+    /// Removes the temporary file that a writer may have left when its process died; call only while locked.
     func sweep(_ directory: Descriptor) throws(FileSystemError) {
-        let prefix = Self.temporaryPrefix.utf8
-        for entry in try fileSystem.entries(of: directory)
-        where entry.type == .regular && entry.name.bytes.starts(with: prefix) {
-            do throws(FileSystemError) {
-                try fileSystem.unlink(entry.name, at: directory)
-            } catch let error where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
-                continue  // Removed since, or another user's.
-            }
+        do {
+            let status = try fileSystem.status(Self.temporaryName, at: directory, followsSymbolicLinks: false)
+            guard status.type == .regular else { return }
+            try fileSystem.unlink(Self.temporaryName, at: directory)
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
+            return  // There is none, or it is another user's.
         }
     }
 }

@@ -66,7 +66,7 @@ public enum VaultKeyFile {
         bytes += SHA256.hash(data: bytes).prefix(checksumLength)
         defer { erase(&bytes) }
         do {
-            try file.replace(with: bytes, at: directory, .exclusive, temporaryPrefix: VaultFile.temporaryPrefix)
+            try file.replace(with: bytes, at: directory, .exclusive)
             return nil
         } catch {
             return error

@@ -6,11 +6,14 @@ public import Foundation
 /// A file at the key `notes/a.txt` is the file `notes/a.txt` below the root, as other programs see it. Files are 0600,
 /// directories 0700, whatever the umask. No key, link or renamed directory leads out of the root.
 ///
-/// Making a store touches nothing and cannot fail: the root is created, leftovers of a crash are swept and errors are
-/// thrown by the first call, and by every call until it succeeds. So a store can be a constant of an app that may be
-/// started while the device is locked. Call ``open()`` to learn early whether the root can be used.
+/// Making a store touches nothing and cannot fail: the first call that stores something creates the root, and errors are
+/// thrown by each call until it succeeds. So a store can be a constant of an app that may be started while the device is
+/// locked. Call ``open()`` to learn early whether the root can be used. A root that is removed or replaced while the store
+/// is open is opened anew by the next call.
 ///
-/// Any number of stores, in any number of processes, can use one root at the same time.
+/// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes what no
+/// store made: entries that no key can name, links, FIFOs, sockets, files that have another name too, and directories that
+/// are the root of another store.
 public final class DiskFileStore: FileStoring {
     private let engine: FileStoreEngine
 
@@ -66,9 +69,11 @@ public final class DiskFileStore: FileStoring {
         }
     }
 
-    /// Creates the root if it is missing and sweeps what a crash left over, if that has not happened yet.
+    /// Creates the root if it is missing, and removes the temporary files of stores whose process has died.
+    ///
+    /// Otherwise the first call that stores something does both. Calls that read create nothing.
     public func open() async throws {
-        try await engine.offload { [engine] _ in _ = try engine.directory(for: .open, "") }
+        try await engine.offload { [engine] _ in try engine.open() }
     }
 
     /// The root directory; throws if it cannot be named.

@@ -19,9 +19,6 @@ extension FileStoreEngine {
     func load(_ key: String) async throws -> Data {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        guard isOpen || !configuration.waitsForDevice else {
-            return try await offload { [self] _ in try load(checked, upTo: .max) ?? Data() }
-        }
         if let data = try load(checked, upTo: configuration.waitsForDevice ? Self.inlineLoadLimit : .max) {
             return data
         }
@@ -32,7 +29,8 @@ extension FileStoreEngine {
     private func load(_ key: RelativeKey, upTo limit: Int64) throws(FileStoreError) -> Data? {
         try attempt(.load, key.string) { (directory) throws(FileSystemError) in
             try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> Data? in
-                guard status.sizeInBytes <= configuration.options.maximumLoadSizeInBytes else {
+                let maximum = min(configuration.options.maximumLoadSizeInBytes, maximumContentSizeInBytes)
+                guard status.sizeInBytes <= maximum else {
                     throw FileSystemError(.read, .fileTooLarge)
                 }
                 guard status.sizeInBytes <= limit else { return nil }
@@ -53,7 +51,7 @@ extension FileStoreEngine {
             throw error
         }
         guard let start = buffer.baseAddress, count < buffer.count else {
-            // Somebody else appends to the file; stores never do.
+            // Another program appends to the file; stores never do.
             buffer.deallocate()
             return Data(
                 try fileSystem.readContents(
@@ -74,7 +72,7 @@ extension FileStoreEngine {
             _ = try info(key)
             return true
         } catch {
-            return false  // As documented: whoever needs the difference asks for the info.
+            return false  // As documented; `info` throws what is in the way.
         }
     }
 

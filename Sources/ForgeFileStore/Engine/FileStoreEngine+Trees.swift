@@ -12,20 +12,26 @@ extension FileStoreEngine {
     }
 
     private func list(_ key: RelativeKey?, _ recursive: Bool) throws(FileStoreError) -> [StoredFile] {
-        try attempt(.list, key?.string ?? "") { (directory) throws(FileSystemError) in
+        let found = try attemptIfExists(.list, key?.string ?? "") {
+            (directory) throws(FileSystemError) -> [StoredFile] in
             var found: [StoredFile] = []
             try directory.forEachEntry(of: key, isRecursive: recursive) {
                 (entry, parent, name) throws(FileSystemError) in
-                guard let key = entry.key else { return }
+                guard entry.path.isKey else { return }
                 do throws(FileSystemError) {
                     let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-                    found.append(StoredFile(key: key.string, status))
+                    found.append(StoredFile(key: String(entry.path), status))
                 } catch  where error.errno == .noSuchFileOrDirectory {
                     return  // Removed since its name was read.
                 }
             }
             return found
         }
+        guard let found else {
+            guard let key else { return [] }
+            throw FileStoreError(.notFound, .list, key: key.string)
+        }
+        return found
     }
 
     func totalSize() async throws -> Int64 {
@@ -52,21 +58,9 @@ extension FileStoreEngine {
 
     func deleteAll() async throws {
         try await offload { [self] _ in
-            try attempt(.deleteAll, "") { (directory) throws(FileSystemError) in
+            _ = try attemptIfExists(.deleteAll, "") { (directory) throws(FileSystemError) in
                 try directory.removeAll(durability: durability)
             }
-        }
-    }
-}
-
-extension StoreEntry {
-    /// The key that leads here; nil for a name that no key can have, which somebody else must have put there.
-    fileprivate var key: RelativeKey? {
-        guard let text = String(validating: path) else { return nil }
-        do {
-            return try RelativeKey(text)
-        } catch {
-            return nil
         }
     }
 }

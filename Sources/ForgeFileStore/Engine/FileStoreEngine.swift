@@ -1,9 +1,8 @@
 import ForgeFileSystem
 import Foundation
-import Synchronization
 import SystemPackage
 
-/// What every file store on a `POSIXFileSystem` is made of.
+/// The implementation that all file stores on a `POSIXFileSystem` share.
 ///
 /// The root is opened by the first call that needs it, and again by the next one if that failed: a store that is made
 /// while the device is locked works once it is unlocked.
@@ -21,13 +20,18 @@ final class FileStoreEngine: Sendable {
     }
 
     let configuration: Configuration
-    private let opened = Mutex<StoreDirectory?>(nil)
+    private let root: Result<StoreRoot, FileStoreError>
 
     /// Files up to this size are loaded on the caller's thread: that takes less time than a hop to another.
     static let inlineLoadLimit: Int64 = 256 << 10
 
     init(_ configuration: Configuration) {
         self.configuration = configuration
+        root = configuration.root.map { path in
+            StoreRoot(path, on: configuration.fileSystem) { (path) throws(FileSystemError) in
+                try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
+            }
+        }
     }
 
     var fileSystem: any POSIXFileSystem { configuration.fileSystem }
@@ -37,32 +41,29 @@ final class FileStoreEngine: Sendable {
 // MARK: The root
 
 extension FileStoreEngine {
-    /// The open root, opened now if need be; callers at the same time wait for it.
-    func directory(
-        for operation: FileStoreError.Operation, _ key: String
-    ) throws(FileStoreError) -> StoreDirectory {
-        try opened.withLock { (directory) throws(FileStoreError) -> StoreDirectory in
-            if let directory { return directory }
-            let path = try configuration.root.get()
-            do throws(FileSystemError) {
-                let new = try StoreDirectory(path, on: fileSystem)
-                try configuration.fileProtection?.apply(to: path, on: fileSystem)
-                directory = new
-                return new
-            } catch {
-                throw FileStoreError(opening: error, operation, key: key)
-            }
+    /// Creates the root if it is missing, and removes what processes that are no more have recorded as temporary.
+    func open() throws(FileStoreError) {
+        let root = try root.get()
+        do {
+            _ = try root.forWriting()
+        } catch {
+            throw FileStoreError(opening: error, .open, key: "")
         }
     }
 
-    var isOpen: Bool { opened.withLock { $0 != nil } }
-
-    /// Does something with the open root.
-    func attempt<Result>(
+    /// Does something with the files that there are; nil if the root does not exist, which is not created.
+    func attemptIfExists<Result>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
-    ) throws(FileStoreError) -> Result {
-        let directory = try directory(for: operation, key)
+    ) throws(FileStoreError) -> Result? {
+        let root = try root.get()
+        let directory: StoreDirectory
+        do {
+            guard let existing = try root.existing() else { return nil }
+            directory = existing
+        } catch {
+            throw FileStoreError(opening: error, operation, key: key)
+        }
         do {
             return try body(directory)
         } catch {
@@ -70,31 +71,33 @@ extension FileStoreEngine {
         }
     }
 
-    /// The same for what stores something: a root that somebody has removed, such as a cache that the system emptied,
-    /// is made anew.
+    /// The same for a call about one key: in a root that does not exist it is not found.
+    func attempt<Result>(
+        _ operation: FileStoreError.Operation, _ key: String,
+        _ body: (StoreDirectory) throws(FileSystemError) -> Result
+    ) throws(FileStoreError) -> Result {
+        guard let result = try attemptIfExists(operation, key, body) else {
+            throw FileStoreError(.notFound, operation, key: key)
+        }
+        return result
+    }
+
+    /// The same for a call that stores something: a root that is missing, such as a cache that the system emptied, is
+    /// created.
     func attemptStoring(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Void
     ) throws(FileStoreError) {
-        let directory = try directory(for: operation, key)
+        let root = try root.get()
+        var opened: StoreDirectory?
         do {
-            return try body(directory)
-        } catch {
-            guard error.errno == .noSuchFileOrDirectory, isRemoved(directory) else {
-                throw FileStoreError(error, operation, key: key)
+            try root.write { (directory) throws(FileSystemError) in
+                opened = directory
+                try body(directory)
             }
-        }
-        opened.withLock { current in
-            if current === directory { current = nil }
-        }
-        try attempt(operation, key, body)
-    }
-
-    private func isRemoved(_ directory: StoreDirectory) -> Bool {
-        do {
-            return try directory.isRemoved()
         } catch {
-            return false  // The first failure is the one to report.
+            guard opened != nil else { throw FileStoreError(opening: error, operation, key: key) }
+            throw FileStoreError(error, operation, key: key)
         }
     }
 

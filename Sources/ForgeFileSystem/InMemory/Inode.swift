@@ -19,7 +19,8 @@ extension InMemoryFileSystem {
 
         // In an order that leaves no gaps: a new file writes one of these.
 
-        /// Never given out twice by one file system.
+        /// Never given out twice by one file system: what recorded effects and images name it by. `stat` shows another
+        /// number (`State.inodeNumber`), which is reused.
         var number: UInt64 = 0
         /// Of a device node.
         var deviceNumber: UInt64 = 0
@@ -68,17 +69,17 @@ extension InMemoryFileSystem {
 }
 
 extension InMemoryFileSystem.Inode {
-    /// What `stat(2)` tells of it, given the length of its content or target, the blocks that its content takes, how many
+    /// What `stat(2)` tells of it, given its number, the length of its content or target, the blocks that its content takes, how many
     /// names it holds, and whose way of counting links is asked for.
     func status(
-        size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
+        inode: UInt64, size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
     ) -> FileStatus {
         var links = UInt64(nameCount)
         if isDirectory, nameCount > 0 { links = 2 + UInt64(profile == .darwin ? entryCount : Int(subdirectoryCount)) }
         let allocated = isDirectory ? 1 : allocatedBlocks
         return FileStatus(
             type: kind.fileType, permissions: permissions, sizeInBytes: isDirectory ? FileContent.blockSize : size,
-            allocatedSizeInBytes: allocated * FileContent.blockSize, inode: number,
+            allocatedSizeInBytes: allocated * FileContent.blockSize, inode: inode,
             device: UInt64(device + 1), linkCount: links, owner: owner, group: group, accessed: accessed,
             modified: modified, changed: changed)
     }

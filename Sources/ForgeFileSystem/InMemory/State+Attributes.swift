@@ -5,7 +5,8 @@ extension InMemoryFileSystem.State {
         let index = try inode(of: reference)
         let targetSize = isSymbolicLink(index) ? targets[index].map { Int64($0.count) } : nil
         return inodes[index].status(
-            size: targetSize ?? contents[index].size, allocatedBlocks: contents[index].allocatedBlocks,
+            inode: inodeNumber(index), size: targetSize ?? contents[index].size,
+            allocatedBlocks: contents[index].allocatedBlocks,
             entryCount: isDirectory(index) ? names[index].count : 0, options.profile)
     }
 

@@ -137,7 +137,7 @@ extension InMemoryFileSystem.State {
             guard child >= 0 else { continue }
             entries.append(
                 DirectoryEntry(
-                    name: names.path(at: position), type: inodes[child].kind.fileType, inode: inodes[child].number))
+                    name: names.path(at: position), type: inodes[child].kind.fileType, inode: inodeNumber(child)))
         }
         return entries
     }

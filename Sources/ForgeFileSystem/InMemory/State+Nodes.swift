@@ -40,7 +40,7 @@ extension InMemoryFileSystem.State {
     mutating func changeDirectory(toInode number: UInt64) throws(Errno) {
         let found = inodes.indices.first { index in
             let inode = inodes[index]
-            return inode.number == number && inode.isDirectory && (inode.nameCount > 0 || inode.holderCount > 0)
+            return inodeNumber(index) == number && inode.isDirectory && (inode.nameCount > 0 || inode.holderCount > 0)
         }
         guard let found else { throw .noSuchFileOrDirectory }
         let old = processes[current].workingDirectory

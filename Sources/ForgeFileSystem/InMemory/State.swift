@@ -152,6 +152,9 @@ extension InMemoryFileSystem {
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
 
+    /// The number that `stat` shows for the inode in a place: that of a removed inode is reused at once, as on ext4.
+    @inline(__always) func inodeNumber(_ index: Int) -> UInt64 { UInt64(index) + 1 }
+
     // What an inode is, asked of the one field that tells: a property of the inode would copy all of it.
 
     @inline(__always) func isDirectory(_ index: Int) -> Bool { inodes[index].kind == .directory }

@@ -3,40 +3,37 @@ public import SystemPackage
 extension POSIXFileSystem {
     /// Creates a directory and every parent that is missing, each durable when the call returns.
     ///
+    /// The names of the directories above are flushed even where they exist already: whoever created them may not have
+    /// flushed them. That takes one flush per level; a store does it once, when it first writes. What may not be read
+    /// above the directory is taken to be durable, since it is not this program's.
+    ///
     /// - Parameters:
     ///   - path: The directory.
-    ///   - permissions: The mode of what is created, less the umask.
-    /// - Throws: ``FileSystemError``; `ENOTDIR` if something else stands in the way, `EEXIST` if it stands at `path`.
+    ///   - permissions: The exact mode of what is created, whatever the umask.
+    /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if something else is at `path`.
     ///   Parents that were created stay.
     public func makeDirectories(
         _ path: POSIXPath, permissions: FilePermissions = .ownerReadWriteExecute
     ) throws(FileSystemError) {
-        try makeDirectories(path, at: .workingDirectory, permissions: permissions, resolution: [])
+        let created = try createDirectories(path, at: .workingDirectory, permissions: permissions, resolution: [])
+        for path in created { try synchronizeParent(of: path) }
+        try synchronizeAncestors(of: created.first?.splitLast().parent ?? path)
     }
 
-    /// The same from an open directory, with a limit on the walk, and durable only if asked for.
-    package func makeDirectories(
-        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution,
-        durability: Durability = .full
-    ) throws(FileSystemError) {
+    /// Creates a directory and every parent that is missing, without making any of them durable.
+    ///
+    /// - Returns: The directories that were created, the highest first.
+    @discardableResult
+    package func createDirectories(
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> [POSIXPath] {
         // From the end backwards: what exists already is found with the first call.
         var missing: [POSIXPath] = []
+        var created: [POSIXPath] = []
         var current = path
         while true {
             do {
-                var existing = current
-                let isNew = try createIfParentExists(
-                    current, at: directory, permissions: permissions, resolution: resolution)
-                guard durability == .full else { break }
-                if isNew {
-                    try synchronizeParent(of: current, at: directory, resolution: resolution)
-                    existing = current.splitLast().parent
-                }
-                // Whoever created what exists may not have come to synchronise it: it may be doing so, may have failed
-                // or may have been killed. What is above was synchronised before anything was created in it.
-                if !existing.splitLast().name.isEmpty {
-                    try synchronizeParentIfAllowed(of: existing, at: directory, resolution: resolution)
-                }
+                if try createIfMissing(current, at: directory, permissions, resolution) { created.append(current) }
                 break
             } catch  where error.errno == .noSuchFileOrDirectory {
                 let parent = current.splitLast().parent
@@ -46,62 +43,128 @@ extension POSIXFileSystem {
             }
         }
         for path in missing.reversed() {
-            _ = try createIfParentExists(path, at: directory, permissions: permissions, resolution: resolution)
-            guard durability == .full else { continue }
-            try synchronizeParent(of: path, at: directory, resolution: resolution)
+            if try createIfMissing(path, at: directory, permissions, resolution) { created.append(path) }
         }
+        return created
     }
 
     /// Whether the directory was created just now; false if there was one.
-    private func createIfParentExists(
-        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution
+    private func createIfMissing(
+        _ path: POSIXPath, at directory: Descriptor, _ permissions: FilePermissions, _ resolution: PathResolution
     ) throws(FileSystemError) -> Bool {
-        do {
-            guard !resolution.isEmpty else {
-                try createDirectory(path, at: directory, permissions: permissions)
+        guard !resolution.isEmpty else {
+            do {
+                try createDirectory(path, at: directory, exactly: permissions)
                 return true
+            } catch  where error.errno == .fileExists {
+                guard try status(path, at: directory).type == .directory else { throw error }
+                return false
             }
-            // mkdirat(2) takes no limits; walk to the parent under them.
-            let (parent, name) = path.splitLast()
-            try withParent(parent, at: directory, resolution: resolution) { (parent) throws(FileSystemError) in
-                try createDirectory(name, at: parent, permissions: permissions)
+        }
+        // mkdirat(2) takes no limits; walk to the parent under them.
+        let (parent, name) = path.splitLast()
+        return try withParent(parent, at: directory, resolution: resolution) {
+            (parent) throws(FileSystemError) -> Bool in
+            do throws(FileSystemError) {
+                try createDirectory(name, at: parent, exactly: permissions)
+                return true
+            } catch  where error.errno == .fileExists {
+                let type = try status(name, at: parent, followsSymbolicLinks: false).type
+                guard type == .directory else { throw error }
+                return false
             }
-            return true
-        } catch  where error.errno == .fileExists {
-            let isDirectory: Bool
-            if resolution.isEmpty {
-                isDirectory = try status(path, at: directory).type == .directory
-            } else {
-                isDirectory = try withParent(path.splitLast().parent, at: directory, resolution: resolution) {
-                    (parent) throws(FileSystemError) in
-                    try status(path.splitLast().name, at: parent, followsSymbolicLinks: false).type == .directory
-                }
-            }
-            guard isDirectory else { throw error }
-            return false
         }
     }
 
-    /// Makes the names in the directory above `path` durable.
-    package func synchronizeParent(
-        of path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = []
+    /// Creates a directory with this mode, whatever the umask.
+    ///
+    /// `mkdir(2)` can only narrow the mode, so that nobody can enter before the mode is as it was asked for.
+    package func createDirectory(
+        _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
     ) throws(FileSystemError) {
-        try withParent(path.splitLast().parent, at: directory, resolution: resolution) {
+        try createDirectory(path, at: directory, permissions: permissions)
+        let all: FilePermissions = [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute]
+        let granted = try status(path, at: directory, followsSymbolicLinks: false).permissions.intersection(all)
+        guard granted != permissions.intersection(all) else { return }
+        do {
+            try setPermissions(permissions, of: .path(path, at: directory, followsSymbolicLinks: false))
+            // The mode that mkdir(2) gave must not return after a power cut.
+            try withDirectory(path, at: directory) { (created) throws(FileSystemError) in
+                try synchronize(created, .full)
+            }
+        } catch {
+            // A directory that cannot be entered would fail every later call.
+            do { try removeDirectory(path, at: directory) } catch _ {}
+            throw error
+        }
+    }
+}
+
+// MARK: Durability
+
+extension POSIXFileSystem {
+    /// Makes the names in the directory above `path` durable.
+    package func synchronizeParent(of path: POSIXPath) throws(FileSystemError) {
+        try withParent(path.splitLast().parent, at: .workingDirectory, resolution: []) {
             (parent) throws(FileSystemError) in
             try naming(path) { () throws(FileSystemError) in try synchronize(parent, .full) }
         }
     }
 
-    /// The same, but a parent that this process may not read is left alone: it has not created anything there.
-    package func synchronizeParentIfAllowed(
-        of path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = []
+    /// Makes the names on the way to an existing directory durable, as far as this process may read them.
+    ///
+    /// Both the directories that the path names and those that really stand above are flushed; they differ where the path
+    /// leads over a symbolic link.
+    private func synchronizeAncestors(of path: POSIXPath) throws(FileSystemError) {
+        var flushed: Set<DirectoryIdentity> = []
+        try synchronizeUpwards(from: path.isEmpty ? "." : path, &flushed, isIncluded: false)
+        var current = path
+        while !current.isEmpty, current != "/" {
+            current = current.splitLast().parent
+            try synchronizeUpwards(from: current.isEmpty ? "." : current, &flushed, isIncluded: true)
+        }
+    }
+
+    /// Flushes the directories above one, and itself if it is included, up to one that is flushed already.
+    private func synchronizeUpwards(
+        from path: POSIXPath, _ flushed: inout Set<DirectoryIdentity>, isIncluded: Bool
     ) throws(FileSystemError) {
+        guard var current = try openIfAllowed(path, at: .workingDirectory) else { return }
+        defer { discard(current) }
+        if isIncluded {
+            guard try synchronizeOnce(current, path, &flushed) else { return }
+        } else {
+            flushed.insert(DirectoryIdentity(try status(of: .descriptor(current))))
+        }
+        while let above = try openIfAllowed("..", at: current) {
+            discard(current)
+            current = above
+            guard try synchronizeOnce(current, path, &flushed) else { return }
+        }
+    }
+
+    /// Whether the directory was not yet flushed; it is now.
+    private func synchronizeOnce(
+        _ directory: Descriptor, _ path: POSIXPath, _ flushed: inout Set<DirectoryIdentity>
+    ) throws(FileSystemError) -> Bool {
+        let status = try status(of: .descriptor(directory))
+        // The root directory is its own parent, so that the walk ends there at the latest.
+        guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
         do {
-            try synchronizeParent(of: path, at: directory, resolution: resolution)
-        } catch  where error.errno == .permissionDenied || error.errno == .notPermitted {
-            return
+            try naming(path) { () throws(FileSystemError) in try synchronize(directory, .full) }
+        } catch  where error.errno.isRefusal {
+            return true
         } catch  where error.errno == .readOnlyFileSystem || error.errno.isMissingFeature {
-            return  // Nothing can be pending there, or the file system cannot synchronise directories at all.
+            return true  // Nothing can be pending there, or the file system cannot synchronise directories at all.
+        }
+        return true
+    }
+
+    private func openIfAllowed(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor? {
+        do {
+            return try open(path, at: directory, .readOnly, options: [.directory])
+        } catch  where error.errno.isRefusal {
+            return nil
         }
     }
 

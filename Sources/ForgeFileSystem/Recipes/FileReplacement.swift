@@ -35,6 +35,30 @@ extension POSIXFileSystem {
         content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let (temporary, descriptor) = try createTemporary(temporaryPrefix, at: directory, permissions: permissions)
+        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
+    }
+
+    /// The same through a temporary file of a name that only the caller uses; what is left over of an earlier attempt is
+    /// removed.
+    package func replaceFile(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
+        durability: Durability, temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        let descriptor: Descriptor
+        do {
+            descriptor = try create(temporary, at: directory, .writeOnly, permissions)
+        } catch  where error.errno == .fileExists {
+            try unlink(temporary, at: directory)
+            descriptor = try create(temporary, at: directory, .writeOnly, permissions)
+        }
+        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
+    }
+
+    private func replaceFile(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ permissions: FilePermissions,
+        _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
+        _ content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
         do {
             try naming(temporary) { () throws(FileSystemError) in
                 try closing(descriptor) { () throws(FileSystemError) in
@@ -45,7 +69,7 @@ extension POSIXFileSystem {
             }
             try moveIntoPlace(temporary, to: name, at: directory, mode)
         } catch {
-            // What is reported is why the file was not stored; an orphan is swept when the store is opened next.
+            // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}
             throw error
         }
@@ -60,6 +84,34 @@ extension POSIXFileSystem {
         }
     }
 
+    private func create(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode, _ permissions: FilePermissions
+    ) throws(FileSystemError) -> Descriptor {
+        try retryingInterrupts { () throws(FileSystemError) in
+            try open(
+                name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow], permissions: permissions)
+        }
+    }
+
+    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; `EEXIST` if the
+    /// name is taken.
+    package func openPrivateFile(
+        _ name: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) -> Descriptor {
+        let descriptor = try create(name, at: directory, .readWrite, .privateFile)
+        do {
+            try naming(name) { () throws(FileSystemError) in
+                try setPermissions(.privateFile, of: .descriptor(descriptor))
+            }
+        } catch {
+            discard(descriptor)
+            // A file that cannot be opened would fail every later call.
+            do { try unlink(name, at: directory) } catch _ {}
+            throw error
+        }
+        return descriptor
+    }
+
     /// Creates an empty file under a name that no other file has.
     package func createTemporary(
         _ prefix: String = POSIXPath.temporaryPrefix, at directory: Descriptor,
@@ -70,12 +122,7 @@ extension POSIXFileSystem {
             let name = POSIXPath.reserved(prefix, using: randomBits)
             attempts += 1
             do {
-                let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-                    try open(
-                        name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow],
-                        permissions: permissions)
-                }
-                return (name, descriptor)
+                return (name, try create(name, at: directory, mode, permissions))
             } catch  where error.errno == .fileExists && attempts < 8 {
                 continue
             }

@@ -1,16 +1,23 @@
 extension POSIXPath {
-    /// What the name of every temporary file of a store begins with; no key of a user's can.
+    /// The beginning of the name of every temporary file of a store; no key has it.
     package static let temporaryPrefix = "#tmp-"
 
-    /// What the name of a tree that is being deleted begins with.
+    /// The beginning of the name of a tree that is being deleted.
     package static let trashPrefix = "#trash-"
+
+    /// The beginning of the name of a file that records a store's temporary names.
+    package static let journalPrefix = "#journal-"
 
     /// The name of the file that holds a store's lock.
     package static let lockName: POSIXPath = "#lock"
 
+    /// The length of the random part of a name that ``reserved(_:using:)`` makes.
+    static let randomPartLength = 16
+
+    private static let alphabet = Array("abcdefghijklmnopqrstuvwxyz234567".utf8)
+
     /// A name such as `#tmp-` and 16 characters of base 32, made of 80 random bits.
     package static func reserved(_ prefix: String, using random: () -> UInt64) -> POSIXPath {
-        let alphabet = Array("abcdefghijklmnopqrstuvwxyz234567".utf8)
         var name = Array(prefix.utf8)
         for _ in 0..<2 {
             var bits = random()
@@ -22,18 +29,49 @@ extension POSIXPath {
         return POSIXPath(name)
     }
 
-    /// Whether the name is one that stores keep for themselves.
+    /// Whether no key may have the name, because stores or editors use names like it.
     package var isReservedName: Bool {
-        withUnsafeBytes { bytes in
-            bytes.starts(with: Self.temporaryPrefix.utf8) || bytes.starts(with: Self.trashPrefix.utf8)
-                || bytes.starts(with: "#lock".utf8)
-        }
+        isLeftover || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
     }
 
-    /// Whether the name is one of a temporary file or of a tree that is being deleted.
+    /// Whether an editor may keep what is not saved yet under this name: `#notes#`.
+    private var isEditorsName: Bool {
+        withUnsafeBytes { $0.count > 1 && $0.first == UInt8(ascii: "#") && $0.last == UInt8(ascii: "#") }
+    }
+
+    /// Whether the name is like that of a temporary file or of a tree that is being deleted, whoever made it.
     package var isLeftover: Bool {
-        withUnsafeBytes { bytes in
-            bytes.starts(with: Self.temporaryPrefix.utf8) || bytes.starts(with: Self.trashPrefix.utf8)
-        }
+        hasPrefix(Self.temporaryPrefix) || hasPrefix(Self.trashPrefix)
+    }
+
+    /// Whether only the root of a store holds a file of this name.
+    var isStoreMarker: Bool {
+        if self == Self.lockName || hasPrefix("#lock-") { return true }
+        guard hasPrefix(Self.journalPrefix) else { return false }
+        let number = bytes.dropFirst(Self.journalPrefix.utf8.count)
+        return !number.isEmpty && number.allSatisfy(isDigit)
+    }
+
+    /// Whether this is what the random part of a name consists of.
+    var isRandomPart: Bool {
+        count == Self.randomPartLength && bytes.allSatisfy { Self.alphabet.contains($0) }
+    }
+
+    /// The random part of a temporary file's name that is `#tmp-`, the random part, a hyphen and a number.
+    var temporaryID: POSIXPath? {
+        guard hasPrefix(Self.temporaryPrefix) else { return nil }
+        let rest = bytes.dropFirst(Self.temporaryPrefix.utf8.count)
+        let id = POSIXPath(rest.prefix(Self.randomPartLength))
+        let number = rest.dropFirst(Self.randomPartLength)
+        guard id.isRandomPart, number.first == UInt8(ascii: "-"), number.count > 1,
+            number.dropFirst().allSatisfy(isDigit)
+        else { return nil }
+        return id
+    }
+
+    private func hasPrefix(_ prefix: String) -> Bool {
+        withUnsafeBytes { $0.starts(with: prefix.utf8) }
     }
 }
+
+private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }

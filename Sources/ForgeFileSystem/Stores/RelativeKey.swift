@@ -58,7 +58,7 @@ public struct RelativeKey: Hashable, Sendable {
         return nil
     }
 
-    /// Whether some file system could take the component for a name that stores keep for themselves.
+    /// Whether some file system could take the component for a name that stores reserve.
     ///
     /// Names are compared after folding case and without the code points that are ignored by HFS+, or `#LOCK` would be
     /// the lock on a file system that folds case (the trick of CVE-2014-9390).
@@ -86,7 +86,7 @@ public struct InvalidKey: Error, Hashable, Sendable {
         case componentTooLong = "has a component longer than 255 bytes"
         case dotComponent = "has a component . or .."
         case severalComponents = "has more than one component"
-        case reserved = "has a component that stores keep for themselves (#tmp-, #trash-, #lock)"
+        case reserved = "has a component that is reserved (#tmp-, #trash-, #journal-, #lock, #…#)"
     }
 
     /// The key as it was given.
@@ -98,4 +98,17 @@ public struct InvalidKey: Error, Hashable, Sendable {
 
 extension InvalidKey: CustomStringConvertible {
     public var description: String { "the key \(POSIXPath(String(key.prefix(80)))) \(reason.rawValue)" }
+}
+
+extension POSIXPath {
+    /// Whether a key can lead to this path, which is relative to the root of a store.
+    package var isKey: Bool {
+        guard let text = String(validating: self) else { return false }
+        do {
+            _ = try RelativeKey(text)
+            return true
+        } catch {
+            return false
+        }
+    }
 }

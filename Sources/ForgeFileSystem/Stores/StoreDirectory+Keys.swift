@@ -5,26 +5,26 @@ extension StoreDirectory {
     /// The whole content of a key's file.
     ///
     /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` past the maximum,
-    ///   `EMLINK` for a file that has another name too, through which somebody else could change it.
+    ///   `EMLINK` for a file that has another name too, through which another program could change it.
     package func read(_ key: RelativeKey, maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
         try withFile(key) { (descriptor) throws(FileSystemError) in
             try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
         }
     }
 
-    /// Opens a key's file for reading, checks that it is a plain file of the store's own, and closes it after `body`.
+    /// Opens a key's file for reading, checks that it is a plain file of the store, and closes it after `body`.
     package func withFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         try withCheckedFile(key) { (descriptor, _) throws(FileSystemError) in try body(descriptor) }
     }
 
-    /// The same for a body that wants to know what the check has seen.
+    /// The same for a body that also needs the status of the file.
     package func withCheckedFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor, FileStatus) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening a FIFO that somebody put there would wait for ever.
+            // Without nonBlocking, opening a FIFO that another program put there would block for ever.
             try fileSystem.open(
                 key.path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
                 resolution: Self.resolution)
@@ -42,6 +42,7 @@ extension StoreDirectory {
         switch status.type {
         case .regular: break
         case .directory: throw FileSystemError(.read, .isDirectory, path: key.path)
+        case .symbolicLink: throw FileSystemError(.open, .tooManySymbolicLinkLevels, path: key.path)
         default: throw FileSystemError(.read, .notSupported, path: key.path)
         }
         guard status.linkCount <= 1 else { throw FileSystemError(.read, .tooManyLinks, path: key.path) }
@@ -58,14 +59,23 @@ extension StoreDirectory {
     }
 
     /// Stores what `content` writes under a key; `content` may be called again if the directory is removed meanwhile.
+    ///
+    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if what is there is a link, has another name too or is
+    ///   not a regular file: it is not the store's, and stays.
     package func replace(
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        try withSettledParent(of: key, durability) { (parent, name) throws(FileSystemError) in
-            if mode == .exclusive { try refuseExisting(name, at: parent, key) }
-            try fileSystem.replaceFile(
-                name, at: parent, mode, permissions: .privateFile, durability: durability, content: content)
+        let names = try names()
+        let directory = key.path.splitLast().parent
+        try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
+            try requireReplaceable(name, at: parent, mode, key)
+            try names.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
+                (temporary) throws(FileSystemError) in
+                try fileSystem.replaceFile(
+                    name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary,
+                    content: content)
+            }
         }
     }
 
@@ -73,59 +83,61 @@ extension StoreDirectory {
     /// the two directories.
     ///
     /// - Throws: `EXDEV` if the file is on another device, `EINVAL`, `ENOSYS` or `ENOTSUP` if an exclusive rename is wanted
-    ///   and there is none.
+    ///   and there is none; as ``replace(_:_:durability:content:)`` for what is there already.
     package func adopt(
         _ source: POSIXPath, at sourceDirectory: Descriptor, as key: RelativeKey, _ mode: RenameMode,
         durability: Durability
     ) throws(FileSystemError) {
-        try withSettledParent(of: key, durability) { (parent, name) throws(FileSystemError) in
-            if mode == .exclusive { try refuseExisting(name, at: parent, key) }
+        try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
+            try requireReplaceable(name, at: parent, mode, key)
             try fileSystem.rename(source, at: sourceDirectory, to: name, at: parent, mode)
             // Until both directories are synchronised, a crash may leave both names; the new one first, or none is left.
-            try synchronizeNames(parent, key, durability)
-            try synchronizeNames(sourceDirectory, key, durability)
+            try synchronizeNames(parent, key.path, durability)
+            try synchronizeNames(sourceDirectory, key.path, durability)
         }
     }
 
-    private func refuseExisting(
-        _ name: POSIXPath, at parent: Descriptor, _ key: RelativeKey
+    private func requireReplaceable(
+        _ name: POSIXPath, at parent: Descriptor, _ mode: RenameMode, _ key: RelativeKey
     ) throws(FileSystemError) {
-        let type: FileType
+        let status: FileStatus
         do {
-            type = try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type
+            status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
         } catch  where error.errno == .noSuchFileOrDirectory {
             return
         }
-        throw FileSystemError(.open, type == .directory ? .isDirectory : .fileExists, path: key.path)
+        guard status.type != .directory else { throw FileSystemError(.open, .isDirectory, path: key.path) }
+        guard mode != .exclusive else { throw FileSystemError(.open, .fileExists, path: key.path) }
+        try Self.check(status, of: key)
     }
 
-    /// What there is to know of a key's file or directory, a link itself.
+    /// The status of a key's file or directory, of a link itself.
     package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus {
         try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
             try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
         }
     }
 
-    /// Removes a key's file; a link is removed itself.
+    /// Removes a key's file.
+    ///
+    /// - Throws: `EISDIR` for a directory; `ELOOP`, `EMLINK` or `ENOTSUP` for what is not the store's, and stays.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
-            do throws(FileSystemError) {
-                try fileSystem.unlink(name, at: parent)
-            } catch  where error.errno == .notPermitted {
-                // Darwin says EPERM of a directory.
-                let type = try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type
-                guard type == .directory else { throw error }
-                throw FileSystemError(.unlink, .isDirectory, path: key.path)
-            }
-            try synchronizeNames(parent, key, durability)
+            let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+            guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
+            try Self.check(status, of: key)
+            try fileSystem.unlink(name, at: parent)
+            try synchronizeNames(parent, key.path, durability)
         }
     }
 
     /// Creates a directory and its parents.
     package func makeDirectory(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
-        try fileSystem.makeDirectories(
-            key.path, at: root, permissions: .privateDirectory, resolution: Self.resolution, durability: .none)
+        try fileSystem.createDirectories(
+            key.path, at: root, permissions: .privateDirectory, resolution: Self.resolution)
         guard durability == .full else { return }
-        try withDirectory(key) { (directory) throws(FileSystemError) in try settle(key.path, directory) }
+        try withDirectory(key) { (directory) throws(FileSystemError) in
+            try synchronizeAncestors(of: key.path, directory)
+        }
     }
 }

@@ -2,16 +2,16 @@ package import SystemPackage
 
 /// One file or directory of a store.
 package struct StoreEntry: Sendable {
-    /// The path relative to the root; its bytes need not be a valid key if somebody else put the file there.
+    /// The path relative to the root; its bytes need not be a valid key if another program put the file there.
     package var path: POSIXPath
     package var type: FileType
     package var inode: UInt64
 }
 
 extension StoreDirectory {
-    /// What a directory of the store holds, nil being the root; the store's own files are left out.
+    /// What a directory of the store holds, nil being the root; names that stores reserve are left out.
     ///
-    /// Links are told of but never followed. What disappears meanwhile is left out.
+    /// Links are listed but never followed. What disappears meanwhile is left out.
     package func list(_ key: RelativeKey?, isRecursive: Bool) throws(FileSystemError) -> [StoreEntry] {
         var found: [StoreEntry] = []
         try forEachEntry(of: key, isRecursive: isRecursive) { (entry, _, _) throws(FileSystemError) in
@@ -34,7 +34,10 @@ extension StoreDirectory {
         _ directory: Descriptor, prefix: POSIXPath?, depth: Int, isRecursive: Bool,
         _ body: (StoreEntry, _ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        for entry in try fileSystem.entries(of: directory) where !entry.name.isReservedName {
+        let entries = try fileSystem.entries(of: directory)
+        // What is in the root of another store is not this one's.
+        if depth > 0, entries.contains(where: { $0.name.isStoreMarker }) { return }
+        for entry in entries where !entry.name.isReservedName {
             let path = prefix?.appending(entry.name) ?? entry.name
             try body(StoreEntry(path: path, type: entry.type, inode: entry.inode), directory, entry.name)
             // No key leads deeper, so nothing of the store's own can be there.
@@ -53,58 +56,51 @@ extension StoreDirectory {
     }
 
     /// Removes a key's directory and all it holds: it vanishes at once, by a durable rename, and is deleted after that.
+    ///
+    /// - Throws: `ENOTEMPTY` with the path of an entry that is not the store's (``OwnFiles``); nothing was removed then.
     package func removeTree(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
             guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {
                 throw FileSystemError(.removeDirectory, .notDirectory, path: key.path)
             }
-            let trash = try discard(name, at: parent)
-            unsettle()
-            try synchronizeNames(parent, key, durability)
-            try removeTrash(trash, at: parent)
+            let names = try names()
+            let ownFiles = OwnFiles(
+                fileSystem, temporaryIDs: try TemporaryNamesFile.allIDs(at: root, on: fileSystem) + [names.id])
+            try requireOwn(ownFiles, name, at: parent, key)
+            try names.withName(
+                POSIXPath.trashPrefix, in: key.path.splitLast().parent, at: parent, isDurable: durability == .full
+            ) { (trash) throws(FileSystemError) in
+                try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
+                flushed.removeAll()
+                try synchronizeNames(parent, key.path, durability)
+                guard try ownFiles.removeTree(trash, at: parent) else {
+                    // Another program has put something there meanwhile.
+                    try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
+                    try synchronizeNames(parent, key.path, durability)
+                    throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
+                }
+                // Before the name may be used again, or a power cut could leave the tree unrecorded.
+                try synchronizeNames(parent, key.path, durability)
+            }
         }
     }
 
-    /// Removes everything in the store but the lock and what others are just writing.
+    private func requireOwn(
+        _ ownFiles: OwnFiles, _ name: POSIXPath, at parent: Descriptor, _ key: RelativeKey
+    ) throws(FileSystemError) {
+        let foreign = try fileSystem.withDirectory(name, at: parent, resolution: Self.resolution) {
+            (directory) throws(FileSystemError) in try ownFiles.firstForeign(in: directory, prefix: key.path)
+        }
+        if let foreign { throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: foreign) }
+    }
+
+    /// Removes everything that keys can name (``OwnFiles``); directories that hold something else stay.
     ///
     /// Not atomic: if it throws, part of the files is gone.
     package func removeAll(durability: Durability = .full) throws(FileSystemError) {
-        try withDirectory(nil) { (root) throws(FileSystemError) in
-            var trash: [POSIXPath] = []
-            for entry in try fileSystem.entries(of: root) where !entry.name.isReservedName {
-                do throws(FileSystemError) {
-                    if entry.type == .directory {
-                        trash.append(try discard(entry.name, at: root))
-                    } else {
-                        try fileSystem.unlink(entry.name, at: root)
-                    }
-                } catch  where error.errno == .noSuchFileOrDirectory {
-                    continue
-                }
-            }
-            unsettle()
-            try synchronizeNames(root, nil, durability)
-            for name in trash { try removeTrash(name, at: root) }
-        }
-    }
-
-    /// Takes a name away by renaming what stands there; it has a single owner from then on, who deletes it.
-    private func discard(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> POSIXPath {
-        let trash = POSIXPath.reserved(POSIXPath.trashPrefix, using: fileSystem.randomBits)
-        try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
-        return trash
-    }
-
-    /// Deletes what was discarded, together with what a save that had the directory open still puts there.
-    private func removeTrash(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) {
-        var attempts = 0
-        while true {
-            do {
-                return try fileSystem.removeEntry(name, at: parent)
-            } catch  where error.errno == .directoryNotEmpty || error.errno == .fileExists {
-                attempts += 1
-                guard attempts < 64 else { throw error }
-            }
+        defer { flushed.removeAll() }
+        _ = try OwnFiles(fileSystem).removeContents(of: root, prefix: nil) {
+            (directory, path) throws(FileSystemError) in try synchronizeNames(directory, path, durability)
         }
     }
 }

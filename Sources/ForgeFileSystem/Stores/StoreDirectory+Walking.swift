@@ -1,4 +1,3 @@
-import Synchronization
 import SystemPackage
 
 /// The walk from the root to a key, and what makes the names on it durable.
@@ -11,7 +10,7 @@ extension StoreDirectory {
         return try fileSystem.withDirectory(key.path, at: root, resolution: Self.resolution, body)
     }
 
-    /// Opens the directory that a key's last component stands in; one that is created is not durable yet.
+    /// Opens the directory that holds a key's last component; one that is created is not durable yet.
     package func withParent<Result>(
         of key: RelativeKey, creating: Bool,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
@@ -33,17 +32,17 @@ extension StoreDirectory {
         do {
             return try open()
         } catch  where creating && error.errno == .noSuchFileOrDirectory {
-            // Made durable by `settle`, together with those that others have created.
-            try fileSystem.makeDirectories(
-                parent, at: root, permissions: .privateDirectory, resolution: Self.resolution, durability: .none)
+            // `synchronizeAncestors` makes them durable, together with those that others have created.
+            try fileSystem.createDirectories(
+                parent, at: root, permissions: .privateDirectory, resolution: Self.resolution)
             return try open()
         }
     }
 
     /// Opens the directory for a key that is about to be stored, its own name durable if the key is to be.
     ///
-    /// Called again if somebody removes the directory meanwhile; every time one of the two gets on.
-    func withSettledParent(
+    /// Tries again if another program removes the directory meanwhile; of two that do so, one makes progress each time.
+    func withDurableParent(
         of key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -52,7 +51,7 @@ extension StoreDirectory {
         while true {
             do {
                 return try withParent(of: key, creating: true) { (parent, name) throws(FileSystemError) in
-                    if durability == .full, !directory.isEmpty { try settle(directory, parent) }
+                    if durability == .full, !directory.isEmpty { try synchronizeAncestors(of: directory, parent) }
                     try body(parent, name)
                 }
             } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 1000 {
@@ -61,39 +60,34 @@ extension StoreDirectory {
         }
     }
 
-    /// Makes the names on the way to a directory durable, once for each: whoever created one may have been killed before
-    /// doing so, or may have had no need to.
-    func settle(_ directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
-        let inode = try fileSystem.status(of: .descriptor(descriptor)).inode
-        guard !settled.withLock({ $0.contains(directory, inode) }) else { return }
+    /// Makes the names on the way to a directory durable, once for each directory: whoever created it may not have flushed
+    /// its name.
+    func synchronizeAncestors(of directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
+        let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor)))
+        guard !flushed.contains(directory, identity) else { return }
         let parent = directory.splitLast().parent
         if parent.isEmpty {
             try fileSystem.synchronize(root, .full)
         } else {
             try fileSystem.withDirectory(parent, at: root, resolution: Self.resolution) {
                 (above) throws(FileSystemError) in
-                try settle(parent, above)
+                try synchronizeAncestors(of: parent, above)
                 try fileSystem.synchronize(above, .full)
             }
         }
-        settled.withLock { $0.insert(directory, inode) }
+        flushed.insert(directory, identity, descriptor)
     }
 
-    /// Forgets which directories are durable. To be called while removed ones still take up their inodes.
-    func unsettle() {
-        settled.withLock { $0.removeAll() }
-    }
-
-    /// Makes a removal durable; if that fails, the removal stands but may be undone by a power cut.
+    /// Makes a removal durable; if that fails, the removal is visible but a power cut may undo it.
     package func synchronizeNames(
-        _ directory: Descriptor, _ key: RelativeKey?, _ durability: Durability = .full
+        _ directory: Descriptor, _ path: POSIXPath?, _ durability: Durability = .full
     ) throws(FileSystemError) {
         guard durability == .full else { return }
         do {
             try fileSystem.synchronize(directory, .full)
         } catch {
             var unknown = error
-            unknown.path = key?.path ?? path
+            unknown.path = path ?? self.path
             unknown.isEffectVisible = true
             throw unknown
         }

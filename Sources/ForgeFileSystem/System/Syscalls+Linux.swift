@@ -69,19 +69,14 @@ func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     posix_fallocate(descriptor, off_t(offset), off_t(length))
 }
 
-func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
-    // Of a file that is no directory the offset must stay where it is.
-    var status = sysEmptyStatus()
-    guard fstat(descriptor, &status) == 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
-    guard FileMode(rawValue: status.st_mode).type == .directory else { throw FileSystemError(.list, .notDirectory) }
-    guard lseek(descriptor, 0, SEEK_SET) >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
+    // An open file of its own: all users of a descriptor share its position.
+    let descriptor = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+    defer { close(descriptor) }
     var entries: [DirectoryEntry] = []
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
-    defer {
-        buffer.deallocate()
-        // At its end the offset of some file systems is the largest number, which no read may start from.
-        lseek(descriptor, 0, SEEK_SET)
-    }
+    defer { buffer.deallocate() }
     while true {
         let used = forge_getdents64(descriptor, buffer.baseAddress, buffer.count)
         guard used >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }

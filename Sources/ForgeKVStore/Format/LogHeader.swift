@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// The first 64 bytes of a log.
 struct LogHeader: Hashable, Sendable {
     /// The number of this log, random; every record's checksum covers it, so a record of another log is none of this.

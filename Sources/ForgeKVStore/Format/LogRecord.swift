@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// One record of a log: a frame of 20 bytes and a payload that says what was done.
 enum LogRecord {
     /// What a record does to the store.

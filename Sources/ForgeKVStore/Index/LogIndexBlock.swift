@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// A block of an index: up to 255 entries, each the hash of a name and where a record that is about it stands.
 enum LogIndexBlock {
     /// Where a record stands, for a name of this hash.

@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// The first block of an index: which log it is of, and what was known of that log where the index ends.
 struct LogIndexHeader: Hashable, Sendable {
     /// The number of the log.

@@ -1,5 +1,5 @@
 import ForgeCoding
-import ForgeKVStore
+import ForgeFileSystem
 package import Foundation
 
 /// The bytes of an image's file: magic, version, checksum, and the image as it is encoded.

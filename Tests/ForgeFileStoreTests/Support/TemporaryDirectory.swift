@@ -35,6 +35,12 @@ final class TemporaryDirectory: Sendable {
         String(decoding: try Data(contentsOf: url(relative)), as: UTF8.self)
     }
 
+    /// The part of a store's temporary names that is recorded in a file of its root.
+    func journal(_ relative: String) throws -> (id: String, bytes: Data) {
+        let bytes = try Data(contentsOf: url(relative))
+        return (String(decoding: bytes.dropFirst(12).prefix(16), as: UTF8.self), bytes)
+    }
+
     /// Every name below a directory with its type, mode, link count, content or target, in order.
     func tree(_ relative: String) throws -> [String] {
         let fileSystem = SystemFileSystem()

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeKVStore
 
 /// Where things stand in a log and in an index of format version 1, as the documentation gives them, and the checksums

@@ -1,4 +1,4 @@
-#include "CForgeKVStore.h"
+#include "CForgeFileSystem.h"
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 int forge_crc32c_is_accelerated(void) { return __builtin_cpu_supports("sse4.2") != 0; }
 
 __attribute__((target("sse4.2")))
-uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size) {
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     const unsigned char *next = bytes;
     uint64_t wide = state;
     for (; size >= 8; next += 8, size -= 8) {
@@ -26,7 +26,7 @@ uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, s
 
 int forge_crc32c_is_accelerated(void) { return 1; }
 
-uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size) {
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     const unsigned char *next = bytes;
     for (; size >= 8; next += 8, size -= 8) {
         uint64_t word;
@@ -41,7 +41,7 @@ uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, s
 
 int forge_crc32c_is_accelerated(void) { return 0; }
 
-uint32_t forge_crc32c_accelerated(uint32_t state, const void *_Nullable bytes, size_t size) {
+uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     (void)bytes;
     (void)size;
     return state;

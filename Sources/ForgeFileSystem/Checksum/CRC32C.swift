@@ -1,4 +1,4 @@
-import CForgeKVStore
+import CForgeFileSystem
 
 /// The checksum CRC-32C (Castagnoli), as of RFC 3720 appendix B.4, computed piece by piece.
 package struct CRC32C: Sendable {
@@ -20,7 +20,7 @@ package struct CRC32C: Sendable {
 
     /// The same without the instruction: eight bytes at a time through eight tables (Kounavis and Berry, "Novel
     /// Table Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
-    static func portable(_ start: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    package static func portable(_ start: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
         tables.withUnsafeBufferPointer { table in
             var state = start
             var index = 0

@@ -1,7 +1,7 @@
 public import Foundation
 package import SystemPackage
 
-/// The six calls of ``FileSystemProtocol``, made of POSIX calls: every ``POSIXFileSystem`` has them, all alike.
+/// The calls of ``FileSystemProtocol``, made of POSIX calls: every ``POSIXFileSystem`` has them, all alike.
 extension POSIXFileSystem {
     public func fileExists(atPath path: String) -> Bool {
         do {
@@ -12,13 +12,13 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a directory, its owner's alone (0700), and makes its name durable; a parent that is missing is created too if asked for.
+    /// Creates a directory of mode 0700, whatever the umask, and makes its name durable; with its parents if asked for.
     public func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
         let path = try POSIXPath(url)
         guard !withIntermediateDirectories else {
             return try makeDirectories(path, permissions: .privateDirectory)
         }
-        try createDirectory(path, at: .workingDirectory, permissions: .privateDirectory)
+        try createDirectory(path, at: .workingDirectory, exactly: .privateDirectory)
         try synchronizeParent(of: path)
     }
 
@@ -51,8 +51,9 @@ extension POSIXFileSystem {
 
     /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
     ///
-    /// The mode of a file that exists is kept, a new one is its owner's alone (0600); a symbolic link is followed, and what is no regular file (a device, a
-    /// FIFO) is written to as it is.
+    /// The mode of a file that exists is kept but for the set-user and set-group bits, which `write(2)` clears too: the new
+    /// file belongs to the caller, whoever owned the old one. A new file is 0600. A symbolic link is followed, and what is
+    /// not a regular file (a device, a FIFO) is written to as it is.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
         let path = try followingFinalLinks(try POSIXPath(url))
         let (parent, name) = path.splitLast()
@@ -60,7 +61,7 @@ extension POSIXFileSystem {
         do {
             let status = try status(path)
             guard status.type == .regular else { return try writeInPlace(data, to: path) }
-            permissions = status.permissions
+            permissions = status.permissions.subtracting([.setUserID, .setGroupID])
         } catch  where error.errno == .noSuchFileOrDirectory {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }

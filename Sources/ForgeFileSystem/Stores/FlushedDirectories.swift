@@ -1,0 +1,64 @@
+import Synchronization
+
+/// The directories whose own names one store object has made durable.
+///
+/// Each is held open: while it is, no other directory can have its inode number, so that a directory that has taken the
+/// place of a removed one is never taken for it. The number of descriptors is bounded; forgetting a directory costs one
+/// flush.
+final class FlushedDirectories: Sendable {
+    private struct Entry {
+        var path: POSIXPath
+        var identity: DirectoryIdentity
+        var descriptor: Descriptor
+    }
+
+    private static let limit = 32
+
+    private let fileSystem: any POSIXFileSystem
+    /// The one that was used last at the end.
+    private let entries = Mutex<[Entry]>([])
+
+    init(on fileSystem: any POSIXFileSystem) {
+        self.fileSystem = fileSystem
+    }
+
+    deinit {
+        removeAll()
+    }
+
+    func contains(_ path: POSIXPath, _ identity: DirectoryIdentity) -> Bool {
+        entries.withLock { entries in
+            guard let index = entries.lastIndex(where: { $0.path == path && $0.identity == identity }) else {
+                return false
+            }
+            if index != entries.count - 1 { entries.append(entries.remove(at: index)) }
+            return true
+        }
+    }
+
+    /// Remembers a directory, by a descriptor of its own.
+    func insert(_ path: POSIXPath, _ identity: DirectoryIdentity, _ directory: Descriptor) {
+        let own: Descriptor
+        do {
+            own = try fileSystem.duplicate(directory)
+        } catch {
+            return  // Where descriptors are scarce, the next save flushes again.
+        }
+        let dropped = entries.withLock { entries in
+            var dropped = entries.filter { $0.path == path }
+            entries.removeAll { $0.path == path }
+            if entries.count >= Self.limit { dropped.append(entries.removeFirst()) }
+            entries.append(Entry(path: path, identity: identity, descriptor: own))
+            return dropped
+        }
+        for entry in dropped { fileSystem.discard(entry.descriptor) }
+    }
+
+    func removeAll() {
+        let dropped = entries.withLock { entries in
+            defer { entries = [] }
+            return entries
+        }
+        for entry in dropped { fileSystem.discard(entry.descriptor) }
+    }
+}

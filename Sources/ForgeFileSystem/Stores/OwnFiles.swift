@@ -1,0 +1,146 @@
+import SystemPackage
+
+/// What of a directory tree belongs to a store: regular files with one name, and directories, whose paths can be keys.
+///
+/// Everything else is another program's and stays: names that no key can have, links, FIFOs, sockets, files with a second
+/// name, and directories that are the root of another store.
+struct OwnFiles {
+    let fileSystem: any POSIXFileSystem
+    /// What the names of this store's temporary files hold, which may be removed from a tree that is being deleted.
+    let temporaryIDs: [POSIXPath]
+
+    init(_ fileSystem: any POSIXFileSystem, temporaryIDs: [POSIXPath] = []) {
+        self.fileSystem = fileSystem
+        self.temporaryIDs = temporaryIDs
+    }
+
+    /// The first entry below a directory that is not the store's; nil if the whole tree is.
+    func firstForeign(
+        in directory: Descriptor, prefix: POSIXPath
+    ) throws(FileSystemError) -> POSIXPath? {
+        for entry in try fileSystem.entries(of: directory) {
+            let path = prefix.appending(entry.name)
+            switch try kind(of: entry, at: path, in: directory) {
+            case .missing, .file, .temporary: continue
+            case .foreign: return path
+            case .directory:
+                let found = try ifPresent { () throws(FileSystemError) in
+                    try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
+                        try firstForeign(in: below, prefix: path)
+                    }
+                }
+                if let found = found ?? nil { return found }
+            }
+        }
+        return nil
+    }
+
+    /// Removes what the store can name below a directory, and reports whether the directory is empty now.
+    ///
+    /// - Parameter didStay: Called for each directory that stays, the highest last.
+    func removeContents(
+        of directory: Descriptor, prefix: POSIXPath?,
+        didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) -> Bool {
+        let entries = try fileSystem.entries(of: directory)
+        if prefix != nil, entries.contains(where: { $0.name.isStoreMarker }) { return false }
+        var isEmpty = true
+        for entry in entries {
+            let path = prefix?.appending(entry.name) ?? entry.name
+            let isGone: Bool
+            switch try kind(of: entry, at: path, in: directory) {
+            case .missing: continue
+            case .foreign: isGone = false
+            case .file, .temporary:
+                try ifPresent { () throws(FileSystemError) in try fileSystem.unlink(entry.name, at: directory) }
+                isGone = true
+            case .directory:
+                isGone =
+                    try ifPresent { () throws(FileSystemError) -> Bool in
+                        let isEmpty = try withDirectory(entry.name, at: directory) {
+                            (below) throws(FileSystemError) in
+                            try removeContents(of: below, prefix: path, didStay: didStay)
+                        }
+                        guard isEmpty else { return false }
+                        return try removeDirectory(entry.name, at: directory)
+                    } ?? true
+            }
+            if !isGone { isEmpty = false }
+        }
+        if !isEmpty || prefix == nil { try didStay(directory, prefix) }
+        return isEmpty
+    }
+
+    /// Removes a tree that was renamed to be deleted; false if another program's files are in it, which stay.
+    func removeTree(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
+        // A save that has the directory open may add its file while the tree is being removed.
+        for _ in 0..<64 {
+            let isEmpty = try ifPresent { () throws(FileSystemError) in
+                try withDirectory(name, at: parent) { (directory) throws(FileSystemError) in
+                    // Its own name can be no key; what is in it has the names that it had before.
+                    try removeContents(of: directory, prefix: "x") { (_, _) throws(FileSystemError) in }
+                }
+            }
+            guard let isEmpty else { return true }
+            guard isEmpty else { return false }
+            if try removeDirectory(name, at: parent) { return true }
+        }
+        return false
+    }
+
+    // MARK: One entry
+
+    private enum Kind {
+        case missing, foreign, file, directory, temporary
+    }
+
+    private func kind(
+        of entry: DirectoryEntry, at path: POSIXPath, in directory: Descriptor
+    ) throws(FileSystemError) -> Kind {
+        let isTemporary = entry.name.temporaryID.map(temporaryIDs.contains) ?? false
+        guard isTemporary || path.isKey else {
+            // What has disappeared since was the temporary file of a save.
+            guard entry.name.isLeftover, entry.type == .regular else { return .foreign }
+            return try exists(entry.name, in: directory) ? .foreign : .missing
+        }
+        guard entry.type != .directory else { return isTemporary ? .foreign : .directory }
+        guard
+            let status = try ifPresent({ () throws(FileSystemError) in
+                try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
+            })
+        else { return .missing }
+        guard status.type == .regular, status.linkCount <= 1 else { return .foreign }
+        return isTemporary ? .temporary : .file
+    }
+
+    private func exists(_ name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> Bool {
+        try fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+    }
+
+    private func withDirectory<Result>(
+        _ name: POSIXPath, at parent: Descriptor, _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        try fileSystem.withDirectory(name, at: parent, resolution: StoreDirectory.resolution, body)
+    }
+
+    /// false if something was added to the directory meanwhile.
+    private func removeDirectory(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
+        do {
+            try fileSystem.removeDirectory(name, at: parent)
+            return true
+        } catch  where error.errno == .directoryNotEmpty || error.errno == .fileExists {
+            return false
+        }
+    }
+
+    @discardableResult
+    private func ifPresent<Result>(
+        _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result? {
+        do {
+            return try body()
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+}

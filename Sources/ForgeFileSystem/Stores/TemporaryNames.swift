@@ -1,0 +1,117 @@
+import Synchronization
+import SystemPackage
+
+/// The names of one store object's temporary files and trash, recorded so that they can be removed if the process dies.
+///
+/// The record is a file in the store's root, locked for as long as the object lives (``TemporaryNamesFile``). It holds a
+/// random number, which is part of each name, and for each slot the directory that a file of that slot was last created
+/// in. So a writer that finds the file unlocked knows exactly which names its owner may have left, and looks nowhere else.
+/// The directory is recorded before the name is created. It is not flushed for temporary files: after a power cut one may
+/// be left that no record names, and it stays.
+final class TemporaryNames: Sendable {
+    private struct Slot {
+        /// Relative to the root, empty for the root itself; nil if it is not known what is recorded.
+        var directory: POSIXPath?
+        var isFlushed = false
+        var isTaken = false
+    }
+
+    private let fileSystem: any POSIXFileSystem
+    private let file: TemporaryNamesFile
+    private let slots: Mutex<[Slot]>
+
+    /// The part of the names that tells them from all others.
+    var id: POSIXPath { file.id }
+
+    /// Takes a record over, or creates one, and removes what the owners of all records that are not locked have left.
+    init(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+        self.fileSystem = fileSystem
+        var own: (file: TemporaryNamesFile, directories: [POSIXPath?])?
+        do throws(FileSystemError) {
+            for number in 0..<TemporaryNamesFile.maximumCount {
+                let opening = try TemporaryNamesFile.open(number, creating: own == nil, at: root, on: fileSystem)
+                if case .missing = opening { break }
+                guard case .taken(let found) = opening else { continue }
+                let directories: [POSIXPath?]
+                do throws(FileSystemError) {
+                    directories = try found.directories()
+                    try found.removeLeftovers(directories, at: root)
+                } catch {
+                    found.close()
+                    throw error
+                }
+                if own == nil { own = (found, directories) } else { found.close() }
+            }
+        } catch {
+            own?.file.close()
+            throw error
+        }
+        guard let own else {
+            throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: TemporaryNamesFile.name(0))
+        }
+        file = own.file
+        slots = Mutex(own.directories.map { Slot(directory: $0) })
+    }
+
+    deinit {
+        file.close()
+    }
+
+    /// Calls `body` with a name of its own in an open directory.
+    ///
+    /// - Parameters:
+    ///   - prefix: What the name begins with.
+    ///   - path: The directory relative to the root, empty for the root itself.
+    ///   - directory: The directory.
+    ///   - isDurable: Whether a power cut must not lose the record either.
+    ///   - body: Creates and removes what has the name.
+    func withName<Result>(
+        _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
+        _ body: (POSIXPath) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let (number, slot) = takeSlot(for: path)
+        let name = file.name(prefix, slot: number)
+        do {
+            if slot.directory != path { try file.record(path, slot: number) }
+            slots.withLock { $0[number].directory = path }
+            if isDurable, slot.directory != path || !slot.isFlushed {
+                try file.synchronize()
+                slots.withLock { $0[number].isFlushed = true }
+            }
+            let result = try body(name)
+            giveBack(number)
+            return result
+        } catch {
+            // A slot whose file could not be removed is not used again, so that the record goes on naming it.
+            if isFree(name, at: directory) { giveBack(number) }
+            throw error
+        }
+    }
+
+    private func takeSlot(for path: POSIXPath) -> (number: Int, Slot) {
+        slots.withLock { slots in
+            let known = slots.firstIndex { !$0.isTaken && $0.directory == path }
+            let number = known ?? slots.firstIndex { !$0.isTaken } ?? slots.count
+            if number == slots.count { slots.append(Slot()) }
+            let slot = slots[number]
+            slots[number].isTaken = true
+            if slot.directory != path {
+                slots[number].directory = nil
+                slots[number].isFlushed = false
+            }
+            return (number, slot)
+        }
+    }
+
+    private func giveBack(_ number: Int) {
+        slots.withLock { $0[number].isTaken = false }
+    }
+
+    private func isFree(_ name: POSIXPath, at directory: Descriptor) -> Bool {
+        do {
+            return try !fileSystem.exists(name, at: directory, followsSymbolicLinks: false)
+        } catch {
+            return false
+        }
+    }
+}

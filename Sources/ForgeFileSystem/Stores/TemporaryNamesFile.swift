@@ -1,0 +1,230 @@
+import SystemPackage
+
+/// The file `#journal-` and a number in a store's root, which records the temporary names of whoever holds its lock.
+///
+/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each name,
+/// and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what follows, the
+/// length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>` or
+/// `#trash-<id>-<n>` was last created in. A slot whose checksum is wrong was never written to the end.
+///
+/// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
+struct TemporaryNamesFile: Sendable {
+    enum Opening {
+        case missing
+        /// Locked by its owner, or not a file of this format.
+        case inUse
+        case taken(TemporaryNamesFile)
+    }
+
+    /// More store objects than this never write in one directory at the same time.
+    static let maximumCount = 4096
+
+    private static let maximumSlotCount = 1 << 16
+    private static let slotSize = 1536
+    private static let slotsOffset = 512
+    private static let magic = Array("FORGETMP".utf8) + [1, 0, 0, 0]
+    private static let headerLength = magic.count + POSIXPath.randomPartLength + 4
+
+    let id: POSIXPath
+    private let fileSystem: any POSIXFileSystem
+    private let descriptor: Descriptor
+
+    static func name(_ number: Int) -> POSIXPath { POSIXPath("\(POSIXPath.journalPrefix)\(number)") }
+
+    /// Opens and locks a file, or creates it if it is missing; a file of another format is left as it is.
+    static func open(
+        _ number: Int, creating: Bool, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Opening {
+        let name = name(number)
+        var descriptor: Descriptor?
+        do {
+            descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.open(name, at: root, .readWrite, options: [.noFollow, .nonBlocking])
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            guard creating else { return .missing }
+            descriptor = try create(name, at: root, on: fileSystem)
+        } catch  where error.errno.isRefusal || error.errno.isForeign {
+            return .inUse
+        }
+        guard let descriptor else { return .inUse }
+        do throws(FileSystemError) {
+            guard let id = try lock(descriptor, name, at: root, on: fileSystem) else {
+                fileSystem.discard(descriptor)
+                return .inUse
+            }
+            return .taken(TemporaryNamesFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
+        }
+    }
+
+    /// nil if another writer has just created the file.
+    private static func create(
+        _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Descriptor? {
+        do {
+            return try fileSystem.openPrivateFile(name, at: root)
+        } catch  where error.errno == .fileExists {
+            return nil
+        }
+    }
+
+    /// The number in the names of the file, a new one if the file is empty; nil if it is locked or of another format.
+    private static func lock(
+        _ descriptor: Descriptor, _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> POSIXPath? {
+        let status = try fileSystem.status(of: .descriptor(descriptor))
+        guard status.type == .regular, status.linkCount == 1 else { return nil }
+        do {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(descriptor, .exclusive, waiting: false)
+            }
+        } catch  where error.errno == .resourceTemporarilyUnavailable {
+            return nil
+        }
+        let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
+        if let id = id(in: header) { return id }
+        // Nothing is lost of a file that holds nothing: its creator was killed, or a power cut took the content.
+        guard header.allSatisfy({ $0 == 0 }) else { return nil }
+        let id = POSIXPath.reserved("", using: fileSystem.randomBits)
+        let content = magic + id.bytes
+        try fileSystem.naming(name) { () throws(FileSystemError) in
+            try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
+            try fileSystem.synchronize(descriptor, .full)
+            try fileSystem.synchronize(root, .full)
+        }
+        return id
+    }
+
+    private static func id(in header: [UInt8]) -> POSIXPath? {
+        let content = header.prefix(headerLength - 4)
+        guard header.count == headerLength, header.starts(with: magic),
+            checksum(of: content).elementsEqual(header.suffix(4))
+        else { return nil }
+        let id = POSIXPath(content.suffix(POSIXPath.randomPartLength))
+        return id.isRandomPart ? id : nil
+    }
+
+    private static func checksum(of bytes: some Collection<UInt8>) -> [UInt8] {
+        var checksum = CRC32C()
+        Array(bytes).withUnsafeBytes { checksum.update($0) }
+        return withUnsafeBytes(of: checksum.value.littleEndian) { Array($0) }
+    }
+
+    /// The parts of names that all owners of records in a root use, whether they are alive or not.
+    static func allIDs(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> [POSIXPath] {
+        var ids: [POSIXPath] = []
+        for number in 0..<maximumCount {
+            do throws(FileSystemError) {
+                let descriptor = try fileSystem.open(
+                    name(number), at: root, .readOnly, options: [.noFollow, .nonBlocking])
+                let header = try fileSystem.closing(descriptor) { () throws(FileSystemError) in
+                    try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
+                }
+                if let id = id(in: header) { ids.append(id) }
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                break
+            } catch  where error.errno.isRefusal || error.errno.isForeign {
+                continue
+            }
+        }
+        return ids
+    }
+
+    func close() {
+        // Unlocked first: a child that another thread is starting may hold a copy of the descriptor until it executes.
+        do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}
+        fileSystem.discard(descriptor)
+    }
+
+    /// The name of a slot's file.
+    func name(_ prefix: String, slot: Int) -> POSIXPath {
+        POSIXPath(Array(prefix.utf8) + id.bytes + Array("-\(slot)".utf8))
+    }
+
+    // MARK: Slots
+
+    /// Records where the file of a slot is about to be created.
+    func record(_ directory: POSIXPath, slot: Int) throws(FileSystemError) {
+        let length = UInt16(truncatingIfNeeded: directory.count)
+        let content = [UInt8(truncatingIfNeeded: length), UInt8(length >> 8)] + directory.bytes
+        guard content.count + 4 <= Self.slotSize, slot < Self.maximumSlotCount else {
+            throw FileSystemError(.write, .fileNameTooLong, path: directory)
+        }
+        try fileSystem.writeBytes(Self.checksum(of: content) + content, to: descriptor, at: Self.offset(of: slot))
+    }
+
+    /// Makes what is recorded durable.
+    func synchronize() throws(FileSystemError) {
+        try fileSystem.synchronize(descriptor, .data)
+    }
+
+    /// The directories that are recorded, by slot; nil for a slot that was not written to the end.
+    func directories() throws(FileSystemError) -> [POSIXPath?] {
+        let size = try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes
+        var found: [POSIXPath?] = []
+        while Self.offset(of: found.count) < size, found.count < Self.maximumSlotCount {
+            let slot = try fileSystem.readBytes(
+                of: descriptor, at: Self.offset(of: found.count), count: Self.slotSize)
+            found.append(Self.directory(in: slot))
+        }
+        return found
+    }
+
+    private static func offset(of slot: Int) -> Int64 { Int64(slotsOffset + slot * slotSize) }
+
+    private static func directory(in slot: [UInt8]) -> POSIXPath? {
+        guard slot.count >= 6 else { return nil }
+        let length = Int(slot[4]) | Int(slot[5]) << 8
+        guard length + 6 <= slot.count, checksum(of: slot[4..<length + 6]).elementsEqual(slot[..<4]) else { return nil }
+        return POSIXPath(slot[6..<length + 6])
+    }
+
+    // MARK: Leftovers
+
+    /// Removes the files and trash of all slots, for an owner that is no more.
+    ///
+    /// What may not be removed stays, and does not keep the store from being written.
+    func removeLeftovers(_ directories: [POSIXPath?], at root: Descriptor) throws(FileSystemError) {
+        for (slot, directory) in directories.enumerated() {
+            guard let directory else { continue }
+            do throws(FileSystemError) {
+                guard !directory.isEmpty else {
+                    try removeLeftovers(slot, in: root)
+                    continue
+                }
+                try fileSystem.withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
+                    (parent) throws(FileSystemError) in try removeLeftovers(slot, in: parent)
+                }
+            } catch  where error.errno.isRefusal || error.errno.isDisappearance || error.errno == .improperLink {
+                continue
+            }
+        }
+    }
+
+    private func removeLeftovers(_ slot: Int, in directory: Descriptor) throws(FileSystemError) {
+        let temporary = name(POSIXPath.temporaryPrefix, slot: slot)
+        if try type(of: temporary, in: directory) == .regular { try fileSystem.unlink(temporary, at: directory) }
+        let trash = name(POSIXPath.trashPrefix, slot: slot)
+        guard try type(of: trash, in: directory) == .directory else { return }
+        _ = try OwnFiles(fileSystem, temporaryIDs: [id]).removeTree(trash, at: directory)
+    }
+
+    private func type(of name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> FileType? {
+        do {
+            return try fileSystem.status(name, at: directory, followsSymbolicLinks: false).type
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+}
+
+extension Errno {
+    /// Whether opening a name failed because it is not a regular file's.
+    fileprivate var isForeign: Bool {
+        self == .tooManySymbolicLinkLevels || self == .isDirectory || self == .noSuchAddressOrDevice
+            || self == .operationNotSupportedByDevice
+    }
+}

@@ -1,0 +1,135 @@
+import ForgeFileSystem
+import SystemPackage
+
+extension ConformanceChecks {
+    /// What every store on disk promises to other programs: no call changes or removes what the store did not make.
+    public static let foreignFiles: [ConformanceCheck<StoreAmongOthers>] = [
+        keeps("files whose names only begin like those of temporary files") { place, directory in
+            for name in ["#tmp-x", "#tmp-", "#trash-x", "#tmp-vault-x", "#journal-x", "#lockx"] {
+                try place.plant(POSIXPath(name), in: directory)
+            }
+        },
+        keeps("another store's temporary files") { place, directory in
+            try place.plant("#tmp-abcdefghabcdefgh", in: directory)
+            try place.plant("#tmp-abcdefghabcdefgh-0", in: directory)
+            try place.plant("#tmp-vault-abcdefghabcdefgh", in: directory)
+            for name: POSIXPath in ["#trash-abcdefghabcdefgh", "#trash-abcdefghabcdefgh-0"] {
+                try place.plantDirectory(name, in: directory)
+                try place.plant("inside", in: directory.appending(name))
+            }
+        },
+        keeps("editors' files") { place, directory in
+            for name in ["#notes#", "##"] { try place.plant(POSIXPath(name), in: directory) }
+            try place.fileSystem.createSymbolicLink(place.path(".#notes", in: directory), to: "user@host.1")
+        },
+        keeps("names that no key can have") { place, directory in
+            try place.plant(POSIXPath([0xff, 0xfe]), in: directory)
+            try place.plant("back\\slash", in: directory)
+            try place.plant("line\nbreak", in: directory)
+            try place.plantDirectory("back\\slashes", in: directory)
+            try place.plant("x", in: directory.appending("back\\slashes"))
+        },
+        keeps("symbolic links") { place, directory in
+            try place.fileSystem.createSymbolicLink(place.path("link", in: directory), to: "/nowhere")
+            try place.fileSystem.createSymbolicLink(place.path("loop", in: directory), to: "loop")
+            try place.fileSystem.createSymbolicLink(place.path("#tmp-link", in: directory), to: "/")
+        },
+        keeps("FIFOs and sockets") { place, directory in
+            for (name, type) in [("fifo", FileType.fifo), ("socket", .socket), ("#tmp-fifo", .fifo)] {
+                try place.fileSystem.createNode(
+                    place.path(POSIXPath(name), in: directory), at: .workingDirectory, type: type,
+                    permissions: .ownerReadWrite, deviceNumber: 0)
+            }
+        },
+        keeps("files with a second name") { place, directory in
+            try place.plant("first", in: directory)
+            try place.fileSystem.link(place.path("first", in: directory), to: place.path("second", in: directory))
+        },
+        keeps("a store of its own below the root, with its temporary file") { place, directory in
+            guard directory != "." else { return }
+            let nested = directory.appending("nested")
+            try place.plantDirectory("nested", in: directory)
+            for name: POSIXPath in ["#lock", "#journal-0", "#tmp-abcdefghabcdefgh-0", "log", "value"] {
+                try place.plant(name, in: nested)
+            }
+        },
+    ]
+
+    private static func keeps(
+        _ what: String, _ plant: @escaping @Sendable (StoreAmongOthers, POSIXPath) throws -> Void
+    ) -> ConformanceCheck<StoreAmongOthers> {
+        ConformanceCheck("no call changes or removes \(what)") { place in
+            guard let first = place.calls.first else { return }
+            try await first.run()
+            var foreign: [POSIXPath: String] = [:]
+            for directory in place.directories {
+                let before = try place.snapshot(directory)
+                try plant(place, directory)
+                foreign.merge(try place.snapshot(directory).filter { before[$0.key] == nil }) { $1 }
+            }
+            for call in place.calls {
+                do { try await call.run() } catch _ {}  // A refusal keeps the promise too.
+                for (path, line) in foreign {
+                    try expectEqual(try place.line(path), line, "\(path) after \(call)")
+                }
+            }
+        }
+    }
+}
+
+extension StoreAmongOthers {
+    fileprivate func path(_ name: POSIXPath, in directory: POSIXPath) -> POSIXPath {
+        root.appending(directory).appending(name)
+    }
+
+    fileprivate func plant(_ name: POSIXPath, in directory: POSIXPath) throws {
+        let file = try fileSystem.open(
+            path(name, in: directory), .writeOnly, options: [.create, .exclusiveCreate, .noFollow])
+        try fileSystem.closing(file) { () throws(FileSystemError) in
+            try fileSystem.writeBytes(Array("foreign".utf8), to: file)
+        }
+    }
+
+    fileprivate func plantDirectory(_ name: POSIXPath, in directory: POSIXPath) throws {
+        try fileSystem.createDirectory(path(name, in: directory))
+    }
+
+    /// Every entry below a directory, by its path relative to the root.
+    fileprivate func snapshot(_ directory: POSIXPath) throws -> [POSIXPath: String] {
+        var lines: [POSIXPath: String] = [:]
+        var pending = [directory]
+        while let directory = pending.popLast() {
+            let entries = try fileSystem.withDirectory(root.appending(directory)) {
+                (descriptor) throws(FileSystemError) in try fileSystem.entries(of: descriptor)
+            }
+            for entry in entries {
+                let path = directory.appending(entry.name)
+                lines[path] = try line(path)
+                if entry.type == .directory { pending.append(path) }
+            }
+        }
+        return lines
+    }
+
+    /// What an entry is: type, inode, mode, links, and for a file its size, time and content.
+    fileprivate func line(_ path: POSIXPath) throws -> String {
+        let absolute = root.appending(path)
+        guard let status = try existingStatus(absolute) else { return "missing" }
+        var line = "\(status.type.rawValue) \(status.inode) \(status.permissions.rawValue)"
+        switch status.type {
+        case .regular:
+            line += " \(status.linkCount) \(status.modified) \(try fileSystem.readFile(absolute))"
+        case .symbolicLink: line += " \(try fileSystem.readSymbolicLink(absolute))"
+        default: break
+        }
+        return line
+    }
+
+    private func existingStatus(_ path: POSIXPath) throws(FileSystemError) -> FileStatus? {
+        do {
+            return try fileSystem.status(path, followsSymbolicLinks: false)
+        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
+            return nil
+        }
+    }
+}

@@ -1,0 +1,132 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@Suite("A root that others change")
+struct SharedRootTests {
+    private let directory: TemporaryDirectory
+    private let store: DiskFileStore
+
+    init() throws {
+        directory = try TemporaryDirectory()
+        store = DiskFileStore(root: directory.url("store"), options: .init(durability: .none))
+    }
+
+    @Test("a root that was replaced is read and written anew")
+    func replacedRoot() async throws {
+        try await store.save(Data("old".utf8), to: "x/y")
+        try FileManager.default.moveItem(at: directory.url("store"), to: directory.url("old"))
+        try directory.write("new", to: "store/x/y")
+        #expect(try await store.load("x/y") == Data("new".utf8))
+        #expect(store.exists("x/y"))
+        try FileManager.default.removeItem(at: directory.url("old"))
+        try FileManager.default.moveItem(at: directory.url("store"), to: directory.url("old"))
+        try FileManager.default.createDirectory(at: directory.url("store"), withIntermediateDirectories: false)
+        #expect(!store.exists("x/y"))
+        try await store.save(Data("saved".utf8), to: "z")
+        #expect(try directory.read("store/z") == "saved")
+        #expect(!FileManager.default.fileExists(atPath: directory.url("old/z").path))
+        try FileManager.default.removeItem(at: directory.url("store"))
+        try await store.deleteAll()
+        #expect(try await store.list(recursive: true) == [])
+        await #expect(performing: { try await store.delete("z") }, throws: hasCode(.notFound))
+    }
+
+    @Test("reading creates nothing")
+    func reading() async throws {
+        #expect(try await store.list(recursive: true) == [])
+        #expect(try await store.totalSize() == 0)
+        #expect(!store.exists("x"))
+        await #expect(performing: { try await store.load("x") }, throws: hasCode(.notFound))
+        await #expect(performing: { try await store.info("x") }, throws: hasCode(.notFound))
+        await #expect(performing: { try await store.list(in: "x") }, throws: hasCode(.notFound))
+        await #expect(performing: { try await store.delete("x") }, throws: hasCode(.notFound))
+        await #expect(performing: { try await store.deleteDirectory("x") }, throws: hasCode(.notFound))
+        try await store.deleteAll()
+        #expect(!FileManager.default.fileExists(atPath: directory.url("store").path))
+    }
+
+    @Test("a directory that holds another program's file is not deleted, nor is anything in it, and the error names it")
+    func foreignContent() async throws {
+        try await store.save(Data("1".utf8), to: "d/e/file")
+        try directory.write("notes", to: "store/d/e/#notes#")
+        let error = await #expect(throws: FileStoreError.self) { try await store.deleteDirectory("d") }
+        #expect(error.map { "\($0)" }?.contains("d/e/#notes#") == true)
+        #expect(try await store.load("d/e/file") == Data("1".utf8))
+        try await store.deleteAll()
+        #expect(!store.exists("d/e/file"))
+        #expect(try directory.read("store/d/e/#notes#") == "notes")
+    }
+
+    @Test("listings in parallel all show every file once")
+    func parallelListings() async throws {
+        for number in 0..<300 { try await store.save(Data(), to: "file \(number)") }
+        try await withThrowingTaskGroup(of: [String].self) { group in
+            for _ in 0..<64 { group.addTask { [store] in try await store.list(in: "").map(\.key) } }
+            for try await keys in group {
+                #expect(keys.count == 300)
+                #expect(Set(keys).count == 300)
+            }
+        }
+    }
+
+    @Test("deleting all files beside listings leaves none")
+    func deletingBesideListings() async throws {
+        for _ in 0..<8 {
+            for number in 0..<100 { try await store.save(Data(), to: "file \(number)") }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<16 { group.addTask { [store] in _ = try await store.list(in: "") } }
+                group.addTask { [store] in try await store.deleteAll() }
+                for _ in 0..<16 { group.addTask { [store] in _ = try await store.list(in: "") } }
+                try await group.waitForAll()
+            }
+            #expect(try await store.list(recursive: true) == [])
+        }
+    }
+
+    @Test(
+        "a store's directory can be used whatever the umask", arguments: [0o177, 0o777] as [FilePermissions.RawValue])
+    func umask(_ umask: FilePermissions.RawValue) async throws {
+        let base = InMemoryFileSystem(options: .init(user: UserID(7), group: GroupID(7)))
+        let superuser = base.process(user: UserID(0), group: GroupID(0))
+        try superuser.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/"))
+        let fileSystem = base.process(umask: FilePermissions(rawValue: umask))
+        for _ in 0..<2 {
+            let store = DiskFileStore(root: URL(filePath: "/a/store"), fileSystem: fileSystem)
+            try await store.save(Data("1".utf8), to: "d/e/f")
+            #expect(try await store.load("d/e/f") == Data("1".utf8))
+        }
+        for path: POSIXPath in ["/a", "/a/store", "/a/store/d", "/a/store/d/e"] {
+            #expect(try superuser.status(path).permissions == .ownerReadWriteExecute, "\(path)")
+        }
+    }
+
+    @Test("whether a file exists is answered while another thread flushes the new root")
+    func lookingBesideSlowWork() async throws {
+        let (entered, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let answered = Mutex(false)
+        let slow = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            guard call.operation == .synchronize else { return }
+            entered.signal()
+            release.wait()
+        }
+        let store = DiskFileStore(root: URL(filePath: "/slow"), fileSystem: slow)
+        let saving = Task { try await store.save(Data(), to: "a") }
+        await BlockingWork.run { entered.wait() }
+        let looking = DispatchSemaphore(value: 0)
+        Thread.detachNewThread {
+            _ = store.exists("a")
+            answered.withLock { $0 = true }
+            looking.signal()
+        }
+        // The flush goes on after ten seconds at the latest, so that a store that waits for it fails instead of hanging.
+        await BlockingWork.run { _ = looking.wait(timeout: .now() + 10) }
+        #expect(answered.withLock { $0 })
+        for _ in 0..<64 { release.signal() }
+        try await saving.value
+    }
+}

@@ -1,0 +1,151 @@
+import Crypto
+import ForgeCrypt
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorage
+import ForgeStorageTesting
+import Foundation
+import Testing
+
+@Suite("Stores beside other programs' files")
+struct ForeignFileTests {
+    /// Makes each kind of store in a directory.
+    enum Kind: String, CaseIterable, CustomTestStringConvertible {
+        case files, storage, images, secrets
+
+        var testDescription: String { rawValue }
+
+        func place(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> StoreAmongOthers {
+            switch self {
+            case .files: .files(fileSystem, root)
+            case .storage: .storage(fileSystem, root)
+            case .images: .images(fileSystem, root)
+            case .secrets: .secrets(fileSystem, root)
+            }
+        }
+    }
+
+    @Test("in memory", arguments: Kind.allCases, ConformanceChecks.foreignFiles)
+    func inMemory(_ kind: Kind, _ check: ConformanceCheck<StoreAmongOthers>) async throws {
+        try await check.run(on: kind.place(InMemoryFileSystem(), "/root"))
+    }
+
+    @Test("on the disk", arguments: Kind.allCases, ConformanceChecks.foreignFiles)
+    func onDisk(_ kind: Kind, _ check: ConformanceCheck<StoreAmongOthers>) async throws {
+        let fileSystem = SystemFileSystem()
+        let root = POSIXPath(FileManager.default.temporaryDirectory.path + "/Foreign-\(UUID().uuidString)")
+        defer { do { try fileSystem.removeTree(root) } catch { Issue.record("\(error)") } }
+        try await check.run(on: kind.place(fileSystem, root))
+    }
+}
+
+extension StoreAmongOthers {
+    fileprivate static func files(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
+        @Sendable func open() -> DiskFileStore { DiskFileStore(root: url, fileSystem: fileSystem) }
+        let store = open()
+        @Sendable func source() throws -> URL {
+            let source = URL(POSIXPath(root.bytes + Array("-source".utf8)))
+            try fileSystem.write(hello, to: source)
+            return source
+        }
+        return Self(
+            fileSystem, root: root, directories: [".", "d", "d/e"],
+            calls: [
+                Call("save") { for key in ["a", "d/b", "d/e/c", "f/g"] { try await store.save(hello, to: key) } },
+                Call("load") { _ = try await store.load("d/b") },
+                Call("list") { _ = try await open().list(in: "d") },
+                Call("recursive list") { _ = try await open().list(recursive: true) },
+                Call("total size") { _ = try await store.totalSize() },
+                Call("copy") { try await store.copy(from: try source(), to: "d/e/c") },
+                Call("move") { try await store.move(from: try source(), to: "d/moved") },
+                Call("create directory") { try await store.createDirectory("d/new") },
+                Call("delete") { try await store.delete("d/b") },
+                Call("delete directory") { try await store.deleteDirectory("f") },
+                Call("delete directory with others' files") { try await store.deleteDirectory("d") },
+                Call("delete all") { try await store.deleteAll() },
+                Call("save over") { for name in foreignKeys { try await store.save(hello, to: "d/" + name) } },
+                Call("create over") {
+                    for name in foreignKeys { try await store.save(hello, to: "d/" + name, overwrite: false) }
+                },
+                Call("reopen") { try await open().open() },
+                Call("save in a reopened store") { try await open().save(hello, to: "d/b") },
+                Call("delete all in a reopened store") { try await open().deleteAll() },
+            ]
+                + foreignKeys.flatMap { name in
+                    [
+                        Call("save over \(name)") { try await store.save(hello, to: "d/\(name)") },
+                        Call("delete \(name)") { try await store.delete("d/\(name)") },
+                        Call("delete directory \(name)") { try await store.deleteDirectory("d/\(name)") },
+                        Call("move over \(name)") { try await store.move(from: try source(), to: "d/\(name)") },
+                    ]
+                })
+    }
+
+    /// The keys of foreign entries, which calls can name.
+    private static let foreignKeys = ["link", "loop", "fifo", "socket", "first", "second", "nested"]
+
+    fileprivate static func storage(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
+        let storage = DiskStorage(path: url, fileSystem: fileSystem)
+        return Self(
+            fileSystem, root: root, directories: [".", "d"],
+            calls: [
+                Call("save") { try storage.saveNow(hello, "d/a") },
+                Call("fetch") { _ = try storage.fetchNow("d/a") },
+                Call("remove") { try storage.removeValue(for: "d/a") },
+                Call("reopen") { _ = try DiskStorage(path: url, fileSystem: fileSystem).fetchNow("d/a") },
+                Call("save in a reopened storage") {
+                    try DiskStorage(path: url, fileSystem: fileSystem).saveNow(hello, "d/b")
+                },
+            ]
+                + foreignKeys.flatMap { name in
+                    [
+                        Call("save over \(name)") { try storage.saveNow(hello, "d/\(name)") },
+                        Call("remove \(name)") { try storage.removeValue(for: "d/\(name)") },
+                    ]
+                })
+    }
+
+    fileprivate static func images(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
+        @Sendable func open() -> ImageCacheManager { ImageCacheManager(fileSystem: fileSystem, cacheDirectory: url) }
+        let cache = open()
+        return Self(
+            fileSystem, root: root,
+            calls: [
+                Call("cache") { try cache.cacheImage(id: "a", data: hello) },
+                Call("get") { _ = cache.getCachedImage(id: "a") },
+                Call("size") { _ = try cache.cacheSize() },
+                Call("delete") { try cache.deleteCachedImage(id: "a") },
+                Call("clear") { try cache.clearCache() },
+                Call("reopen") { try open().cacheImage(id: "a", data: hello) },
+            ])
+    }
+
+    fileprivate static func secrets(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        let vault = URL(root.appending("app.vault"))
+        let key = SymmetricKey(data: [UInt8](repeating: 7, count: 32))
+        @Sendable func open() throws -> VaultCrypt { try VaultCrypt(at: vault, key: key, fileSystem: fileSystem) }
+        let name = CryptKey<String>(key: "name")
+        return Self(
+            fileSystem, root: root,
+            calls: [
+                Call("set") { try open().set("secret", for: name) },
+                Call("get") { _ = try open().get(name) },
+                Call("keys") { _ = try open().keys() },
+                Call("verify") { try open().verify() },
+                Call("load or create a key") {
+                    _ = try VaultKeyFile.loadOrCreate(at: URL(root.appending("key")), fileSystem: fileSystem)
+                },
+                Call("delete") { try open().delete(name) },
+                Call("delete all") { try open().deleteAll() },
+                Call("set in a reopened vault") { try open().set("secret", for: name) },
+            ])
+    }
+}
+
+extension DiskStorage {
+    fileprivate func saveNow(_ value: Data, _ key: String) throws { try save(value: value, for: key) }
+    fileprivate func fetchNow(_ key: String) throws -> Data { try fetchValue(for: key) }
+}
