@@ -35,9 +35,8 @@ struct OwnFiles {
         return nil
     }
 
-    /// Removes what the store can name below a directory, and reports whether the directory is empty now.
-    ///
-    /// - Parameter didStay: Called for each directory that stays, the highest last.
+    /// Removes what the store can name below a directory, and reports whether the directory is empty now. `didStay` is
+    /// called for each directory that stays, the highest last.
     func removeContents(
         of directory: Descriptor, prefix: POSIXPath?,
         didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void

@@ -57,14 +57,8 @@ final class TemporaryNames: Sendable {
         file.close()
     }
 
-    /// Calls `body` with a name of its own in an open directory.
-    ///
-    /// - Parameters:
-    ///   - prefix: What the name begins with.
-    ///   - path: The directory relative to the root, empty for the root itself.
-    ///   - directory: The directory.
-    ///   - isDurable: Whether a power cut must not lose the record either.
-    ///   - body: Creates and removes what has the name.
+    /// Calls `body` with a name that is not in use in an open directory, whose path is relative to the root and empty for
+    /// the root itself. If `isDurable` is set, a power cut does not lose the record either.
     func withName<Result>(
         _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
         _ body: (POSIXPath) throws(FileSystemError) -> Result

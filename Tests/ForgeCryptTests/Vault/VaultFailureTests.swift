@@ -119,7 +119,7 @@ struct VaultFailureTests {
     func failedSweep() throws {
         try place.vault().set("v", for: TestKeys.token)
         try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-of-vaults"))
-        fileSystem.fail(.status, .permissionDenied)
+        fileSystem.fail(.unlink, .permissionDenied)
         try place.vault().set("x", for: TestKeys.token)
         fileSystem.onCall(nil)
         try place.vault().set("y", for: TestKeys.token)
