@@ -120,7 +120,8 @@ let package = Package(
             name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "forge", arguments], exclude: ["Help"],
+            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "ForgeStorage", "forge", arguments],
+            exclude: ["Help"],
             swiftSettings: settings),
         .testTarget(
             name: "KillTests", dependencies: ["ForgeStorage", "ForgeFileSystem", "TestDepth", system],

@@ -78,10 +78,14 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// It changed while it was moved; what was moved is in the store.
+        /// Another program changed or replaced it while it was moved. The source has its name; the store may hold a
+        /// copy of what it was before.
         case changed = "changed meanwhile"
-        /// The copy stands in the store.
+        /// Its name cannot be taken away, or, when the store already holds a copy, the file cannot be removed.
         case notRemoved = "cannot be removed"
+        /// The move failed and another program has taken the source's name; the underlying error names the file that
+        /// the source is in now, beside its own name.
+        case notRestored = "could not be given its name back"
     }
 
     /// Why it failed.

@@ -30,15 +30,14 @@ extension FileStoring {
 
     /// Reads the whole source into memory and saves it.
     public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
-        let content = try await ExternalSource.read(source, .copy, key: key)
-        try await save(content, to: key, overwrite: overwrite)
+        try await save(ExternalSource.read(source, key: key), to: key, overwrite: overwrite)
     }
 
-    /// Reads the whole source into memory, saves it and removes the source.
+    /// Takes the source's name away, reads the whole source into memory, saves it and removes the source.
     public func move(from source: URL, to key: String, overwrite: Bool) async throws {
-        let content = try await ExternalSource.read(source, .move, key: key)
-        try await save(content, to: key, overwrite: overwrite)
-        try await ExternalSource.remove(source, key: key)
+        try await ExternalSource.move(source, key: key) { content in
+            try await save(content, to: key, overwrite: overwrite)
+        }
     }
 
     public func url(for key: String) async throws -> URL {

@@ -63,9 +63,14 @@ public protocol FileStoring: Sendable {
 
     /// Moves the file at `source` to `key`; otherwise as ``save(_:to:overwrite:)``.
     ///
-    /// The source is gone only once the file stands in the store as durably as the store ever makes it; if the call
-    /// throws, it is still there, unless the error is ``FileStoreError/Code/durabilityUnknown``. A symbolic link at
-    /// `source` is refused: it is not the file that would be moved.
+    /// The source is removed only after the file is as durable as the store ever makes it; if the call throws, the source
+    /// is still there, unless the error is ``FileStoreError/Code/durabilityUnknown``. A symbolic link at `source` is
+    /// refused: it is not the file that would be moved.
+    ///
+    /// A source that cannot be renamed into the store, such as one on another device, is given a private name and copied.
+    /// Another program that opens the name meanwhile finds no file. If a program that has the source open changes it
+    /// during the copy, the move fails with ``FileStoreError/SourceProblem/changed`` and the source has its name again;
+    /// what such a program writes between the last check and the removal is lost.
     func move(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// Where other code, such as a player of videos, can read the file at `key`, whether or not there is one yet.

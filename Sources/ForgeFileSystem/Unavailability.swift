@@ -19,7 +19,7 @@ extension Unavailability: CustomStringConvertible {
         case .locked: "locked"
         case .inUse(let processID?): "in use by process \(processID)"
         case .inUse: "in use"
-        case .inputOutput: "input/output failure"
+        case .inputOutput: "file system error"
         case .poisoned: "an earlier flush failed; open the store anew"
         }
     }

@@ -115,7 +115,7 @@ extension KVStoreError {
 }
 
 extension KVStoreError: CustomStringConvertible {
-    /// One line: `set "name" in /var/app/settings: unavailable: input/output failure: write: No space left (ENOSPC)`.
+    /// One line: `set "name" in /var/app/settings: unavailable: file system error: write: No space left (ENOSPC)`.
     public var description: String {
         var text = operation.rawValue
         if let key { text += " \(KeyName(key))" }

@@ -1,9 +1,13 @@
-import ArgumentParser
+import Dispatch
 import ForgeCommands
 
 @main
 enum Forge {
-    static func main() async {
-        await ForgeCommand.main()
+    /// Not asynchronous: the executor of an asynchronous `main` opens descriptors before its first line.
+    static func main() {
+        StandardDescriptors.reserve()
+        StandardDescriptors.ignoreBrokenPipes()
+        Task { await ForgeCommand.runAndExit() }
+        dispatchMain()
     }
 }

@@ -1,41 +1,81 @@
 import Foundation
+import Testing
 
-/// The result of running `forge` in a process of its own.
+/// The result of one run of the `forge` executable.
 struct CommandRun {
+    /// Where the standard output of a run goes.
+    enum Destination: String, CaseIterable, CustomTestStringConvertible {
+        case file
+        /// `/dev/full`: every write fails with `ENOSPC`.
+        case full
+        /// The descriptor is closed, as by `>&-`.
+        case closed
+        /// A pipe that has no reader.
+        case brokenPipe
+
+        var testDescription: String { rawValue }
+    }
+
+    /// The exit status, or the number of the signal that ended the process.
     var status: Int32
+    var endedBySignal: Bool
     var output: String
     var errors: String
 
-    /// The lines of standard error; there is to be one for each failure.
+    /// The lines of standard error; a failure has exactly one.
     var errorLines: [Substring] { errors.split(separator: "\n") }
 
-    init(_ arguments: [String], input: String? = nil) throws {
+    /// Runs `forge` and waits for its end.
+    ///
+    /// - Parameters:
+    ///   - arguments: The arguments of the command.
+    ///   - input: The bytes of standard input.
+    ///   - destination: Where standard output goes; it is captured only if it is a file.
+    ///   - prefix: A program and its arguments that start `forge`, such as `setpriv`.
+    /// - Throws: What prevented the start of the process.
+    init(
+        _ arguments: [String], input: Data = Data(), to destination: Destination = .file, prefix: [String] = []
+    ) throws {
         let process = Process()
-        process.executableURL = try Self.executable()
-        process.arguments = arguments
+        let closing = destination == .closed ? ["/bin/sh", "-c", "exec \"$0\" \"$@\" >&-"] : []
+        let words = prefix + closing + [try Self.executable().path] + arguments
+        process.executableURL = URL(fileURLWithPath: words[0])
+        process.arguments = Array(words.dropFirst())
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("run-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
-        func file(_ name: String, _ content: String = "") throws -> URL {
+        func file(_ name: String, _ content: Data = Data()) throws -> URL {
             let url = directory.appendingPathComponent(name)
-            try Data(content.utf8).write(to: url)
+            try content.write(to: url)
             return url
         }
         // Files, not pipes: nothing can fill up and block.
         let outputFile = try file("output")
         let errorFile = try file("errors")
-        process.standardInput = try FileHandle(forReadingFrom: file("input", input ?? ""))
-        process.standardOutput = try FileHandle(forWritingTo: outputFile)
+        process.standardInput = try FileHandle(forReadingFrom: file("input", input))
         process.standardError = try FileHandle(forWritingTo: errorFile)
+        switch destination {
+        case .file, .closed: process.standardOutput = try FileHandle(forWritingTo: outputFile)
+        case .full: process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: "/dev/full"))
+        case .brokenPipe:
+            let pipe = Pipe()
+            try pipe.fileHandleForReading.close()
+            process.standardOutput = pipe
+        }
         try process.run()
         process.waitUntilExit()
         status = process.terminationStatus
+        endedBySignal = process.terminationReason == .uncaughtSignal
         output = try String(contentsOf: outputFile, encoding: .utf8)
         errors = try String(contentsOf: errorFile, encoding: .utf8)
     }
 
+    init(_ arguments: [String], input: String) throws {
+        try self.init(arguments, input: Data(input.utf8))
+    }
+
     /// The executable that the same build has put beside the test bundle.
-    private static func executable() throws -> URL {
+    static func executable() throws -> URL {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {
             directory.deleteLastPathComponent()
@@ -48,7 +88,7 @@ struct CommandRun {
     struct NotBuilt: Error {}
 }
 
-/// A directory of a test's own, gone when the suite's value goes.
+/// A directory of one test, removed with the last reference.
 final class Scratch: Sendable {
     let url = FileManager.default.temporaryDirectory.appendingPathComponent("forge-\(UUID().uuidString)")
 

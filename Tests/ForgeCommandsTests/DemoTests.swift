@@ -8,13 +8,13 @@ struct DemoTests {
         scratch = try Scratch()
     }
 
-    @Test("the demo stores everything, reads it back in a second process, shows it, and leaves nothing")
+    @Test("the demo stores everything, reads it back in a second process, shows it, and removes it")
     func plays() throws {
         let run = try CommandRun(["demo", "--directory", scratch.path("demo")])
         #expect(run.status == 0, "\(run.errors)")
         for text in [
             "all there, byte for byte", "FileKVStore", "VaultCrypt", "DiskFileStore", "ImageCacheManager",
-            "CodableStorage", "avatars/current.jpg", "nothing is left",
+            "CodableStorage", "avatars/current.jpg", "nothing that the demo stored is left",
         ] {
             #expect(run.output.contains(text), "\(text)")
         }

@@ -32,7 +32,7 @@ import Testing
             .unavailable(.inputOutput), .set, key: "a\nb", store: "/x/store", underlying: cause)
         #expect(
             "\(error)"
-                == "set \"a\\u{a}b\" in /x/store: unavailable: input/output failure: \(cause)")
+                == "set \"a\\u{a}b\" in /x/store: unavailable: file system error: \(cause)")
         #expect("\(KVStoreError(.unsupported, .keys))" == "keys: not supported by this store")
         #expect(error.code.unavailability == .inputOutput)
         #expect(KVStoreError.Code.damaged.unavailability == nil)

@@ -9,8 +9,9 @@ struct CheckCommand: ParsableCommand {
         abstract: "Verify every store below a directory and report damage.",
         discussion: """
             Nothing is changed, and stores in use can be checked. Logs of key-value stores are read record by record, \
-            cached images are decoded, other files are read to the end. A vault is opened with the key file if you \
-            give one; without it only its header and length can be verified.
+            cached images are decoded, other files are read to the end. Links, pipes, sockets and devices are listed \
+            and skipped. A vault is opened with the key file if you give one; without it only its header and length \
+            can be verified.
 
             Exit status: 0 if nothing is damaged, 1 if something is, 64 for a usage error.
             """)
@@ -33,7 +34,7 @@ struct CheckCommand: ParsableCommand {
         progress.finish()
         let damaged = findings.filter { $0.state == .damaged }
         if json {
-            try printJSON(findings)
+            try StandardOutput.print(json: findings)
         } else {
             var table = TextTable([("Path", .left), ("What", .left), ("Bytes", .right), ("State", .left)])
             for finding in findings {
@@ -41,8 +42,9 @@ struct CheckCommand: ParsableCommand {
                 let details = finding.details.isEmpty ? "" : " (\(finding.details.joined(separator: "; ")))"
                 table.add([finding.path, finding.kind, String(finding.bytes), state + details])
             }
-            for line in table.lines { print(line) }
-            print("\(findings.count) checked, \(damaged.count) damaged")
+            let skipped = findings.count { $0.state == .skipped }
+            let summary = "\(findings.count - skipped) checked, \(damaged.count) damaged"
+            try StandardOutput.print(table.lines + [skipped == 0 ? summary : "\(summary), \(skipped) skipped"])
         }
         if !damaged.isEmpty { throw ExitCode.failure }
     }

@@ -1,11 +1,11 @@
 import ForgeStorage
 import SystemPackage
 
-/// What a file in a store's directory is.
+/// The kind of a file in a store's directory.
 enum FileKind {
     case lock, leftover, quarantine, log, vault, vaultKey, image, other
 
-    /// Tells by the names that stores keep for themselves, then by the first bytes.
+    /// Recognises reserved names first, then the first bytes.
     init(of path: POSIXPath, _ entry: DirectoryEntry, on fileSystem: SystemFileSystem) throws(FileSystemError) {
         let name = String(entry.name)
         if entry.name.isLeftover {

@@ -2,7 +2,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// Walks a directory, tells what each file is by its name and first bytes, and reads it the way its store does.
+/// Walks a directory, recognises each file by its name and first bytes, and reads it the way its store does.
 struct StoreChecker {
     let keyFile: URL?
     let progress: Progress
@@ -35,25 +35,25 @@ struct StoreChecker {
         return findings.sorted { $0.path < $1.path }
     }
 
-    /// What is to be said of one file; nil for a lock, and for what was removed since it was listed.
+    /// Checks one file; nil for a lock, and for a file that was removed after it was listed.
     private func check(_ path: POSIXPath, _ shown: String, _ entry: DirectoryEntry) -> StoreFinding? {
         var finding = StoreFinding(path: shown, kind: "file", bytes: 0, state: .readable)
         do {
             let status = try fileSystem.status(path, followsSymbolicLinks: false)
             finding.bytes = Int(status.sizeInBytes)
             guard status.type == .regular else {
-                finding.state = .damaged
-                finding.details = ["neither a file nor a directory; no store follows it"]
+                finding.kind = status.type.text
+                finding.state = .skipped
                 return finding
             }
             switch try FileKind(of: path, entry, on: fileSystem) {
             case .lock: return nil
             case .leftover:
                 finding.kind = "leftover"
-                finding.details = ["of a write that never ended; swept when the store is opened"]
+                finding.details = ["the temporary file of a write that did not end"]
             case .quarantine:
                 finding.kind = "quarantine"
-                finding.details = ["could not be read, and was set aside"]
+                finding.details = ["unreadable data that a store set aside"]
             case .log: try checkLog(path, &finding)
             case .vault: try checkVault(path, &finding)
             case .vaultKey: finding.kind = "vault key"
@@ -79,7 +79,7 @@ struct StoreChecker {
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "vault"
         let vault = URL(path)
-        // The header is checked first: a file that was cut short is no matter of the key.
+        // The header is checked first: whether the file was cut short does not depend on the key.
         let information = try VaultInformation(of: vault)
         guard let keyFile else {
             finding.details = ["\(counted(information?.count ?? 0, "secret")); give --key-file to verify them"]
@@ -94,11 +94,15 @@ struct StoreChecker {
 
     private func checkImage(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "cached image"
-        _ = try ImageFile.image(in: Data(fileSystem.readFile(path)))
+        let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+        let content = try fileSystem.closing(file) { () throws(FileSystemError) in
+            try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes)
+        }
+        _ = try ImageFile.image(in: Data(content))
         finding.state = .intact
     }
 
-    /// A file without checksums: what can be told is whether all of it can be read.
+    /// Reads a file without checksums to its end.
     private func readToEnd(_ path: POSIXPath) throws(FileSystemError) {
         let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
         try fileSystem.closing(file) { () throws(FileSystemError) in
@@ -108,6 +112,18 @@ struct StoreChecker {
                 if chunk.isEmpty { return }
                 offset += Int64(chunk.count)
             }
+        }
+    }
+}
+
+extension FileType {
+    fileprivate var text: String {
+        switch self {
+        case .symbolicLink: "symbolic link"
+        case .fifo: "FIFO"
+        case .socket: "socket"
+        case .characterSpecial, .blockSpecial: "device"
+        default: "unknown"
         }
     }
 }

@@ -7,6 +7,8 @@ struct StoreFinding: Encodable, Equatable {
         case damaged
         /// It can be read; there is no checksum, or the key to it was not given.
         case readable
+        /// Neither a file nor a directory, so it was not opened.
+        case skipped
     }
 
     /// The path relative to the directory that is checked.

@@ -8,8 +8,9 @@ struct DemoCommand: AsyncParsableCommand {
         commandName: "demo",
         abstract: "Store settings, files, secrets, a session, images and values; read them back in a second process.",
         discussion: """
-            Everything goes below one directory. At the end the demo logs out and shows that nothing is left, unless \
-            you ask it to keep what it stored; then `forge check` and the other commands have something to look at.
+            Everything goes below one directory, which the demo creates; it refuses a directory that holds other files. \
+            At the end the demo logs out: it removes what it stored and leaves empty stores. With --keep it removes \
+            nothing, and `forge check` and the other commands have something to read.
             """)
 
     @Option(help: ArgumentHelp("Where to store everything.", valueName: "dir"))
@@ -25,35 +26,32 @@ struct DemoCommand: AsyncParsableCommand {
     var readBack = false
 
     func run() async throws {
-        let root = URL(fileURLWithPath: directory)
         let content = try DemoContent(avatarFile: avatar.map { URL(fileURLWithPath: $0) })
-        if readBack { return try await readEverythingBack(root, content) }
+        let place = try DemoDirectory(at: URL(fileURLWithPath: directory))
+        if readBack { return try await readEverythingBack(place.url, content) }
 
-        print("TaskFlow starts for the first time, in \(directory)")
-        try await withStory(root, content) { try await $0.store() }
-        print("  stored: onboarding flag, settings, access token, avatar (\(readableSize(content.avatar.count))),")
-        print("          session, \(content.images.count) cached images, a timeline")
-
-        print("A second process reads everything back")
+        let isLoggedIn = try await withStory(place.url, content) { try $0.isLoggedIn() }
+        try StandardOutput.print(
+            !place.isUsed
+                ? "TaskFlow starts for the first time, in \(directory)"
+                : "TaskFlow starts again in \(directory), " + (isLoggedIn ? "still logged in" : "logged out"))
+        try await withStory(place.url, content) { try await $0.store() }
+        try StandardOutput.print([
+            "  stored: onboarding flag, settings, access token, avatar (\(readableSize(content.avatar.count))),",
+            "          session, \(content.images.count) cached images, a timeline",
+            "A second process reads everything back",
+        ])
         try startAgain()
 
-        print("What is stored where")
-        let items = try await withStory(root, content) { try await $0.stores.inventory() }
-        for line in items.table.lines { print("  " + line) }
-
-        guard !keep else { return print("Kept. Look around: forge check \(directory)") }
-        print("TaskFlow logs out")
-        let left = try await withStory(root, content) { story in
-            try await story.logOut()
-            return try await story.stores.inventory()
-        }
-        guard left.isEmpty else {
-            throw CommandFailure("logging out left \(left.map(\.name).joined(separator: ", "))")
-        }
-        print("  nothing is left")
+        let items = try await withStory(place.url, content) { try await $0.stores.inventory() }
+        try StandardOutput.print(["What is stored where"] + items.table.lines.map { "  " + $0 })
+        guard !keep else { return try StandardOutput.print("Kept. Look around: forge check \(directory)") }
+        try StandardOutput.print("TaskFlow logs out")
+        try await withStory(place.url, content) { try await $0.logOut() }
+        try await reportRemains(of: content, in: place)
     }
 
-    /// Opens the stores for one act of the story, and closes them again so that another process can.
+    /// Opens the stores for one act of the story, and closes them again so that another process can open them.
     private func withStory<Result>(
         _ root: URL, _ content: DemoContent, _ act: (DemoStory) async throws -> Result
     ) async throws -> Result {
@@ -65,7 +63,21 @@ struct DemoCommand: AsyncParsableCommand {
         guard differences.isEmpty else {
             throw CommandFailure("read back differently: \(differences.joined(separator: ", "))")
         }
-        print("  process \(ProcessInfo.processInfo.processIdentifier): all there, byte for byte")
+        try StandardOutput.print(
+            "  process \(ProcessInfo.processInfo.processIdentifier): all there, byte for byte")
+    }
+
+    /// Verifies that logging out removed every value, and says which files remain.
+    private func reportRemains(of content: DemoContent, in place: DemoDirectory) async throws {
+        let remains = try await withStory(place.url, content) { try await $0.remains() }
+        guard remains.isEmpty else {
+            throw CommandFailure("logging out left \(remains.joined(separator: ", "))")
+        }
+        let files = try place.remainingFiles()
+        try StandardOutput.print([
+            "  nothing that the demo stored is left; \(counted(files.count, "file")) of the empty stores remain:",
+            "  " + files.joined(separator: ", "),
+        ])
     }
 
     private func startAgain() throws {
@@ -76,8 +88,6 @@ struct DemoCommand: AsyncParsableCommand {
         process.executableURL = executable
         process.arguments = ["demo", "--read-back", "--directory", directory]
         if let avatar { process.arguments?.append(contentsOf: ["--avatar", avatar]) }
-        // What this process has printed so far comes first.
-        fflush(nil)
         try process.run()
         process.waitUntilExit()
         guard process.terminationStatus == 0 else {

@@ -1,12 +1,17 @@
 import ForgeStorage
 import Foundation
 
-/// The story that the demo plays: a first run of TaskFlow, a second one, and logging out.
+/// The acts that the demo plays: a run that stores, a run that reads back, and logging out.
 struct DemoStory {
     let stores: DemoStores
     let content: DemoContent
 
-    /// The first run: everything is stored.
+    /// Whether an earlier run stored something and did not log out.
+    func isLoggedIn() throws -> Bool {
+        try stores.settings.read(TaskFlow.onboarding) == true
+    }
+
+    /// Stores one thing in each store.
     func store() async throws {
         try stores.settings.set(TaskFlow.onboarding, value: true)
         try stores.settings.set(TaskFlow.settings, value: content.settings)
@@ -18,7 +23,7 @@ struct DemoStory {
         try stores.settings.synchronize()
     }
 
-    /// What a later run finds different from what was stored; empty if all is there.
+    /// What differs from what was stored; empty if everything is there.
     func differences() async throws -> [String] {
         var found: [String] = []
         func expect(_ isEqual: Bool, _ what: String) {
@@ -37,14 +42,40 @@ struct DemoStory {
         return found
     }
 
-    /// Logging out: everything goes.
+    /// Removes what ``store()`` stored, one by one: other values and files in the directory stay.
     func logOut() async throws {
         try stores.session.clearUser()
-        try stores.secrets.deleteAll()
-        try await stores.files.deleteAll()
-        try stores.settings.removeAll()
-        try stores.images.clearCache()
+        try stores.secrets.delete(TaskFlow.accessToken)
+        try await deleteAvatar()
+        try stores.settings.remove(TaskFlow.onboarding)
+        try stores.settings.remove(TaskFlow.settings)
+        for (id, _) in content.images { try stores.images.deleteCachedImage(id: id) }
         try stores.valueFiles.removeValue(for: TaskFlow.timeline)
         try stores.settings.synchronize()
+    }
+
+    /// What is left of what ``store()`` stored.
+    func remains() async throws -> [String] {
+        var found: [String] = []
+        func expect(_ isGone: Bool, _ what: String) {
+            if !isGone { found.append(what) }
+        }
+        expect(try stores.settings.read(TaskFlow.onboarding) == nil, "the onboarding flag")
+        expect(try stores.settings.read(TaskFlow.settings) == nil, "the settings")
+        expect(try !stores.secrets.contains(TaskFlow.accessToken), "the access token")
+        expect(try await !stores.files.list(recursive: true).contains { $0.key == TaskFlow.avatar }, "the avatar")
+        expect(try stores.session.loadUser() == nil, "the session")
+        for (id, _) in content.images {
+            expect(try stores.images.readCachedImage(id: id) == nil, "the cached image \(id)")
+        }
+        return found
+    }
+
+    private func deleteAvatar() async throws {
+        do {
+            try await stores.files.delete(TaskFlow.avatar)
+        } catch let error as FileStoreError where error.code == .notFound {
+            return
+        }
     }
 }

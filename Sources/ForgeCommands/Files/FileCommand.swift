@@ -2,7 +2,7 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// Looks into a `DiskFileStore` and changes it.
+/// Reads and changes a `DiskFileStore`.
 struct FileCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "file", abstract: "Read and change a file store.",
@@ -17,7 +17,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let data = try await store.open(mustExist: true).load(key)
-            guard let output else { return FileHandle.standardOutput.write(data) }
+            guard let output else { return try StandardOutput.write(data) }
             try SystemFileSystem().write(data, to: URL(fileURLWithPath: output))
         }
     }
@@ -35,7 +35,7 @@ struct FileCommand: AsyncParsableCommand {
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
-                try await files.save(FileHandle.standardInput.readToEnd() ?? Data(), to: key, overwrite: !new)
+                try await files.save(StandardInput.readToEnd(), to: key, overwrite: !new)
             }
         }
     }
@@ -58,10 +58,10 @@ struct FileCommand: AsyncParsableCommand {
             let rows = files.filter { !$0.isDirectory }
                 .map { Row(key: $0.key, bytes: Int($0.sizeInBytes), modified: $0.modified) }
                 .sorted { $0.key < $1.key }
-            guard !json else { return try printJSON(rows) }
+            guard !json else { return try StandardOutput.print(json: rows) }
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
             for row in rows { table.add([row.key, String(row.bytes), row.modified.formatted(.iso8601)]) }
-            for line in table.lines { print(line) }
+            try StandardOutput.print(table.lines)
         }
     }
 
@@ -87,7 +87,7 @@ struct FileCommand: AsyncParsableCommand {
 struct FileStoreArgument: ParsableArguments {
     @Argument(help: "The root directory of the store.") var path: String
 
-    /// Opens the store; a store is made only by a command that has something to put into it.
+    /// Opens the store; only a command that stores something creates one.
     func open(mustExist: Bool) throws -> DiskFileStore {
         let url = URL(fileURLWithPath: path)
         if mustExist { try requireExisting(url, "file store") }

@@ -2,14 +2,19 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// Looks into a `FileKVStore` and changes it, without knowing the types of its values.
+/// Reads and changes a `FileKVStore` without knowing the types of its values.
 struct KVCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "kv", abstract: "Read and change a key-value store.",
         subcommands: [Get.self, Set.self, List.self, Remove.self])
 
     struct Get: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Print the value of a key.")
+        static let configuration = CommandConfiguration(
+            abstract: "Print the value of a key.",
+            discussion: """
+                Text is printed with control characters other than line feeds and tabs as \\xNN; --json prints exactly \
+                what is stored.
+                """)
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
@@ -19,9 +24,11 @@ struct KVCommand: AsyncParsableCommand {
             guard let bytes = try store.open(mustExist: true).rawValue(named: key) else {
                 throw CommandFailure("kv get \(key): there is no such key in \(store.path)")
             }
-            let value = try storedValue(bytes)
-            if case .string(let text) = value, !json { return print(text) }
-            print(value.json(prettyPrinted: true))
+            let value = try storedValue(bytes, of: key)
+            if case .string(let text) = value, !json {
+                return try StandardOutput.print(text, keeping: ["\n", "\t"])
+            }
+            try StandardOutput.print(json: value.json(prettyPrinted: true))
         }
     }
 
@@ -56,14 +63,14 @@ struct KVCommand: AsyncParsableCommand {
             var entries: [CodedValue.Entry] = []
             for key in try kv.keys().sorted() {
                 guard let bytes = try kv.rawValue(named: key) else { continue }
-                let value = try storedValue(bytes)
+                let value = try storedValue(bytes, of: key)
                 entries.append(CodedValue.Entry(.string(key), value))
-                table.add([key, String(bytes.count), String(value.json(prettyPrinted: false).prefix(80))])
+                table.add([key, String(bytes.count), value.json(prettyPrinted: false).shortened(to: 80)])
             }
             guard !json else {
-                return print(CodedValue.map(entries).json(prettyPrinted: true))
+                return try StandardOutput.print(json: CodedValue.map(entries).json(prettyPrinted: true))
             }
-            for line in table.lines { print(line) }
+            try StandardOutput.print(table.lines)
         }
     }
 
@@ -84,9 +91,13 @@ struct KVCommand: AsyncParsableCommand {
     }
 }
 
-/// What the bytes of a value say, whatever its type.
-func storedValue(_ bytes: [UInt8]) throws -> CodedValue {
-    try CodedValue(decoding: ValueEnvelope(decoding: bytes))
+/// Decodes the stored bytes of a value of any type.
+private func storedValue(_ bytes: [UInt8], of key: String) throws -> CodedValue {
+    do {
+        return try CodedValue(decoding: ValueEnvelope(decoding: bytes))
+    } catch {
+        throw CommandFailure("the value of \(key) cannot be decoded: \(error)")
+    }
 }
 
 /// The bytes that a store keeps for a value.
@@ -94,7 +105,7 @@ private func envelope(of value: CodedValue) throws -> [UInt8] {
     ValueEnvelope(schemaVersion: 1, payload: try value.encoded()).encoded
 }
 
-/// The value that a JSON text spells; any other text is a string.
+/// The value of a JSON text; any other text is a string.
 private func jsonOrText(_ text: String) -> CodedValue {
     do {
         return try CodedValue(json: text)
@@ -107,7 +118,7 @@ private func jsonOrText(_ text: String) -> CodedValue {
 struct KVStoreArgument: ParsableArguments {
     @Argument(help: "The directory of the store.") var path: String
 
-    /// Opens the store; a store is made only by a command that has something to put into it.
+    /// Opens the store; only a command that stores something creates one.
     func open(mustExist: Bool) throws -> FileKVStore {
         let url = URL(fileURLWithPath: path)
         if mustExist { try requireExisting(url, "key-value store") }
@@ -115,7 +126,7 @@ struct KVStoreArgument: ParsableArguments {
     }
 }
 
-/// Throws one clear line if there is nothing at `url`, so that a mistyped path does not make an empty store.
+/// Throws if there is nothing at `url`, so that a mistyped path does not create an empty store.
 func requireExisting(_ url: URL, _ what: String) throws {
     let path = try POSIXPath(url)
     guard try SystemFileSystem().exists(path) else { throw CommandFailure("there is no \(what) at \(path)") }

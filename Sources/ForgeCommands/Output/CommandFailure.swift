@@ -1,4 +1,4 @@
-/// What a command tells when it cannot do what was asked; printed as one line on standard error.
+/// Why a command failed; printed as one line on standard error.
 struct CommandFailure: Error, CustomStringConvertible {
     let description: String
 

@@ -1,4 +1,3 @@
-import Foundation
 import Synchronization
 
 /// A line on standard error that shows how far something has come, once it has taken a second.
@@ -14,7 +13,7 @@ final class Progress: Sendable {
     private let start = ContinuousClock.now
     private let write: @Sendable (String) -> Void
 
-    init(_ what: String, write: @escaping @Sendable (String) -> Void = Progress.standardError) {
+    init(_ what: String, write: @escaping @Sendable (String) -> Void = { StandardError.write($0) }) {
         self.what = what
         self.write = write
         state = Mutex(State(lastShown: .now))
@@ -37,9 +36,5 @@ final class Progress: Sendable {
             if state.isShown { write("\r\(what): \(state.done), done\n") }
             state.isShown = false
         }
-    }
-
-    static func standardError(_ text: String) {
-        FileHandle.standardError.write(Data(text.utf8))
     }
 }

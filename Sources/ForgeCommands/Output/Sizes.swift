@@ -1,4 +1,4 @@
-/// A number of bytes as people read it: `512 B`, `1.5 KiB`, `12 MiB`.
+/// A number of bytes in the largest unit that fits: `512 B`, `1.5 KiB`, `12 MiB`.
 func readableSize(_ bytes: Int) -> String {
     var size = Double(bytes)
     var unit = "B"
@@ -14,4 +14,12 @@ func readableSize(_ bytes: Int) -> String {
 /// A number of things: `1 key`, `2 keys`.
 func counted(_ count: Int, _ thing: String) -> String {
     count == 1 ? "1 \(thing)" : "\(count) \(thing)s"
+}
+
+extension String {
+    /// The text, or its beginning and an ellipsis if it has more characters than `limit`.
+    func shortened(to limit: Int) -> String {
+        guard let end = index(startIndex, offsetBy: limit, limitedBy: endIndex), end < endIndex else { return self }
+        return prefix(limit - 1) + "…"
+    }
 }

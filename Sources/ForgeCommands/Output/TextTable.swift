@@ -1,6 +1,6 @@
 /// Rows of text in columns as wide as their widest cell.
 struct TextTable {
-    /// How the cells of a column stand.
+    /// The side of a column that its cells are aligned to.
     enum Alignment {
         case left, right
     }
@@ -12,8 +12,9 @@ struct TextTable {
         self.columns = columns
     }
 
+    /// Adds a row; control characters are escaped here, so that the columns are as wide as what is printed.
     mutating func add(_ cells: [String]) {
-        rows.append(cells)
+        rows.append(cells.map { $0.escapingControls() })
     }
 
     /// The table as lines, the titles underlined.

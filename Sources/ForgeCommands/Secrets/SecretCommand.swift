@@ -2,39 +2,45 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// Looks into a vault and changes it. A secret comes from standard input, never from an argument, which others can see.
+/// Reads and changes a vault. A secret comes from standard input: other users can see arguments.
 struct SecretCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "secret", abstract: "Read and change a vault of secrets.",
         subcommands: [Get.self, Set.self, List.self, Remove.self])
 
     struct Get: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Write a secret to standard output.")
+        static let configuration = CommandConfiguration(
+            abstract: "Write a secret and a line feed to standard output.",
+            discussion: "The secret is written as it is, control characters too.")
 
         @OptionGroup var vault: VaultArguments
         @Argument(help: "The name of the secret.") var name: String
 
         func run() throws {
-            guard let secret = try vault.open(mustExist: true).get(CryptKey<String>(key: name)) else {
+            guard let secret = try vault.open().get(CryptKey<String>(key: name)) else {
                 throw CommandFailure("secret get \(name): there is no such secret in \(vault.path)")
             }
-            print(secret)
+            try StandardOutput.write(Data((secret + "\n").utf8))
         }
     }
 
     struct Set: ParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Store a secret, read as one line from standard input.",
-            discussion: "The key file is made, readable by you alone, if there is none.")
+            abstract: "Store a secret from standard input.",
+            discussion: """
+                All of standard input is the secret, less one line feed at the end; it has to be UTF-8 text. If standard \
+                input is a terminal, one line is read and not shown.
+                """)
 
         @OptionGroup var vault: VaultArguments
         @Argument(help: "The name of the secret.") var name: String
+        @Flag(help: "Create the vault and the key file, readable by you alone, if they are missing.")
+        var create = false
 
         func run() throws {
-            guard let secret = readLine(strippingNewline: true) else {
-                throw CommandFailure("secret set \(name): there was nothing on standard input")
-            }
-            try vault.open(mustExist: false).set(secret, for: CryptKey<String>(key: name))
+            if !create { try vault.requireAll() }
+            let secret = try SecretInput.read()
+            try vault.openForWriting().set(secret, for: CryptKey<String>(key: name))
         }
     }
 
@@ -45,9 +51,9 @@ struct SecretCommand: AsyncParsableCommand {
         @Flag(help: "Print JSON.") var json = false
 
         func run() throws {
-            let names = try vault.open(mustExist: true).keys().sorted()
-            guard !json else { return try printJSON(names) }
-            for name in names { print(name) }
+            let names = try vault.open().keys().sorted()
+            guard !json else { return try StandardOutput.print(json: names) }
+            try StandardOutput.print(names)
         }
     }
 
@@ -58,7 +64,8 @@ struct SecretCommand: AsyncParsableCommand {
         @Argument(help: "The name of the secret.") var name: String
 
         func run() throws {
-            let secrets = try vault.open(mustExist: true)
+            try vault.requireAll()
+            let secrets = try vault.openForWriting()
             guard try secrets.contains(CryptKey<String>(key: name)) else {
                 throw CommandFailure("secret rm \(name): there is no such secret in \(vault.path)")
             }
@@ -73,14 +80,25 @@ struct VaultArguments: ParsableArguments {
     @Option(help: ArgumentHelp("The file that holds the vault's key.", valueName: "file"))
     var keyFile: String
 
-    /// Opens the vault; a vault and a key are made only by a command that has something to put into it.
-    func open(mustExist: Bool) throws -> VaultCrypt {
-        let vault = URL(fileURLWithPath: path)
-        let keyFile = URL(fileURLWithPath: keyFile)
-        if mustExist {
-            try requireExisting(vault, "vault")
-            try requireExisting(keyFile, "key file")
+    private var keyFileURL: URL { URL(fileURLWithPath: keyFile) }
+
+    /// Opens a vault that exists with a key file that exists, for reading.
+    func open() throws -> VaultCrypt {
+        try requireExisting(URL(fileURLWithPath: path), "vault")
+        guard let key = try VaultKeyFile.load(at: keyFileURL) else {
+            throw CommandFailure("there is no key file at \(keyFile)")
         }
-        return try VaultCrypt(at: vault, key: VaultKeyFile.loadOrCreate(at: keyFile))
+        return try VaultCrypt(at: URL(fileURLWithPath: path), key: key)
+    }
+
+    /// Opens the vault with a key that is durable, creating the key file if it is missing.
+    func openForWriting() throws -> VaultCrypt {
+        try VaultCrypt(at: URL(fileURLWithPath: path), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
+    }
+
+    /// Throws unless vault and key file exist, so that a mistyped path creates neither.
+    func requireAll() throws {
+        try requireExisting(URL(fileURLWithPath: path), "vault")
+        try requireExisting(keyFileURL, "key file")
     }
 }

@@ -34,10 +34,13 @@ public final class VaultCrypt: CryptStoring {
         var wasSwept = false
     }
 
-    /// What the file held when it was last read, and the file, held open so that a change is seen.
+    /// The content of the file when it was last read, and the file, which is kept open: its inode cannot be reused.
     private struct Snapshot: Sendable {
         var image: VaultImage
         var held: HeldFile
+
+        /// Whether this object has flushed the name of the file.
+        var isDurable = false
     }
 
     /// A vault at a place; nothing is read or created yet.
@@ -64,10 +67,12 @@ public final class VaultCrypt: CryptStoring {
     }
 
     public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
-        _ = try SecretName(key.key, .set)
+        let name = try SecretName(key.key, .set)
         var bytes = try SecretCodec.encode(value, for: key)
         defer { erase(&bytes) }
-        try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
+        try change(.set, key.key) { (image) throws(VaultDamage) in
+            try image.set(name, to: bytes, key.accessibility)
+        }
     }
 
     public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
@@ -98,9 +103,15 @@ public final class VaultCrypt: CryptStoring {
 
     public func deleteValue(named name: String) throws(CryptError) {
         let secretName = try SecretName(name, .delete)
-        // Nothing is created, locked or written for what is not there.
-        let isThere = try read(.delete, name) { (image) throws(VaultDamage) in image.contains(secretName) } ?? false
-        guard isThere else { return }
+        // Nothing is created, locked or written for a secret that does not exist.
+        let isAbsent = try describing(.delete, name) { () throws(CryptError) in
+            try state.withLock { (state) throws(CryptError) in
+                if let snapshot = try refresh(&state), snapshot.image.contains(secretName) { return false }
+                try synchronizeName(&state)
+                return true
+            }
+        }
+        guard !isAbsent else { return }
         try change(.delete, name) { (image) throws(VaultDamage) in try image.remove(secretName) }
     }
 
@@ -111,11 +122,13 @@ public final class VaultCrypt: CryptStoring {
     /// right key or repaired by whoever can. If the renaming fails, the call does.
     public func deleteAll() throws(CryptError) {
         try describing(.deleteAll, nil) { () throws(CryptError) in
-            guard try fileStatus(.deleteAll) != nil else { return }
             try state.withLock { (state) throws(CryptError) in
+                guard try fileStatus(.deleteAll) != nil else { return try synchronizeName(&state) }
                 try withLock(.deleteAll, &state) { (state, directory) throws(CryptError) in
                     do throws(CryptError) {
-                        guard let snapshot = try refresh(&state), snapshot.image.count > 0 else { return }
+                        guard let snapshot = try refresh(&state), snapshot.image.count > 0 else {
+                            return try synchronizeName(&state)
+                        }
                         // Starting over at 0 does no harm: the id is a new one.
                         let empty = VaultImage(key: key, generation: snapshot.image.generation &+ 1)
                         try write(empty, &state, at: directory)
@@ -172,7 +185,7 @@ extension VaultCrypt {
         }
     }
 
-    /// Reads the file's present content, changes it and writes it, alone.
+    /// Reads the file's present content, changes it and writes it, with the lock held.
     private func change(
         _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultDamage) -> Void
     ) throws(CryptError) {
@@ -192,7 +205,7 @@ extension VaultCrypt {
         }
     }
 
-    /// Calls `body` as the only writer.
+    /// Calls `body` with the lock of the writers held.
     private func withLock(
         _ operation: CryptError.Operation, _ state: inout State,
         _ body: (inout State, Descriptor) throws(CryptError) -> Void
@@ -204,7 +217,7 @@ extension VaultCrypt {
         }
     }
 
-    /// The snapshot, taken anew if the file is not the one that it was taken of.
+    /// The snapshot, taken again if the file has changed.
     private func refresh(_ state: inout State) throws(CryptError) -> Snapshot? {
         if let snapshot = state.snapshot, let status = try fileStatus(.get), snapshot.held.isStill(status) {
             return snapshot
@@ -225,20 +238,32 @@ extension VaultCrypt {
         return snapshot
     }
 
+    /// Makes what the file's name leads to durable before a change is acknowledged that needs no write: the writer of
+    /// the present file may have been killed before its flush.
+    private func synchronizeName(_ state: inout State) throws(CryptError) {
+        guard state.snapshot?.isDurable != true else { return }
+        do {
+            try file.synchronizeName()
+        } catch {
+            throw CryptError(.durabilityUnknown, .delete, path: file.path, underlying: error)
+        }
+        state.snapshot?.isDurable = true
+    }
+
     private func write(_ image: VaultImage, _ state: inout State, at directory: Descriptor) throws(CryptError) {
-        // Whatever happens, what was in the file before is no longer to be relied on.
+        // After a failure the file may be the old or the new one.
         state.snapshot = nil
         do {
             try file.replace(with: image.file(), at: directory)
         } catch {
             throw CryptError(error, .set, path: file.path)
         }
-        // Nobody else writes while the lock is held, so the file there now is the one just written.
+        // No other writer has the lock, so the file at the path is the one just written.
         do {
             guard let held = try file.open(.set) else { return }
-            state.snapshot = Snapshot(image: image, held: held)
+            state.snapshot = Snapshot(image: image, held: held, isDurable: true)
         } catch {
-            // The change is durable; the next call opens the file again and reports what is in the way, if it still is.
+            // The change is durable; the next call opens the file again and reports what prevents it.
             return
         }
     }

@@ -1,4 +1,4 @@
-/// What is wrong with the bytes of a vault; the store adds operation, secret and path.
+/// Damage in the bytes of a vault; the store adds operation, secret and path.
 struct VaultDamage: Error {
     let code: CryptError.Code
     let detail: String?
@@ -6,30 +6,5 @@ struct VaultDamage: Error {
     init(_ code: CryptError.Code, _ detail: String? = nil) {
         self.code = code
         self.detail = detail
-    }
-}
-
-/// Reads integers and runs of bytes, each checked against what is left.
-struct LittleEndianReader {
-    private(set) var rest: ArraySlice<UInt8>
-
-    init(_ bytes: ArraySlice<UInt8>) {
-        rest = bytes
-    }
-
-    mutating func bytes(_ count: Int) throws(VaultDamage) -> ArraySlice<UInt8> {
-        guard count >= 0, count <= rest.count else { throw VaultDamage(.tampered, "a length leads beyond the end") }
-        defer { rest = rest.dropFirst(count) }
-        return rest.prefix(count)
-    }
-
-    mutating func integer<Number: FixedWidthInteger>() throws(VaultDamage) -> Number {
-        try bytes(Number.bitWidth / 8).reversed().reduce(0) { $0 << 8 | Number($1) }
-    }
-}
-
-extension [UInt8] {
-    mutating func appendLittleEndian(_ number: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) }
     }
 }

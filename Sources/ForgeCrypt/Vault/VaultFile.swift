@@ -2,9 +2,9 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Where a vault file is, and every access to it.
+/// The path of a vault file, and every access to it.
 struct VaultFile: Sendable {
-    /// Writers of all vaults in a directory take turns by the lock of this file.
+    /// The lock file of all writers of vaults in a directory.
     static let lockName: POSIXPath = "#lock-vaults"
 
     let fileSystem: any POSIXFileSystem
@@ -32,7 +32,7 @@ struct VaultFile: Sendable {
 
     // MARK: Reading
 
-    /// What there is at the path, a link itself; nil if nothing.
+    /// The status of what is at the path, without following a link; nil if there is nothing.
     func status() throws(FileSystemError) -> FileStatus? {
         do {
             return try fileSystem.status(path, followsSymbolicLinks: false)
@@ -71,6 +71,26 @@ struct VaultFile: Sendable {
         }
     }
 
+    /// Makes the file's name durable, or its absence.
+    ///
+    /// A name that can be seen may be one that its writer did not flush, because it was killed or its flush failed.
+    func synchronizeName() throws(FileSystemError) {
+        do {
+            try fileSystem.synchronizeParentIfAllowed(of: path)
+        } catch let error where error.errno == .noSuchFileOrDirectory {
+            // A directory that is missing holds no name.
+        }
+    }
+
+    /// Makes the file's name and those of all directories above it durable, as far as this process may read them.
+    func synchronizeNames() throws(FileSystemError) {
+        var current = path
+        while !current.splitLast().name.isEmpty {
+            try fileSystem.synchronizeParentIfAllowed(of: current)
+            current = current.splitLast().parent
+        }
+    }
+
     /// The whole content of the open file.
     func read(_ held: HeldFile, maximumSizeInBytes: Int) throws(FileSystemError) -> [UInt8] {
         try fileSystem.naming(path) { () throws(FileSystemError) in
@@ -80,16 +100,16 @@ struct VaultFile: Sendable {
 
     // MARK: Writing
 
-    /// Calls `body` while no other writer, in this process or another, is between reading and writing.
+    /// Calls `body` with the lock of the directory's writers held, which excludes other processes too.
     ///
-    /// Waits for as long as the others take. The directory is created if it is missing.
+    /// Waits for the lock. The directory is created if it is missing.
     ///
     /// - Parameters:
     ///   - operation: What the lock is for, as errors name it.
     ///   - isPrepared: Whether the directory is known to be there for good; set once it is.
     ///   - body: Called with the open directory.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws, or why the lock was not had.
+    /// - Throws: What `body` throws, or the error of taking the lock.
     func whileLocked<Result>(
         _ operation: CryptError.Operation, isPrepared: inout Bool,
         _ body: (_ directory: Descriptor) throws(CryptError) -> Result
@@ -116,8 +136,7 @@ struct VaultFile: Sendable {
         }
     }
 
-    /// The first time, makes sure that the directory's name is durable too, whoever created it: a flush that is not
-    /// worth repeating with every change.
+    /// Opens the directory; the first time, creates it if it is missing and makes its name durable.
     private func openDirectory(isPrepared: Bool) throws(FileSystemError) -> HeldFile {
         if isPrepared {
             do {

@@ -3,14 +3,17 @@ public import ForgeFileSystem
 public import Foundation
 import SystemPackage
 
-/// A vault's key in a file of its own, for command-line tools and servers: it protects the vault from whoever gets the
-/// vault file alone, such as a backup of it, not from whoever can read this user's files.
+/// A vault's key in a file, for command-line tools and servers.
+///
+/// It protects a vault file that is copied alone, by a backup for example. It does not protect from a program that can
+/// read this user's files.
 public enum VaultKeyFile {
     static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
     private static let checksumLength = 8
     private static let length = magic.count + VaultKey.sizeInBytes + checksumLength
 
-    /// The key in the file; nil if there is no file.
+    /// The key in the file; nil if there is no file. Changes nothing and flushes nothing: call
+    /// ``loadOrCreate(at:fileSystem:)`` for a key that something is sealed with.
     ///
     /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a damaged file or one that is no key file, `.insecureFile`
     ///   if others may read or write it, `.unavailable` if it cannot be read.
@@ -19,6 +22,54 @@ public enum VaultKeyFile {
     ) throws(CryptError) -> SymmetricKey? {
         let file = try VaultFile(url, on: fileSystem)
         guard let held = try file.open(.loadKey) else { return nil }
+        return try key(in: held, file)
+    }
+
+    /// The key in the file, which is created with a random key if it is missing: mode 0600, durable when the call
+    /// returns, in a directory that is created with 0700.
+    ///
+    /// Never replaces a file. A file that exists is flushed with the directories above it, since the process that
+    /// created it may have ended before it did. Of two processes at the same time, both get the key of the first: a key
+    /// is created under the lock of the vaults in its directory (`#lock-vaults`).
+    ///
+    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where others may replace files in the
+    ///   directory of a new key; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing
+    ///   with the key before another call has succeeded.
+    public static func loadOrCreate(
+        at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
+    ) throws(CryptError) -> SymmetricKey {
+        let file = try VaultFile(url, on: fileSystem)
+        if let key = try loadDurably(file) { return key }
+        let key = VaultKey.random()
+        var isPrepared = false
+        let failure = try file.whileLocked(.createKey, isPrepared: &isPrepared) { directory in
+            // What an earlier attempt left over holds a key; removing it is best effort, as the next vault's sweep is.
+            do { try file.sweep(directory) } catch _ {}
+            return Self.store(key, in: file, at: directory)
+        }
+        guard let failure else { return key }
+        guard failure.errno == .fileExists, let key = try loadDurably(file) else {
+            throw CryptError(failure, .createKey, path: file.path)
+        }
+        return key
+    }
+
+    /// The key in the file, flushed together with every name that leads to it; nil if there is no file.
+    private static func loadDurably(_ file: VaultFile) throws(CryptError) -> SymmetricKey? {
+        guard let held = try file.open(.loadKey) else { return nil }
+        let key = try key(in: held, file)
+        do {
+            try file.fileSystem.synchronize(held.descriptor, .full)
+            try file.synchronizeNames()
+        } catch let error where error.errno == .readOnlyFileSystem {
+            // Nothing can be pending on a read-only file system.
+        } catch {
+            throw CryptError(.durabilityUnknown, .loadKey, path: file.path, underlying: error)
+        }
+        return key
+    }
+
+    private static func key(in held: HeldFile, _ file: VaultFile) throws(CryptError) -> SymmetricKey {
         var bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: 4096)
@@ -31,35 +82,7 @@ public enum VaultKeyFile {
         return try key(bytes, path: file.path)
     }
 
-    /// The key in the file, which is created with a random key if it is missing: mode 0600, durable when the call
-    /// returns, in a directory that is created with 0700.
-    ///
-    /// Never replaces a file. If two processes come at once, both get the key of the one that was first: who creates a key
-    /// takes the lock of the vaults in that directory (`#lock-vaults`) and removes what a crash left over.
-    ///
-    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where others may replace files in the
-    ///   directory of a new key; `.durabilityUnknown` if the file stands but may not survive
-    ///   a power cut: nothing should be sealed with the key then before another call has succeeded.
-    public static func loadOrCreate(
-        at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
-    ) throws(CryptError) -> SymmetricKey {
-        if let key = try load(at: url, fileSystem: fileSystem) { return key }
-        let file = try VaultFile(url, on: fileSystem)
-        let key = VaultKey.random()
-        var isPrepared = false
-        let failure = try file.whileLocked(.createKey, isPrepared: &isPrepared) { directory in
-            // What an earlier attempt left over holds a key; to remove it is best effort, as the next vault's sweep is.
-            do { try file.sweep(directory) } catch _ {}
-            return Self.store(key, in: file, at: directory)
-        }
-        guard let failure else { return key }
-        guard failure.errno == .fileExists, let key = try load(at: url, fileSystem: fileSystem) else {
-            throw CryptError(failure, .createKey, path: file.path)
-        }
-        return key
-    }
-
-    /// Stores the key where there must be no file; returns why it could not.
+    /// Stores the key, unless there is a file; returns the error that prevented it.
     private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: Descriptor) -> FileSystemError? {
         var bytes = magic
         key.withUnsafeBytes { bytes += $0 }

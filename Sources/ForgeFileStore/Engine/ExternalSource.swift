@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A file outside a store that is to be copied or moved into it.
+/// The path of a file outside a store that is copied or moved into it.
 struct ExternalSource {
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
@@ -22,40 +22,36 @@ struct ExternalSource {
         self.key = key
     }
 
-    /// Opens the file, checks that it is a regular one and closes it after `body`.
+    /// Opens the file and checks that it is a regular one.
     ///
     /// Opening never waits, not even for the writer of a FIFO. What is moved is opened without following a link, since
-    /// it is the name that will be taken away.
-    func withFile<Result>(
-        _ body: (_ file: Descriptor, FileStatus, _ directory: Descriptor, _ name: POSIXPath) throws -> Result
-    ) throws -> Result {
+    /// the name of the link would be taken away.
+    func open() throws(FileStoreError) -> OpenSource {
         let (parent, name) = path.splitLast()
         let directory = try attempt { () throws(FileSystemError) in
             try fileSystem.open(parent.isEmpty ? "." : parent, .readOnly, options: [.directory])
         }
-        defer { fileSystem.discard(directory) }
-        let file = try attempt { () throws(FileSystemError) in
-            // An empty name is the root directory's.
-            guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory, path: path) }
-            return try fileSystem.open(
-                name, at: directory, .readOnly,
-                options: operation == .move ? [.noFollow, .nonBlocking] : [.nonBlocking])
-        }
-        defer { fileSystem.discard(file) }
-        let status = try attempt { () throws(FileSystemError) in try fileSystem.status(of: .descriptor(file)) }
-        guard status.type == .regular else { throw failure(.notRegular, nil) }
-        return try body(file, status, directory, name)
-    }
-
-    /// Whether the name still leads to the file that was opened.
-    func isUnchanged(
-        _ status: FileStatus, _ name: POSIXPath, at directory: Descriptor
-    ) throws(FileSystemError) -> Bool {
-        do {
-            let now = try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
-            return now.inode == status.inode && now.device == status.device
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return false
+        do throws(FileStoreError) {
+            let file = try attempt { () throws(FileSystemError) in
+                // An empty name is the root directory's.
+                guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory, path: path) }
+                return try fileSystem.open(
+                    name, at: directory, .readOnly,
+                    options: operation == .move ? [.noFollow, .nonBlocking] : [.nonBlocking])
+            }
+            do throws(FileStoreError) {
+                let status = try attempt { () throws(FileSystemError) in
+                    try fileSystem.status(of: .descriptor(file))
+                }
+                guard status.type == .regular else { throw failure(.notRegular, nil) }
+                return OpenSource(origin: self, file: file, status: status, directory: directory, name: name)
+            } catch {
+                fileSystem.discard(file)
+                throw error
+            }
+        } catch {
+            fileSystem.discard(directory)
+            throw error
         }
     }
 
@@ -67,20 +63,6 @@ struct ExternalSource {
             return try fileSystem.readFully(file, into: buffer, at: offset)
         } catch {
             throw failure(.unreadable, error)
-        }
-    }
-
-    /// Takes the file's name away, durably.
-    func remove(_ name: POSIXPath, at directory: Descriptor) throws(FileStoreError) {
-        do {
-            try fileSystem.unlink(name, at: directory)
-        } catch {
-            throw failure(.notRemoved, error)
-        }
-        do {
-            try fileSystem.synchronize(directory, .full)
-        } catch {
-            throw FileStoreError(.durabilityUnknown, operation, key: key, underlying: error)
         }
     }
 
@@ -104,26 +86,30 @@ struct ExternalSource {
     }
 }
 
-/// What stores do that have no way of their own to copy a file in.
+/// Copying and moving for stores that only save and load.
 extension ExternalSource {
-    static func read(_ url: URL, _ operation: FileStoreError.Operation, key: String) async throws -> Data {
-        let source = try ExternalSource(url, on: SystemFileSystem(), operation, key: key)
-        return try await Cancellation.offload { _ in
-            try source.withFile { (file, _, _, _) in
-                do {
-                    return Data(try source.fileSystem.readContents(of: file))
-                } catch {
-                    throw source.failure(.unreadable, error)
-                }
-            }
-        }
+    /// The whole content of a file that is copied.
+    static func read(_ url: URL, key: String) async throws -> Data {
+        let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
+        return try await Cancellation.offload { _ in try source.open().readContents() }
     }
 
-    static func remove(_ url: URL, key: String) async throws {
+    /// Moves a file by reading it, saving it with `save`, and removing it.
+    static func move(_ url: URL, key: String, save: (Data) async throws -> Void) async throws {
         let source = try ExternalSource(url, on: SystemFileSystem(), .move, key: key)
-        // The file is stored already, so a cancelled task does not stop this half-way.
-        try await BlockingWork.run { () throws(any Error) in
-            try source.withFile { (_, _, directory, name) in try source.remove(name, at: directory) }
+        let (file, claim) = try await Cancellation.offload { _ in
+            let file = try source.open()
+            return (file, try ClaimedSource(file))
         }
+        do {
+            let content = try await BlockingWork.run { () throws(any Error) in try file.readContents() }
+            try claim.checkUnchanged()
+            try await save(content)
+            try claim.checkUnchanged()
+        } catch {
+            throw claim.restored(after: error)
+        }
+        // The file is stored already, so a cancelled task does not stop this half-way.
+        try await BlockingWork.run { () throws(any Error) in try claim.remove() }
     }
 }

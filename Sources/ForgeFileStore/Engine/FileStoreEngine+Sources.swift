@@ -8,9 +8,7 @@ extension FileStoreEngine {
         let checked = try RelativeKey(checking: key, for: .copy)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .copy, key: key)
         try await offload { [self] cancellation in
-            try source.withFile { (file, status, _, _) in
-                try pour(source, file, status, into: checked, overwrite, durability, cancellation)
-            }
+            try pour(source.open(), into: checked, overwrite, durability, cancellation)
         }
     }
 
@@ -18,40 +16,32 @@ extension FileStoreEngine {
         let checked = try RelativeKey(checking: key, for: .move)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .move, key: key)
         try await offload { [self] cancellation in
-            try source.withFile { (file, status, directory, name) in
-                if try rename(source, name, at: directory, file, status, to: checked, overwrite) { return }
-                // The copy has to be durable, whatever the store's own level, before the only other one goes.
-                try pour(source, file, status, into: checked, overwrite, .full, cancellation)
-                guard try isUnchanged(source, status, name, at: directory) else {
-                    throw source.failure(.changed, nil)
-                }
-                try source.remove(name, at: directory)
+            let open = try source.open()
+            if try rename(open, to: checked, overwrite) { return }
+            let claim = try ClaimedSource(open)
+            do {
+                // The copy has to be durable, whatever the store's own level, before the only other one is removed.
+                try pour(open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
+                try claim.checkUnchanged()
+            } catch {
+                throw claim.restored(after: error)
             }
+            try claim.remove()
         }
     }
 
-    private func isUnchanged(
-        _ source: ExternalSource, _ status: FileStatus, _ name: POSIXPath, at directory: Descriptor
-    ) throws(FileStoreError) -> Bool {
-        do {
-            return try source.isUnchanged(status, name, at: directory)
-        } catch {
-            throw source.failure(.notRemoved, error)
-        }
-    }
-
-    /// Stores what a file holds, a piece at a time.
+    /// Stores the content of a file, a piece at a time.
     private func pour(
-        _ source: ExternalSource, _ file: Descriptor, _ status: FileStatus, into key: RelativeKey, _ overwrite: Bool,
-        _ durability: Durability, _ cancellation: Cancellation
+        _ source: OpenSource, into key: RelativeKey, _ overwrite: Bool, _ durability: Durability,
+        _ cancellation: Cancellation, beforeCommit check: () throws -> Void = {}
     ) throws {
-        let size = min(max(Int(clamping: status.sizeInBytes), 1), 1 << 20)
+        let size = min(max(Int(clamping: source.status.sizeInBytes), 1), 1 << 20)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
         defer { buffer.deallocate() }
-        // What fails on the other side of the copy; the recipe knows errors of its own file system only.
+        // An error of the source; the recipe passes on errors of its own file system only.
         var interruption: (any Error)?
         do {
-            try attemptStoring(source.operation, key.string) { (directory) throws(FileSystemError) in
+            try attemptStoring(source.origin.operation, key.string) { (directory) throws(FileSystemError) in
                 try directory.replace(key, overwrite ? .replacing : .exclusive, durability: durability) {
                     (target) throws(FileSystemError) in
                     var offset: Int64 = 0
@@ -59,10 +49,11 @@ extension FileStoreEngine {
                         let count: Int
                         do {
                             try cancellation.check()
-                            count = try source.read(file, into: buffer, at: offset)
+                            count = try source.origin.read(source.file, into: buffer, at: offset)
+                            if count == 0 { try check() }
                         } catch {
                             interruption = error
-                            throw FileSystemError(.read, .canceled, path: source.path)
+                            throw FileSystemError(.read, .canceled, path: source.origin.path)
                         }
                         if count == 0 { return }
                         try fileSystem.writeFully(target, from: UnsafeRawBufferPointer(rebasing: buffer[..<count]))
@@ -77,21 +68,22 @@ extension FileStoreEngine {
 
     /// Moves a file by renaming it, if it is one that can become the store's own as it is.
     private func rename(
-        _ source: ExternalSource, _ name: POSIXPath, at directory: Descriptor, _ file: Descriptor,
-        _ status: FileStatus, to key: RelativeKey, _ overwrite: Bool
+        _ source: OpenSource, to key: RelativeKey, _ overwrite: Bool
     ) throws(FileStoreError) -> Bool {
-        // A file with a second name stays in somebody else's reach.
+        let (file, status) = (source.file, source.status)
+        // Other programs could reach the stored file by its second name.
         guard configuration.sources == nil, status.linkCount == 1 else { return false }
         do {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(file))
         } catch {
-            return false  // Somebody else's file; it can be copied, perhaps.
+            return false  // Another user's file; it may be readable.
         }
         do {
             try attemptStoring(.move, key.string) { (store) throws(FileSystemError) in
                 if let level = durability.fileLevel { try fileSystem.synchronize(file, level) }
                 try store.adopt(
-                    name, at: directory, as: key, overwrite ? .replacing : .exclusive, durability: durability)
+                    source.name, at: source.directory, as: key, overwrite ? .replacing : .exclusive,
+                    durability: durability)
             }
         } catch {
             guard error.code != .durabilityUnknown else { throw error }
@@ -100,7 +92,7 @@ extension FileStoreEngine {
             guard let cause = error.underlying as? FileSystemError, cause.errno.isNoRename else { throw error }
             return false
         }
-        guard try isAdopted(file, status, key) else { throw source.failure(.changed, nil) }
+        guard try isAdopted(file, status, key) else { throw source.origin.failure(.changed, nil) }
         return true
     }
 

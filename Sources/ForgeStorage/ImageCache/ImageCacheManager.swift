@@ -5,22 +5,24 @@ public import Foundation
 ///
 /// Each image is a file in the cache's directory: `<id>.cache` where the id is made of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only; the name of any other id is escaped or hashed, so that no id leads out of the directory and two ids
-/// never share a file, on a disk that ignores case neither. The file holds the id too, and only the image that was
-/// cached as an id is ever returned for it. A checksum tells of damage.
+/// never share a file, not even on a disk that ignores case. The file holds the id too, and an image is only returned
+/// for the id that it was cached as. A checksum detects damage.
 ///
-/// Nothing but the six calls of `FileSystemProtocol` is used, and their errors are passed on as they are. With
-/// `SystemFileSystem` and `InMemoryFileSystem` an image is stored atomically: a reader, and a crash, see the old image or
-/// the new one.
+/// The six calls of `FileSystemProtocol` are enough for a cache. With `SystemFileSystem`, `InMemoryFileSystem` and every
+/// other `POSIXFileSystem` it also holds that
+/// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
+/// - no call follows a symbolic link in the directory, waits for a FIFO, or changes or removes anything there but
+///   regular files with the name of an image: other entries are ``ImageCacheError/foreign(id:)``.
 ///
-/// All calls may come from any thread at once. They do their work on the caller's thread.
+/// Errors of the file system are passed on unchanged. All calls may come from any thread at once; they do their work on
+/// the caller's thread.
 public final class ImageCacheManager: Sendable {
-    private let fileSystem: any FileSystemProtocol
-    private let cacheDirectory: URL
+    private let directory: any ImageDirectory
     private let now: @Sendable () -> Date
 
     private static let suffix = ".cache"
 
-    /// A cache in a directory, which is created if it is missing; if that fails, the first image that is cached tells.
+    /// A cache in a directory, which is created if it is missing; if that fails, caching an image tries again and throws.
     ///
     /// - Parameters:
     ///   - fileSystem: Where the directory is.
@@ -31,13 +33,17 @@ public final class ImageCacheManager: Sendable {
         fileSystem: any FileSystemProtocol = SystemFileSystem(), cacheDirectory: URL? = nil,
         now: @escaping @Sendable () -> Date = { Date() }
     ) {
-        self.fileSystem = fileSystem
-        self.cacheDirectory = cacheDirectory ?? Self.defaultDirectory
+        let url = cacheDirectory ?? Self.defaultDirectory
+        if let whole = fileSystem as? any POSIXFileSystem {
+            directory = POSIXImageDirectory(fileSystem: whole, url: url)
+        } else {
+            directory = PlainImageDirectory(fileSystem: fileSystem, url: url)
+        }
         self.now = now
         do {
-            try fileSystem.createDirectory(at: self.cacheDirectory, withIntermediateDirectories: true)
+            try directory.create()
         } catch {
-            // Caching an image tries again and throws what is in the way.
+            // Caching an image tries again and throws the error.
         }
     }
 
@@ -45,17 +51,12 @@ public final class ImageCacheManager: Sendable {
     ///
     /// A directory that has disappeared since is created anew.
     ///
-    /// - Throws: The file system's own error; with the file systems of this toolkit the old image is still there.
+    /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error; with
+    ///   the file systems of this toolkit the old image is still there.
     public func cacheImage(id: String, data: Data) throws {
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
-        let file = url(of: id)
-        do {
-            try fileSystem.write(content, to: file)
-        } catch {
-            guard !fileSystem.fileExists(atPath: cacheDirectory.path) else { throw error }
-            try fileSystem.createDirectory(at: cacheDirectory, withIntermediateDirectories: true)
-            try fileSystem.write(content, to: file)
-        }
+        guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
+        try named(id) { try directory.store(content, as: $0) }
     }
 
     /// The image that was cached as `id`, or nil if there is none that can be read.
@@ -74,7 +75,7 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError`` if the image's file holds something else; the file system's own error if it could
     ///   not be read. The file stays as it is until an image is cached as `id` anew.
     public func readCachedImage(id: String) throws -> CachedImage? {
-        guard let content = try content(of: url(of: id)) else { return nil }
+        guard let content = try named(id, directory.content) else { return nil }
         let image: CachedImage
         do {
             image = try ImageFile.image(in: content)
@@ -88,32 +89,33 @@ public final class ImageCacheManager: Sendable {
         return image
     }
 
-    /// Removes the image that was cached as `id`; that there is none is no error.
+    /// Removes the image that was cached as `id`; succeeds if there is none.
     ///
-    /// - Throws: The file system's own error; the image is still there.
+    /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error; the image is still there.
     public func deleteCachedImage(id: String) throws {
-        try remove(url(of: id))
+        try named(id, directory.remove)
     }
 
-    /// Removes every image, and no file that is not this cache's.
+    /// Removes every image, and no other file.
     ///
     /// - Throws: The file system's own error; some of the images may be gone.
     public func clearCache() throws {
-        for file in try files() { try remove(file) }
+        for name in try imageNames() { try directory.remove(name) }
     }
 
-    /// How many bytes the files of all images have together.
+    /// The sum of the sizes of all images' files, in bytes.
     ///
     /// - Throws: The file system's own error.
-    /// - Complexity: Reads every file of the cache, because the six calls tell no sizes.
+    /// - Complexity: O(number of images); with a file system of the six calls alone every file is read.
     public func cacheSize() throws -> Int {
-        var size = 0
-        for file in try files() { size += try content(of: file)?.count ?? 0 }
-        return size
+        try imageNames().reduce(0) { sum, name in
+            let (total, overflows) = sum.addingReportingOverflow(try directory.sizeInBytes(of: name) ?? 0)
+            return overflows ? .max : total
+        }
     }
 }
 
-// MARK: Files
+// MARK: Names
 
 extension ImageCacheManager {
     private static var defaultDirectory: URL {
@@ -123,41 +125,19 @@ extension ImageCacheManager {
             .appending(component: "ImageCache", directoryHint: .isDirectory)
     }
 
-    private func url(of id: String) -> URL {
-        cacheDirectory.appending(
-            component: FlatFileName(id).string + Self.suffix, directoryHint: .notDirectory)
-    }
-
-    /// The files whose names this cache could have made.
-    private func files() throws -> [URL] {
-        let found: [URL]
+    /// Calls `body` with the name of an image's file.
+    private func named<Result>(_ id: String, _ body: (String) throws -> Result) throws -> Result {
         do {
-            found = try fileSystem.contentsOfDirectory(at: cacheDirectory)
-        } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: cacheDirectory.path) else { throw error }
-            return []
-        }
-        return found.filter { file in
-            let name = file.lastPathComponent
-            return !file.hasDirectoryPath && name.hasSuffix(Self.suffix)
-                && FlatFileName.isName(name.dropLast(Self.suffix.count))
+            return try body(FlatFileName(id).string + Self.suffix)
+        } catch is ForeignEntry {
+            throw ImageCacheError.foreign(id: id)
         }
     }
 
-    private func content(of file: URL) throws -> Data? {
-        do {
-            return try fileSystem.read(from: file)
-        } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
-            return nil
-        }
-    }
-
-    private func remove(_ file: URL) throws {
-        do {
-            try fileSystem.removeItem(at: file)
-        } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+    /// The names of all files that are names of images.
+    private func imageNames() throws -> [String] {
+        try directory.names().filter { name in
+            name.hasSuffix(Self.suffix) && FlatFileName.isName(name.dropLast(Self.suffix.count))
         }
     }
 }

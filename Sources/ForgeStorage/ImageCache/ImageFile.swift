@@ -4,6 +4,9 @@ package import Foundation
 
 /// The bytes of an image's file: magic, version, checksum, and the image as it is encoded.
 package enum ImageFile {
+    /// The longest file that is read, 256 MiB.
+    package static let maximumSizeInBytes = 256 << 20
+
     private static let magic = Array("FORGEIMG".utf8)
     private static let version: UInt32 = 1
     private static let checksumOffset = 12

@@ -38,7 +38,7 @@ struct ImageCacheFailureTests {
         #expect(cache.getCachedImage(id: "avatar") == nil)
         let error = #expect(throws: (any Error).self) { try cache.readCachedImage(id: "avatar") }
         #expect((error as NSError?)?.domain == "BadSector")
-        #expect(throws: (any Error).self) { try cache.cacheSize() }
+        #expect(try cache.cacheSize() > 0)
         #expect(try cache.readCachedImage(id: "nobody") == nil)
     }
 

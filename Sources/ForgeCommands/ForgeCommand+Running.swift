@@ -1,0 +1,37 @@
+import ArgumentParser
+import Foundation
+
+extension ForgeCommand {
+    /// Runs the command that the arguments name and ends the process with its exit status.
+    public static func runAndExit() async -> Never {
+        do {
+            var command = try parseAsRoot()
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+            Foundation.exit(EXIT_SUCCESS)
+        } catch {
+            Foundation.exit(report(error))
+        }
+    }
+
+    /// Prints what an error says and returns the exit status: help and version go to standard output.
+    private static func report(_ error: any Error) -> Int32 {
+        let code = exitCode(for: error)
+        let message = fullMessage(for: error)
+        if code.isSuccess {
+            do {
+                try StandardOutput.print(message, keeping: ["\n"])
+            } catch {
+                return report(error)
+            }
+        } else if !message.isEmpty {
+            // Only the message about wrong usage has lines of its own.
+            let kept: Set<Unicode.Scalar> = code == .validationFailure ? ["\n"] : []
+            StandardError.write(message.escapingControls(except: kept) + "\n")
+        }
+        return code.rawValue
+    }
+}

@@ -1,0 +1,12 @@
+import SystemPackage
+
+/// Standard error; a message that cannot be written there has no other place to go.
+enum StandardError {
+    static func write(_ text: String) {
+        do {
+            _ = try FileDescriptor.standardError.writeAll(text.utf8)
+        } catch {
+            // The exit status still reports the failure.
+        }
+    }
+}

@@ -1,0 +1,36 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// An open file outside a store and its open directory, closed with the last reference.
+final class OpenSource: Sendable {
+    let origin: ExternalSource
+    let file: Descriptor
+    /// As it was when the file was opened.
+    let status: FileStatus
+    let directory: Descriptor
+    let name: POSIXPath
+
+    init(
+        origin: ExternalSource, file: Descriptor, status: FileStatus, directory: Descriptor, name: POSIXPath
+    ) {
+        self.origin = origin
+        self.file = file
+        self.status = status
+        self.directory = directory
+        self.name = name
+    }
+
+    deinit {
+        origin.fileSystem.discard(file)
+        origin.fileSystem.discard(directory)
+    }
+
+    func readContents() throws(FileStoreError) -> Data {
+        do {
+            return Data(try origin.fileSystem.readContents(of: file))
+        } catch {
+            throw origin.failure(.unreadable, error)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// An ``ImageDirectory`` on a whole file system: it follows no link, waits for no pipe, and touches regular files only.
+struct POSIXImageDirectory: ImageDirectory {
+    let fileSystem: any POSIXFileSystem
+    let url: URL
+
+    func create() throws {
+        try fileSystem.makeDirectories(try POSIXPath(url), permissions: .privateDirectory)
+    }
+
+    func content(of name: String) throws -> Data? {
+        let path = try POSIXPath(url).appending(POSIXPath(name))
+        do {
+            return try content(at: path)
+        } catch let error as FileSystemError {
+            switch error.errno {
+            case .noSuchFileOrDirectory: return nil
+            // What open(2) says of a symbolic link and of a socket.
+            case .tooManySymbolicLinkLevels, .noSuchAddressOrDevice: throw ForeignEntry()
+            default: throw cause(of: error)
+            }
+        }
+    }
+
+    private func content(at path: POSIXPath) throws -> Data {
+        let file = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+            try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+        }
+        defer { fileSystem.discard(file) }
+        guard try fileSystem.status(of: .descriptor(file)).type == .regular else { throw ForeignEntry() }
+        return try fileSystem.naming(path) { () throws(FileSystemError) in
+            Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
+        }
+    }
+
+    func store(_ content: Data, as name: String) throws {
+        do {
+            try replace(name, with: content)
+        } catch let error as FileSystemError {
+            guard error.errno == .noSuchFileOrDirectory else { throw cause(of: error) }
+            try create()
+            try replace(name, with: content)
+        }
+    }
+
+    private func replace(_ name: String, with content: Data) throws {
+        try withDirectory { directory in
+            if let status = try status(of: name, at: directory), status.type != .regular { throw ForeignEntry() }
+            // A link that is planted after this check is replaced, not followed.
+            try withBytes(of: content) { (bytes) throws(FileSystemError) in
+                try fileSystem.replaceFile(
+                    POSIXPath(name), at: directory, with: bytes, permissions: .privateFile, durability: .full)
+            }
+        }
+    }
+
+    func remove(_ name: String) throws {
+        do {
+            try withDirectory { directory in
+                guard let status = try status(of: name, at: directory) else { return }
+                guard status.type == .regular else { throw ForeignEntry() }
+                try fileSystem.unlink(POSIXPath(name), at: directory)
+                try fileSystem.synchronize(directory, .full)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+    }
+
+    func names() throws -> [String] {
+        do {
+            return try withDirectory { directory in
+                try fileSystem.entries(of: directory).filter { $0.type == .regular }
+                    .compactMap { String(validating: $0.name) }
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return []
+        }
+    }
+
+    func sizeInBytes(of name: String) throws -> Int? {
+        do {
+            return try withDirectory { directory in
+                guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
+                return Int(clamping: status.sizeInBytes)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    private func withDirectory<Result>(_ body: (Descriptor) throws -> Result) throws -> Result {
+        let directory = try fileSystem.open(try POSIXPath(url), .readOnly, options: [.directory])
+        defer { fileSystem.discard(directory) }
+        return try body(directory)
+    }
+
+    private func status(of name: String, at directory: Descriptor) throws(FileSystemError) -> FileStatus? {
+        do {
+            return try fileSystem.status(POSIXPath(name), at: directory, followsSymbolicLinks: false)
+        } catch let error where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+
+    /// The error that a file system was told to fail with, as `read(from:)` and `write(_:to:)` throw it.
+    private func cause(of error: FileSystemError) -> any Error {
+        error.errno == .ioError ? error.underlying ?? error : error
+    }
+}

@@ -1,0 +1,61 @@
+import ForgeFileSystem
+import Foundation
+
+/// An ``ImageDirectory`` over the six calls of `FileSystemProtocol`, for a file system of an app's own.
+struct PlainImageDirectory: ImageDirectory {
+    let fileSystem: any FileSystemProtocol
+    let url: URL
+
+    func create() throws {
+        try fileSystem.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    func content(of name: String) throws -> Data? {
+        let file = file(name)
+        do {
+            return try fileSystem.read(from: file)
+        } catch {
+            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+            return nil
+        }
+    }
+
+    func store(_ content: Data, as name: String) throws {
+        do {
+            try fileSystem.write(content, to: file(name))
+        } catch {
+            guard !fileSystem.fileExists(atPath: url.path) else { throw error }
+            try create()
+            try fileSystem.write(content, to: file(name))
+        }
+    }
+
+    func remove(_ name: String) throws {
+        let file = file(name)
+        do {
+            try fileSystem.removeItem(at: file)
+        } catch {
+            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+        }
+    }
+
+    func names() throws -> [String] {
+        let found: [URL]
+        do {
+            found = try fileSystem.contentsOfDirectory(at: url)
+        } catch {
+            guard error.saysMissing ?? !fileSystem.fileExists(atPath: url.path) else { throw error }
+            return []
+        }
+        return found.filter { !$0.hasDirectoryPath }.map(\.lastPathComponent)
+    }
+
+    /// Reads the file, because the six calls tell no sizes.
+    func sizeInBytes(of name: String) throws -> Int? {
+        try content(of: name)?.count
+    }
+
+    private func file(_ name: String) -> URL {
+        url.appending(component: name, directoryHint: .notDirectory)
+    }
+}

@@ -1,0 +1,48 @@
+import Foundation
+import Testing
+
+@Suite("Standard output that cannot be written")
+struct OutputFailureTests {
+    @Test(
+        "a verb whose output is lost fails with one line on standard error; a verb without output succeeds",
+        arguments: Verb.all, [CommandRun.Destination.full, .closed, .brokenPipe])
+    func lostOutput(verb: Verb, destination: CommandRun.Destination) async throws {
+        guard destination != .full || FileManager.default.fileExists(atPath: "/dev/full") else { return }
+        let fixture = try await StoreFixture()
+        let run = try CommandRun(
+            verb.words(in: fixture.scratch.url.path), input: Data(verb.input.utf8), to: destination)
+        #expect(!run.endedBySignal)
+        #expect(run.status == (verb.prints ? 1 : 0), "\(run.errors)")
+        #expect(run.errorLines.count == (verb.prints ? 1 : 0), "\(run.errors)")
+        guard verb.prints else { return }
+        let error =
+            switch destination {
+            case .file: ""
+            case .full: "ENOSPC"
+            case .closed: "EBADF"
+            case .brokenPipe: "EPIPE"
+            }
+        #expect(run.errors.contains(error), "\(run.errors)")
+        #expect(run.output.isEmpty)
+    }
+
+    @Test("a file that is stored while standard output is closed holds its content alone")
+    func closedDescriptorIsNotReused() async throws {
+        let fixture = try await StoreFixture()
+        let before = try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log"))
+        _ = try CommandRun(["kv", "list", fixture.scratch.path("kv")], to: .closed)
+        #expect(try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log")) == before)
+    }
+
+    @Test("a missing store is one line on standard error, and nothing is created", arguments: Verb.all)
+    func missingStore(verb: Verb) throws {
+        guard verb.access == .reads || verb.access == .changes else { return }
+        let scratch = try Scratch()
+        let run = try CommandRun(verb.words(in: scratch.path("none")), input: Data(verb.input.utf8))
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1, "\(run.errors)")
+        #expect(run.errors.contains("there is no"), "\(run.errors)")
+        #expect(run.output.isEmpty)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+}

@@ -1,0 +1,87 @@
+#if os(Linux)
+import Foundation
+import Testing
+
+@Suite("secret set on a terminal")
+struct TerminalTests {
+    /// A pseudo-terminal whose slave side is standard input of a command.
+    private final class Terminal {
+        let master: CInt
+        let slave: CInt
+
+        init() throws {
+            // Glibc's module leaves posix_openpt(3) out; these are the calls that it makes.
+            master = open("/dev/ptmx", O_RDWR | O_NOCTTY)
+            var number: CInt = 0
+            try #require(ioctl(master, 0x4004_5431, &number) == 0, "TIOCSPTLCK")
+            try #require(ioctl(master, 0x8004_5430, &number) == 0, "TIOCGPTN")
+            slave = open("/dev/pts/\(number)", O_RDWR | O_NOCTTY)
+            try #require(slave >= 0)
+        }
+
+        var echoes: Bool {
+            get throws {
+                var mode = termios()
+                try #require(tcgetattr(slave, &mode) == 0)
+                return mode.c_lflag & tcflag_t(ECHO) != 0
+            }
+        }
+
+        func type(_ text: String) {
+            _ = text.withCString { write(master, $0, strlen($0)) }
+        }
+
+        deinit {
+            close(master)
+            close(slave)
+        }
+    }
+
+    private let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    /// Starts `secret set` and returns once it has asked for the secret.
+    private func start(on terminal: Terminal) throws -> Process {
+        let process = Process()
+        process.executableURL = try CommandRun.executable()
+        process.arguments = [
+            "secret", "set", scratch.path("vault"), "--key-file", scratch.path("key"), "token", "--create",
+        ]
+        let errors = Pipe()
+        process.standardInput = FileHandle(fileDescriptor: dup(terminal.slave), closeOnDealloc: true)
+        process.standardError = errors
+        try process.run()
+        #expect(String(decoding: errors.fileHandleForReading.availableData, as: UTF8.self).hasPrefix("Secret"))
+        return process
+    }
+
+    @Test("one line is read without echo, and the echo is on again afterwards")
+    func hidden() throws {
+        let terminal = try Terminal()
+        #expect(try terminal.echoes)
+        let process = try start(on: terminal)
+        #expect(try !terminal.echoes)
+        terminal.type("s3cret\n")
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
+        #expect(try terminal.echoes)
+        let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
+        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
+    }
+
+    @Test("a signal turns the echo on and ends the command", arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT])
+    func interrupted(signal: CInt) throws {
+        let terminal = try Terminal()
+        let process = try start(on: terminal)
+        kill(process.processIdentifier, signal)
+        process.waitUntilExit()
+        #expect(process.terminationReason == .uncaughtSignal)
+        #expect(process.terminationStatus == signal)
+        #expect(try terminal.echoes)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+}
+#endif

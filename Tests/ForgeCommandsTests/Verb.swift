@@ -1,0 +1,54 @@
+import Testing
+
+/// One invocation of each verb of `forge`, on the stores of a ``StoreFixture``.
+struct Verb: CustomTestStringConvertible, Sendable {
+    /// What a verb does with its store.
+    enum Access {
+        /// Reads a store, which has to exist.
+        case reads
+        /// Changes a store, which has to exist.
+        case changes
+        /// Creates the store if it is missing.
+        case creates
+        /// Uses no store.
+        case none
+    }
+
+    let name: String
+    let access: Access
+    /// Whether a successful run writes to standard output.
+    var prints = false
+    var input = ""
+    /// The arguments behind the verb, given the directory of the stores.
+    let arguments: @Sendable (_ directory: String) -> [String]
+
+    var testDescription: String { name }
+
+    func words(in directory: String) -> [String] {
+        name.split(separator: " ").map(String.init) + arguments(directory)
+    }
+
+    static let all: [Verb] = [
+        Verb(name: "kv get", access: .reads, prints: true) { ["\($0)/kv", "name"] },
+        Verb(name: "kv list", access: .reads, prints: true) { ["\($0)/kv"] },
+        Verb(name: "kv set", access: .creates) { ["\($0)/kv", "name", "new"] },
+        Verb(name: "kv rm", access: .changes) { ["\($0)/kv", "name"] },
+        Verb(name: "file get", access: .reads, prints: true) { ["\($0)/files", "a.txt"] },
+        Verb(name: "file list", access: .reads, prints: true) { ["\($0)/files"] },
+        Verb(name: "file set", access: .creates, input: "new") { ["\($0)/files", "a.txt"] },
+        Verb(name: "file rm", access: .changes) { ["\($0)/files", "a.txt"] },
+        Verb(name: "secret get", access: .reads, prints: true) { vault(in: $0) + ["token"] },
+        Verb(name: "secret list", access: .reads, prints: true) { vault(in: $0) },
+        Verb(name: "secret set", access: .changes, input: "new") { vault(in: $0) + ["token"] },
+        Verb(name: "secret rm", access: .changes) { vault(in: $0) + ["token"] },
+        Verb(name: "check", access: .reads, prints: true) { [$0] },
+        Verb(name: "demo", access: .creates, prints: true) { ["--directory", "\($0)/demo"] },
+        Verb(name: "--help", access: .none, prints: true) { _ in [] },
+        Verb(name: "help kv", access: .none, prints: true) { _ in [] },
+        Verb(name: "--version", access: .none, prints: true) { _ in [] },
+    ]
+
+    private static func vault(in directory: String) -> [String] {
+        ["\(directory)/vault/v", "--key-file", "\(directory)/vault/key"]
+    }
+}
