@@ -76,7 +76,7 @@ struct VaultFile: Sendable {
     /// A name that can be seen may be one that its writer did not flush, because it was killed or its flush failed.
     func synchronizeName() throws(FileSystemError) {
         do {
-            try fileSystem.synchronizeParentIfAllowed(of: path)
+            try fileSystem.synchronizeNames(leadingTo: path)
         } catch let error where error.errno == .noSuchFileOrDirectory {
             // A directory that is missing holds no name.
         }
@@ -84,11 +84,7 @@ struct VaultFile: Sendable {
 
     /// Makes the file's name and those of all directories above it durable, as far as this process may read them.
     func synchronizeNames() throws(FileSystemError) {
-        var current = path
-        while !current.splitLast().name.isEmpty {
-            try fileSystem.synchronizeParentIfAllowed(of: current)
-            current = current.splitLast().parent
-        }
+        try fileSystem.synchronizeNames(leadingTo: path)
     }
 
     /// The whole content of the open file.

@@ -118,6 +118,18 @@ extension POSIXFileSystem {
     private func synchronizeAncestors(of path: POSIXPath) throws(FileSystemError) {
         var flushed: Set<DirectoryIdentity> = []
         try synchronizeUpwards(from: path.isEmpty ? "." : path, &flushed, isIncluded: false)
+        try synchronizeNames(leadingTo: path, &flushed)
+    }
+
+    /// Makes the name of a file and of all directories above it durable, as far as this process may read them.
+    package func synchronizeNames(leadingTo path: POSIXPath) throws(FileSystemError) {
+        var flushed: Set<DirectoryIdentity> = []
+        try synchronizeNames(leadingTo: path, &flushed)
+    }
+
+    private func synchronizeNames(
+        leadingTo path: POSIXPath, _ flushed: inout Set<DirectoryIdentity>
+    ) throws(FileSystemError) {
         var current = path
         while !current.isEmpty, current != "/" {
             current = current.splitLast().parent
