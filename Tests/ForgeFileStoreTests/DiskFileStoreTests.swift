@@ -68,7 +68,7 @@ struct DiskFileStoreTests {
         // The owner of the record is alive.
         try await other.save(Data("2".utf8), to: "d/file")
         #expect(try directory.read(own) == "left over")
-        try withExtendedLifetime(store) {}
+        withExtendedLifetime(store) {}
         let copy = directory.url("copy")
         try FileManager.default.copyItem(at: directory.url("a/b/store"), to: copy)
         let next = DiskFileStore(root: copy)

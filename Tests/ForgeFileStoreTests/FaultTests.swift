@@ -133,6 +133,8 @@ struct FaultTests {
     func sourceFails() async throws {
         try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
         let store = store()
+        // The first write reads the record of temporary names.
+        try await store.save(Data(), to: "opened")
         memory.readError = CocoaError(.fileReadUnknown)
         await #expect(
             performing: { try await store.copy(from: URL(filePath: "/source"), to: "file") },

@@ -22,14 +22,18 @@ struct MoveAcrossDevicesTests {
     /// A store on a file system that calls `action` once, before the first read of the source.
     private static func store(
         at root: URL, on base: some POSIXFileSystem, action: @escaping @Sendable () throws(FileSystemError) -> Void
-    ) -> DiskFileStore {
-        let isDone = Atomic(false)
-        return DiskFileStore(
+    ) async throws -> DiskFileStore {
+        let isDone = Atomic(true)
+        let store = DiskFileStore(
             root: root,
             fileSystem: InterceptedFileSystem(base) { (call) throws(FileSystemError) in
                 guard call.operation == .read, !isDone.exchange(true, ordering: .relaxed) else { return }
                 try action()
             })
+        // The first write reads the record of temporary names.
+        try await store.save(Data(), to: "opened")
+        isDone.store(false, ordering: .relaxed)
+        return store
     }
 
     /// Appends as a program does that opens the file by its name, which creates the file if it is missing.
@@ -48,7 +52,7 @@ struct MoveAcrossDevicesTests {
 
     @Test("what is appended by name during the move is in a new file of that name")
     func appendByName() async throws {
-        let store = Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
+        let store = try await Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
             try Self.append("second", to: "/other/source", on: memory)
         }
         try await store.move(from: source, to: "file")
@@ -60,7 +64,7 @@ struct MoveAcrossDevicesTests {
     @Test("a write through an open descriptor fails the move and restores the source", arguments: [true, false])
     func writeThroughDescriptor(appends: Bool) async throws {
         let file = try memory.open("/other/source", .writeOnly)
-        let store = Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
+        let store = try await Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
             try memory.writeBytes(Array("SECOND".utf8), to: file, at: appends ? 6 : 0)
         }
         await #expect(
@@ -87,7 +91,7 @@ struct MoveAcrossDevicesTests {
     @Test("a file that takes the name of a source whose move fails is kept, and the error names the source's own")
     func nameTaken() async throws {
         let file = try memory.open("/other/source", .writeOnly)
-        let store = Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
+        let store = try await Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
             try memory.writeBytes(Array("changed".utf8), to: file, at: 6)
             try Self.append("second", to: "/other/source", on: memory)
         }
@@ -114,7 +118,7 @@ struct MoveAcrossDevicesTests {
         guard try disk.status(POSIXPath(here)).device != disk.status(POSIXPath(there)).device else { return }
         let path = try POSIXPath(there).appending("source")
         try disk.write(Data("first,".utf8), to: URL(path))
-        let store = Self.store(at: here, on: disk) { () throws(FileSystemError) in
+        let store = try await Self.store(at: here, on: disk) { () throws(FileSystemError) in
             try Self.append("second", to: path, on: SystemFileSystem())
         }
         try await store.move(from: URL(path), to: "file")

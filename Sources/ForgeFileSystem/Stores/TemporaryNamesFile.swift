@@ -209,6 +209,12 @@ struct TemporaryNamesFile: Sendable {
         if try type(of: temporary, in: directory) == .regular { try fileSystem.unlink(temporary, at: directory) }
         let trash = name(POSIXPath.trashPrefix, slot: slot)
         guard try type(of: trash, in: directory) == .directory else { return }
+        // Its owner may not have flushed the rename to this name: a power cut would bring back part of the tree.
+        do throws(FileSystemError) {
+            try fileSystem.synchronize(directory, .full)
+        } catch  where error.errno.isMissingFeature {
+            // The file system cannot synchronise directories at all.
+        }
         _ = try OwnFiles(fileSystem, temporaryIDs: [id]).removeTree(trash, at: directory)
     }
 

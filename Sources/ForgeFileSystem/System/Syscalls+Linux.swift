@@ -1,5 +1,6 @@
 #if os(Linux)
 import CForgeFileSystem
+import Synchronization
 import SystemPackage
 
 #if canImport(Glibc)
@@ -69,11 +70,26 @@ func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     posix_fallocate(descriptor, off_t(offset), off_t(length))
 }
 
+/// Serialises listings that share the position of a descriptor.
+private let sharedPosition = Mutex(())
+
 func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     // An open file of its own: all users of a descriptor share its position.
     let descriptor = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard descriptor >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
-    defer { close(descriptor) }
+    guard descriptor < 0 else {
+        defer { close(descriptor) }
+        return try sysReadEntries(descriptor)
+    }
+    let error = Errno(rawValue: errno)
+    guard error == .permissionDenied else { throw FileSystemError(.list, error) }
+    // A directory that may be read but not searched: "." cannot be looked up in it.
+    return try sharedPosition.withLock { (_) throws(FileSystemError) in
+        guard lseek(directory, 0, SEEK_SET) == 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+        return try sysReadEntries(directory)
+    }
+}
+
+private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     var entries: [DirectoryEntry] = []
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
     defer { buffer.deallocate() }
