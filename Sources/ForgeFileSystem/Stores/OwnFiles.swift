@@ -74,14 +74,17 @@ struct OwnFiles {
     func removeTree(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
         // A save that has the directory open may add its file while the tree is being removed.
         for _ in 0..<64 {
-            let isEmpty = try ifPresent { () throws(FileSystemError) in
-                try withDirectory(name, at: parent) { (directory) throws(FileSystemError) in
+            let isForeign = try ifPresent { () throws(FileSystemError) in
+                try withDirectory(name, at: parent) { (directory) throws(FileSystemError) -> Bool in
                     // Its own name can be no key; what is in it has the names that it had before.
-                    try removeContents(of: directory, prefix: "x") { (_, _) throws(FileSystemError) in }
+                    if try removeContents(of: directory, prefix: "x", didStay: { (_, _) throws(FileSystemError) in }) {
+                        return false
+                    }
+                    return try firstForeign(in: directory, prefix: "x") != nil
                 }
             }
-            guard let isEmpty else { return true }
-            guard isEmpty else { return false }
+            guard let isForeign else { return true }
+            guard !isForeign else { return false }
             if try removeDirectory(name, at: parent) { return true }
         }
         return false

@@ -100,7 +100,9 @@ public final class ImageCacheManager: Sendable {
     ///
     /// - Throws: The file system's own error; some of the images may be gone.
     public func clearCache() throws {
-        for name in try imageNames() { try directory.remove(name) }
+        let names = try imageNames()
+        for name in names { try directory.remove(name) }
+        if names.isEmpty { try directory.synchronize() }
     }
 
     /// The sum of the sizes of all images' files, in bytes.

@@ -11,8 +11,11 @@ protocol ImageDirectory: Sendable {
     /// Stores a file, creating the directory if it is missing.
     func store(_ content: Data, as name: String) throws
 
-    /// Removes a file; succeeds if there is none.
+    /// Removes a file durably; succeeds if there is none.
     func remove(_ name: String) throws
+
+    /// Makes removals durable that other processes may not have flushed, as far as the file system can.
+    func synchronize() throws
 
     /// The names of all files, in no particular order.
     func names() throws -> [String]

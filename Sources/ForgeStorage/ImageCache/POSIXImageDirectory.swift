@@ -60,11 +60,21 @@ struct POSIXImageDirectory: ImageDirectory {
     func remove(_ name: String) throws {
         do {
             try withDirectory { directory in
-                guard let status = try status(of: name, at: directory) else { return }
-                guard status.type == .regular else { throw ForeignEntry() }
-                try fileSystem.unlink(POSIXPath(name), at: directory)
+                if let status = try status(of: name, at: directory) {
+                    guard status.type == .regular else { throw ForeignEntry() }
+                    try fileSystem.unlink(POSIXPath(name), at: directory)
+                }
+                // Also if there is none: a process that was killed may have removed it without a flush.
                 try fileSystem.synchronize(directory, .full)
             }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+    }
+
+    func synchronize() throws {
+        do {
+            try withDirectory { directory in try fileSystem.synchronize(directory, .full) }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return
         }

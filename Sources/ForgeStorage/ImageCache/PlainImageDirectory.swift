@@ -39,6 +39,9 @@ struct PlainImageDirectory: ImageDirectory {
         }
     }
 
+    /// Nothing: the six calls cannot flush a directory.
+    func synchronize() {}
+
     func names() throws -> [String] {
         let found: [URL]
         do {
