@@ -344,7 +344,9 @@ struct CrashExplorerTests {
         let descriptor = try fileSystem.open("/d/open")
         try fileSystem.remove("/d/open")
         let copy = InMemoryFileSystem(fileSystem.image)
-        let (copied, original) = (try copy.status("/d/hard"), try fileSystem.status("/d/hard"))
+        var copied = try copy.status("/d/hard")
+        let original = try fileSystem.status("/d/hard")
+        copied.inode = original.inode  // An image numbers its files anew.
         #expect(copied == original)
         #expect(try copy.content("/d/link") == letters("f", 70_000))
         #expect(try copy.usage().inodeCount == 4)
