@@ -11,6 +11,9 @@ public enum Unavailability: Hashable, Sendable {
 
     /// An earlier flush failed, so nothing is acknowledged any more until the store is opened anew.
     case poisoned
+
+    /// The process was forked while the store was open, which belongs to the parent.
+    case forked
 }
 
 extension Unavailability: CustomStringConvertible {
@@ -20,6 +23,7 @@ extension Unavailability: CustomStringConvertible {
         case .inUse(let processID?): "in use by process \(processID)"
         case .inUse: "in use"
         case .inputOutput: "file system error"
+        case .forked: "opened before the process was forked; it belongs to the parent"
         case .poisoned: "an earlier flush failed; open the store anew"
         }
     }

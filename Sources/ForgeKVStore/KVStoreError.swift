@@ -38,7 +38,7 @@ extension KVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict
-            case readOnly
+            case readOnly, noStore
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -73,6 +73,9 @@ extension KVStoreError {
         /// The store is read-only. Nothing was changed.
         public static let readOnly = Code(kind: .readOnly)
 
+        /// There is no store at that place, and reading does not create one.
+        public static let noStore = Code(kind: .noStore)
+
         /// The value has a later schema version than the key. It is kept.
         public static func newerSchema(version: UInt32) -> Code { Code(kind: .newerSchema(version)) }
 
@@ -99,6 +102,7 @@ extension KVStoreError {
             case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"
+            case .noStore: "there is no store"
             case .newerSchema(let version):
                 "the value is of version \(version) of its type, which the key does not know"
             case .unavailable(let reason): "unavailable: \(reason)"

@@ -162,7 +162,7 @@ import Testing
             try store.set(a, value: 0)
             fileSystem.fail { candidate, path in
                 // Only what belongs to the new log.
-                candidate == operation && (path.map { String($0).contains("#tmp-") } ?? false) ? .ioError : nil
+                candidate == operation && (path.map { String($0).hasPrefix("#log-new") } ?? false) ? .ioError : nil
             }
             for value in 1...100 { try store.set(a, value: value) }
             #expect((1...4).contains(recorder.issues.count), "told, but not at every write: \(recorder.issues.count)")
@@ -224,7 +224,7 @@ import Testing
         try fileSystem.close(descriptor)
         let damaged = try fileSystem.readFile("/store/log")
         fileSystem.fail { operation, path in
-            operation == .write && (path.map { String($0).hasPrefix("#tmp-") } ?? false) ? .noSpace : nil
+            operation == .write && (path.map { String($0).hasPrefix("#log-new") } ?? false) ? .noSpace : nil
         }
         do {
             let store = try open()

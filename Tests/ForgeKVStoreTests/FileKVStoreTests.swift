@@ -87,16 +87,17 @@ import Testing
         #expect(fileSystem.openDescriptors.isEmpty)
     }
 
-    @Test("only leftovers of a crash are swept")
+    @Test("a leftover of the store's own is removed, and no other file, whatever its name")
     func leftovers() throws {
         let fixture = LogFixture()
         try fixture.open().set(a, value: 1)
-        for name in ["#tmp-aaaabbbbccccdddd", "mine", "quarantine-records-00000000-64-00000000"] {
+        let foreign = ["#tmp-aaaabbbbccccdddd", "#trash-aaaabbbb", "mine", "quarantine-records-00000000-64-00000000"]
+        for name in foreign + ["#log-new", "#quarantine-new"] {
             try fixture.fileSystem.close(
                 fixture.fileSystem.open(POSIXPath("/store/\(name)"), .writeOnly, options: [.create]))
         }
         let store = try fixture.open()
-        #expect(try fixture.names() == ["#lock", "log", "mine", "quarantine-records-00000000-64-00000000"])
+        #expect(try fixture.names() == (foreign + ["#lock", "log"]).sorted())
         #expect(try store.damageReports().map(\.offset) == [64])
     }
 

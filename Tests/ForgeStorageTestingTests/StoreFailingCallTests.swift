@@ -44,11 +44,9 @@ struct StoreFailingCallTests {
     ]
 
     @Test("a key-value store holds the old state or the new", arguments: keyValueChanges, [false, true])
-    func keyValueStore(_ change: Change<FileKVStore>, isIndexed: Bool) async throws {
+    func keyValueStore(_ change: Change<FileKVStore>, inForeground: Bool) async throws {
         var options = FileKVStore.Options(logger: Self.silent)
-        if isIndexed {
-            // By an index that is written each time the store is closed, and by nobody else.
-            options.indexedFromBytes = 1
+        if inForeground {
             options.compactsInBackground = false
             options.reserveLittle()
         }

@@ -8,6 +8,9 @@
 /// some megabytes costs a walk through the page table at nearly every look otherwise.
 void forge_prefer_large_pages(void *_Nonnull address, size_t size);
 
+/// Begins to fetch the line of a cache at an address.
+static inline void forge_prefetch(const void *_Nonnull address) { __builtin_prefetch(address); }
+
 /// The reader record of a thread: a counter that is odd while the thread is inside a read-side critical section. Only its
 /// thread writes the counter. Records are never freed; a new thread reuses the record of one that has ended.
 struct forge_reader {
@@ -81,6 +84,18 @@ static inline uint64_t forge_load_word(const void *_Nonnull address) {
 static inline void forge_store_word(void *_Nonnull address, uint64_t word) {
     __c11_atomic_store((_Atomic(uint64_t) *)address, word, __ATOMIC_RELEASE);
 }
+
+/// How many times this process is a child of `fork(2)` without another program having been executed since, as far as the C
+/// library was used; what it counts is counted from the first call of `forge_count_forks` on.
+extern _Atomic(uint32_t) forge_fork_count;
+
+static inline uint32_t forge_forks(void) { return __c11_atomic_load(&forge_fork_count, __ATOMIC_RELAXED); }
+
+/// The same; begins to count.
+uint32_t forge_count_forks(void);
+
+/// Calls a function in a thread of its own; returns 0, having called nothing, if there can be no such thread.
+int forge_run_in_thread(void (*_Nonnull run)(void *_Nullable), void *_Nullable context);
 
 /// Whether a process of this number is running, as far as the system tells: one that ended and that nobody has waited for
 /// is not.

@@ -1,11 +1,12 @@
+import Foundation
 import SystemPackage
 
-/// The lock that says who uses a store: a lock of the file `#lock`, given back by the system when the process dies.
+/// The lock that says which process uses a store: a lock on the file `#lock`, which the system releases when the process dies.
 package final class StoreLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Descriptor
 
-    /// Takes the lock, waiting for others to give it back only if asked to.
+    /// Takes the lock, and waits for its release by others only if asked to.
     ///
     /// - Throws: `EAGAIN` if another store object, in this process or another, is in the way.
     package init(
@@ -22,7 +23,6 @@ package final class StoreLock: Sendable {
                 }
             }
         } catch {
-            // The lock was not had; why is what the caller needs to hear.
             fileSystem.discard(descriptor)
             throw error
         }
@@ -30,15 +30,27 @@ package final class StoreLock: Sendable {
         self.descriptor = descriptor
     }
 
-    /// Makes the exclusive lock a shared one; another object may have had it for itself in between (`flock(2)`).
+    /// Makes the exclusive lock a shared one; another object may hold it exclusively in between (`flock(2)`).
     package func share() throws(FileSystemError) {
         try fileSystem.retryingInterrupts { () throws(FileSystemError) in
             try fileSystem.lock(descriptor, .shared, waiting: true)
         }
     }
 
+    /// The process that took the lock.
+    private let owner = ProcessInfo.processInfo.processIdentifier
+
     deinit {
-        // Closing gives the lock back; nothing can be done about a failure here.
+        // Closing releases the lock only with the last copy of the descriptor, and a child process that was started
+        // meanwhile has copies of all of them until it executes its program. A forked child must not unlock: its copy
+        // is of the parent's lock.
+        if ProcessInfo.processInfo.processIdentifier == owner {
+            do throws(FileSystemError) {
+                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                    try fileSystem.lock(descriptor, .unlocked, waiting: false)
+                }
+            } catch _ {}  // Closing is what is left.
+        }
         fileSystem.discard(descriptor)
     }
 }

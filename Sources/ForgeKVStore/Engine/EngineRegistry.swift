@@ -3,10 +3,11 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// The stores that are open in this process: who opens one that is open already gets the same engine.
+/// The stores that are open in this process: opening one that is open already gives the same engine.
 ///
 /// This is the package's one piece of global state, and it has to be: a lock of a file belongs to an open file, so two
-/// engines on one log could not both have it.
+/// engines on one log could not both hold it. Its mutex is held for looking things up only; a store is opened and closed
+/// outside of it, while other calls for the same store wait for that store alone.
 enum EngineRegistry {
     private static let engines = Mutex<[Identity: Registered]>([:])
 
@@ -17,81 +18,110 @@ enum EngineRegistry {
         var inode: UInt64
     }
 
+    /// A store that is being opened, is open, or is being closed.
     private struct Registered {
+        /// Set when the store is open; nil again when the last object for it is gone.
         weak var use: EngineUse?
-        var lifetime: EngineLifetime
+
+        /// Ends when opening has ended, with or without success.
+        let opening = EngineLifetime()
+
+        /// Ends when the store is closed.
+        let lifetime: EngineLifetime
+
+        /// Tells whether a child was forked since, in which the engine is of no use.
+        let fork = ForkDetector()
     }
 
     /// Opens the store in a directory, which is created durably if it is missing.
     static func open(
         _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> EngineUse {
-        let directory: Descriptor
-        let status: FileStatus
-        do throws(FileSystemError) {
-            try fileSystem.makeDirectories(path, permissions: .privateDirectory)
-            directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
-            do throws(FileSystemError) {
-                status = try fileSystem.status(of: .descriptor(directory))
-            } catch {
-                do { try fileSystem.close(directory) } catch _ {}
-                throw error
-            }
-        } catch {
-            throw KVStoreError(error, .open, store: String(path))
-        }
-        guard let number = identity(of: fileSystem) else {
-            let place = try StorePlace(
-                directory, path: path, on: fileSystem, options: options, lifetime: EngineLifetime())
+        guard options.access == .readWrite else {
+            let place = try StorePlace(reading: path, on: fileSystem, options: options)
             return EngineUse(of: try KVEngine(place, options: options))
         }
-        let identity = Identity(fileSystem: number, device: status.device, inode: status.inode)
+        let (directory, identity) = try openDirectory(path, on: fileSystem)
+        guard let identity else {
+            return try openEngine(directory, path, options, fileSystem, lifetime: EngineLifetime())
+        }
         while true {
-            let found = try engines.withLock { (engines) throws(KVStoreError) -> Found in
-                if let registered = engines[identity] {
-                    if let use = registered.use { return .open(use) }
-                    if !registered.lifetime.isOver { return .closing(registered.lifetime) }
+            switch engines.withLock({ claim(identity, in: &$0) }) {
+            case .claimed(let registered):
+                // Whoever waits looks again, and opens the store himself if this fails.
+                defer { registered.opening.end() }
+                do throws(KVStoreError) {
+                    let use = try openEngine(directory, path, options, fileSystem, lifetime: registered.lifetime)
+                    engines.withLock { $0[identity]?.use = use }
+                    return use
+                } catch {
+                    engines.withLock { $0[identity] = nil }
+                    throw error
                 }
-                return .opened(try add(identity, directory, path, options, fileSystem, to: &engines))
-            }
-            switch found {
-            case .opened(let use): return use
             case .open(let use):
-                do { try fileSystem.close(directory) } catch _ {}
+                fileSystem.discard(directory)
                 guard use.engine.options.sharing == options.sharing else {
                     throw KVStoreError(
                         .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
                 }
                 return use
-            // Another thread is flushing it. Other stores can be opened meanwhile, by who is told of an issue there.
-            case .closing(let lifetime): lifetime.wait()
+            case .waiting(let lifetime): lifetime.wait()
             }
         }
     }
 
-    /// What there is of a store that somebody wants to open.
-    private enum Found {
-        case opened(EngineUse)
+    private enum Claim {
+        /// The caller opens the store.
+        case claimed(Registered)
         case open(EngineUse)
-        case closing(EngineLifetime)
+        /// Another thread is opening or closing it.
+        case waiting(EngineLifetime)
     }
 
-    private static func add(
-        _ identity: Identity, _ directory: Descriptor, _ path: POSIXPath, _ options: FileKVStore.Options,
-        _ fileSystem: any POSIXFileSystem, to engines: inout [Identity: Registered]
-    ) throws(KVStoreError) -> EngineUse {
-        // The lifetimes are asked and not the uses: who looks at somebody else's holds it meanwhile, and if that is when
-        // it ends, the last flush happens here instead of there.
+    private static func claim(_ identity: Identity, in engines: inout [Identity: Registered]) -> Claim {
+        if let registered = engines[identity], !registered.fork.isForkedChild {
+            if let use = registered.use { return .open(use) }
+            if !registered.opening.isOver { return .waiting(registered.opening) }
+            if !registered.lifetime.isOver { return .waiting(registered.lifetime) }
+        }
+        // Lifetimes are asked and not uses: a use that is looked at is retained meanwhile, and if it ends then, the store is
+        // closed in this thread, under the mutex.
         engines = engines.filter { !$0.value.lifetime.isOver }
-        let lifetime = EngineLifetime()
+        let registered = Registered(lifetime: EngineLifetime())
+        engines[identity] = registered
+        return .claimed(registered)
+    }
+
+    private static func openEngine(
+        _ directory: Descriptor, _ path: POSIXPath, _ options: FileKVStore.Options,
+        _ fileSystem: any POSIXFileSystem, lifetime: EngineLifetime
+    ) throws(KVStoreError) -> EngineUse {
         let place = try StorePlace(directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
-        let use = EngineUse(of: try KVEngine(place, options: options))
-        engines[identity] = Registered(use: use, lifetime: lifetime)
-        return use
+        return EngineUse(of: try KVEngine(place, options: options))
+    }
+
+    /// Opens the directory of a store; its identity is nil on a file system that cannot be told from another one.
+    private static func openDirectory(
+        _ path: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(KVStoreError) -> (Descriptor, Identity?) {
+        do throws(FileSystemError) {
+            try fileSystem.makeDirectories(path, permissions: .privateDirectory)
+            let directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
+            guard let number = number(of: fileSystem) else { return (directory, nil) }
+            do throws(FileSystemError) {
+                let status = try fileSystem.status(of: .descriptor(directory))
+                return (directory, Identity(fileSystem: number, device: status.device, inode: status.inode))
+            } catch {
+                fileSystem.discard(directory)
+                throw error
+            }
+        } catch {
+            throw KVStoreError(error, .open, store: String(path))
+        }
     }
 
     /// What tells one file system from another; nil for a value of a type that may stand for several.
-    private static func identity(of fileSystem: any POSIXFileSystem) -> ObjectIdentifier? {
+    private static func number(of fileSystem: any POSIXFileSystem) -> ObjectIdentifier? {
         if fileSystem is SystemFileSystem { return ObjectIdentifier(SystemFileSystem.self) }
         guard type(of: fileSystem) is AnyObject.Type else { return nil }
         return ObjectIdentifier(fileSystem as AnyObject)
@@ -113,11 +143,11 @@ final class EngineUse: Sendable {
     }
 }
 
-/// When an engine has let go of its store.
+/// An event that happens once, and may be waited for by any number of threads.
 final class EngineLifetime: Sendable {
     private let ended = DispatchSemaphore(value: 0)
 
-    /// Called once, when lock and directory are given back.
+    /// Called once, when the store is closed, or the opening is over.
     func end() { ended.signal() }
 
     var isOver: Bool {

@@ -16,12 +16,6 @@ extension KVEngine {
         while true {
             switch interruption {
             case .busy: writer.withLock { _ in }
-            case .notLoaded:
-                do throws(KVStoreError) {
-                    guard try load(key.identity, for: operation, keepsAbsence: false) else { return nil }
-                } catch {
-                    throw .unavailable(error)
-                }
             case .encoded(let cell):
                 do throws(UndecodableValue) {
                     return try table.decode(cell, of: key) { content in
@@ -45,23 +39,18 @@ extension KVEngine {
             do throws(TableView.Interruption) {
                 return try table.view.cell(of: name)
             } catch {
-                switch error {
-                case .notLoaded: guard try load(name, for: operation, keepsAbsence: false) else { return nil }
-                case .busy, .encoded: writer.withLock { _ in }
-                }
+                writer.withLock { _ in }
             }
         }
     }
 
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
-        try loadAll(.keys)
-        return writer.withLock { $0.table.names }
+        writer.withLock { $0.table.names }
     }
 
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
-        try loadAll(.snapshot)
-        return KVEntry.all(writer.withLock { $0.table.contents })
+        KVEntry.all(writer.withLock { $0.table.contents })
     }
 }

@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import Synchronization
+import SystemPackage
 
 /// Rewriting the log without what is out of date, while everybody goes on reading and writing.
 extension KVEngine {
@@ -11,9 +12,10 @@ extension KVEngine {
 
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
+        try checkFork(.compact, nil)
         if let sharing = place.sharing { return try compact(sharing) }
-        try whileNobodyRewrites { (issues) throws(KVStoreError) in
-            try rewrite(&issues)
+        try whileNobodyRewrites { (_) throws(KVStoreError) in
+            try rewrite()
             try flush()
         }
     }
@@ -39,7 +41,7 @@ extension KVEngine {
     func isRewritingDue(_ writer: borrowing Writer) -> Bool {
         let live = writer.table.liveBytes
         let dead = writer.log.end - Int64(LogHeader.size) - live
-        return dead > live + Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
+        return dead - live > Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
     }
 
     /// Sees to it that the log is rewritten, by another thread if the options allow.
@@ -47,8 +49,6 @@ extension KVEngine {
         let isMine = writer.withLock { writer in
             guard isRewritingDue(writer) else { return false }
             writer.rewritingThreshold = .max
-            // Of a log that is about to go nobody needs an index.
-            writer.indexesAt = .max
             return true
         }
         guard isMine else { return }
@@ -62,19 +62,16 @@ extension KVEngine {
             let isWanted = writer.withLock { writer in
                 // Somebody else may have done it.
                 writer.rewritingThreshold = 0
-                writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
                 guard writer.isWritable, isRewritingDue(writer) else { return false }
                 writer.rewritingThreshold = .max
-                writer.indexesAt = .max
                 return true
             }
             guard isWanted else { return }
             do throws(KVStoreError) {
-                try rewrite(&issues)
+                try rewrite()
             } catch {
                 // The write that set this off is done and stays acknowledged.
                 writer.withLock { writer in
-                    writer.indexesAt = Self.indexesAt(writer.indexedEnd, options)
                     writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
                 }
                 issues.append(.compactionFailed(error))
@@ -90,19 +87,20 @@ extension KVEngine {
 
     /// For who holds `rewriting`. Until the next flush a power cut could bring the old log back, with all that was flushed
     /// there.
-    func rewrite(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
-        issues += try loadRest(.compact)
+    func rewrite() throws(KVStoreError) {
         // What is damaged and could not be set aside is nowhere but in the log that is there.
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
         do throws(FileSystemError) {
-            let (old, end, sequence) = writer.withLock { ($0.log.file, $0.log.end, $0.log.sequence) }
+            let (old, end, sequence, restarts) = writer.withLock {
+                ($0.log.file, $0.log.end, $0.log.sequence, $0.log.restartCount)
+            }
             let header = LogHeader(
                 fileID: LogFileID(random: place.fileSystem.randomBits), generation: old.header.generation &+ 1)
             var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
             do throws(FileSystemError) {
                 try replacement.append(kept: contents(upTo: sequence), upTo: sequence)
-                let copied = try follow(old, from: end, into: &replacement)
-                try takePlace(of: old, copied: copied, &replacement)
+                let copied = try follow(old, from: end, restarts, into: &replacement)
+                try takePlace(of: old, copied: copied, restarts, &replacement)
             } catch {
                 replacement.discard()
                 throw error
@@ -110,6 +108,11 @@ extension KVEngine {
         } catch {
             throw KVStoreError(error, .compact, store: place.name)
         }
+    }
+
+    /// Throws if the records that were copied are none of the log's any more.
+    private static func check(_ log: borrowing AppendLog, _ restarts: Int) throws(FileSystemError) {
+        guard log.restartCount == restarts else { throw FileSystemError(.write, .canceled, path: .logName) }
     }
 
     /// What the table holds that was stored by the write of this number or before, in the order of the writes.
@@ -125,13 +128,16 @@ extension KVEngine {
     /// Copying is faster than writing, so that every round has less to do than the one before, unless the device is waited
     /// for in between: that is only done before the first, and again if somebody else has waited for it meanwhile.
     private func follow(
-        _ old: LogFile, from start: Int64, into replacement: inout LogReplacement
+        _ old: LogFile, from start: Int64, _ restarts: Int, into replacement: inout LogReplacement
     ) throws(FileSystemError) -> Int64 {
         var copied = start
         try replacement.synchronize()
         if options.compactsInBackground { replacement.reserve(options.space) }
         for round in 0..<Self.mostRounds {
-            let (end, flushed) = writer.withLock { ($0.log.end, $0.log.flushedSequence) }
+            let (end, flushed) = try writer.withLock { (writer) throws(FileSystemError) in
+                try Self.check(writer.log, restarts)
+                return (writer.log.end, writer.log.flushedSequence)
+            }
             try replacement.append(copied..<end, of: old)
             let isShort = end - copied <= Self.shortTail
             copied = end
@@ -146,11 +152,12 @@ extension KVEngine {
 
     /// Copies the rest and puts the new log in the place of the old one.
     private func takePlace(
-        of old: LogFile, copied: Int64, _ replacement: inout LogReplacement
+        of old: LogFile, copied: Int64, _ restarts: Int, _ replacement: inout LogReplacement
     ) throws(FileSystemError) {
         _ = flushing.begin(.max, isDone: { false })
         defer { flushing.end(flushed: 0) }
         try writer.withLock { (writer) throws(FileSystemError) in
+            try Self.check(writer.log, restarts)
             let sequence = writer.log.sequence
             try replacement.append(copied..<writer.log.end, of: old)
             // What was acknowledged as durable has to be so in the new log as well.
@@ -160,8 +167,6 @@ extension KVEngine {
             writer.log = try replacement.moveIntoPlace(options.space)
             if isPoisoned { writer.log.poison() }
             writer.rewritingThreshold = 0
-            writer.indexedEnd = 0
-            writer.indexesAt = Self.indexesAt(0, options)
         }
     }
 }

@@ -1,5 +1,6 @@
 import ForgeCoding
 import ForgeFileSystem
+import Logging
 import Synchronization
 
 // MARK: Setting a value
@@ -25,7 +26,6 @@ extension KVEngine {
         while true {
             let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
-                if entry == nil, writer.table.isPartial { return .unknown }
                 if let entry, entry.kind != InlineTypes.kind(of: Value.self),
                     let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect)
                 {
@@ -55,7 +55,6 @@ extension KVEngine {
         while true {
             let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
-                if entry == nil, writer.table.isPartial { return .unknown }
                 if let suspect = Overwriting.suspect(in: entry, type), !examined.contains(suspect) {
                     return .suspect(suspect)
                 }
@@ -74,7 +73,6 @@ extension KVEngine {
 
     /// Stores a value that is encoded already.
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
-        try loadIfPartial([name], .set)
         _ = try write(.set, name) { (writer) throws(KVStoreError) in
             let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
                 try append(.set, .set, name, bytes, &writer)
@@ -89,7 +87,6 @@ extension KVEngine {
 
 extension KVEngine {
     func remove(_ name: KeyName) throws(KVStoreError) {
-        try loadIfPartial([name], .remove)
         _ = try write(.remove, name) { (writer) throws(KVStoreError) in
             guard writer.table.revision(of: name) != nil else { return nil }
             _ = try append(.remove, .remove, name, .empty, &writer)
@@ -100,17 +97,30 @@ extension KVEngine {
 
     func removeAll() throws(KVStoreError) {
         _ = try write(.removeAll, nil) { (writer) throws(KVStoreError) in
-            _ = try append(.removeAll, .removeAll, [], &writer)
+            try appendRemoveAll(&writer)
             writer.table.removeAll()
-            writer.index = nil
             return nil
+        }
+    }
+
+    /// Makes the log hold nothing, by a record or, on a full device, by removing all records.
+    private func appendRemoveAll(_ writer: inout Writer) throws(KVStoreError) {
+        do throws(FileSystemError) {
+            _ = try writer.log.append(.removeAll, .empty, .empty)
+            return
+        } catch {
+            guard error.isFull, !writer.log.isPoisoned else { throw KVStoreError(error, .removeAll, store: place.name) }
+        }
+        do throws(FileSystemError) {
+            try writer.log.removeRecords()
+        } catch {
+            throw KVStoreError(error, .removeAll, store: place.name)
         }
     }
 
     /// Makes changes together, if what they require holds; returns an issue for the caller to report.
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
-        try loadIfPartial(changes.names, .batch)
         guard !changes.isEmpty else {
             try catchUp(.batch)
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
@@ -138,9 +148,6 @@ extension KVEngine {
 extension KVEngine {
     /// Why a write has changed nothing and has to be tried again.
     enum Hindrance {
-        /// The table does not hold what stands in the place.
-        case unknown
-
         /// What stands in the place may be nothing that the key's type can be read from.
         case suspect(ValueCell)
     }
@@ -150,18 +157,9 @@ extension KVEngine {
         _ hindrance: Hindrance, to key: KVKey<Value>, _ examined: inout Examined?
     ) throws(KVStoreError) {
         switch hindrance {
-        case .unknown: try load(key.identity, for: .set, keepsAbsence: true)
         case .suspect(let cell):
             try examine(cell, key.identity, isReadable: Overwriting.isReadable(cell, as: key), &examined)
         }
-    }
-
-    /// Takes in what stands under names that are about to be written to.
-    private func loadIfPartial(
-        _ names: @autoclosure () -> [KeyName], _ operation: KVStoreError.Operation
-    ) throws(KVStoreError) {
-        guard table.view.isPartial else { return }
-        for name in names() { try load(name, for: operation, keepsAbsence: true) }
     }
 
     /// The values that were looked at for a write that is to replace them.
@@ -181,6 +179,8 @@ extension KVEngine {
                 do throws(FileSystemError) {
                     found.issue = .damage(
                         try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+                    let removedCount = try place.quarantine.removeOldValues()
+                    if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
                 } catch {
                     throw KVStoreError(error, .setAside, key: name.string, store: place.name)
                 }
@@ -208,7 +208,6 @@ extension KVEngine {
         static let rewriting = Chores(rawValue: 1)
         static let garbage = Chores(rawValue: 2)
         static let space = Chores(rawValue: 4)
-        static let index = Chores(rawValue: 8)
     }
 
     /// Runs `body` while nobody else writes; it has changed nothing if it says what stands in the way.
@@ -217,6 +216,7 @@ extension KVEngine {
         _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?,
         _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
     ) throws(KVStoreError) -> Hindrance? {
+        try checkFork(operation, name())
         var chores: Chores = []
         let hindrance = try writing(operation, name()) { (writer) throws(KVStoreError) -> Hindrance? in
             try check(writer, operation, name())
@@ -234,7 +234,6 @@ extension KVEngine {
         if isRewritingDue(writer) { chores.insert(.rewriting) }
         if writer.table.hasGarbage { chores.insert(.garbage) }
         if writer.log.wantsSpace { chores.insert(.space) }
-        if writer.log.end >= writer.indexesAt { chores.insert(.index) }
         return chores
     }
 
@@ -246,7 +245,6 @@ extension KVEngine {
         }
         if chores.contains(.space) { prepareSpace() }
         if chores.contains(.rewriting) { rewriteWhenDue() }
-        if chores.contains(.index) { indexWhenDue() }
     }
 
     @inline(__always)
@@ -278,6 +276,15 @@ extension KVEngine {
         }
     }
 
+    /// Throws in a child that was forked while the store was open.
+    @inline(__always)
+    func checkFork(
+        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?
+    ) throws(KVStoreError) {
+        guard fork.isForkedChild else { return }
+        throw KVStoreError(.unavailable(.forked), operation, key: name()?.string, store: place.name)
+    }
+
     /// Throws unless the log can be written to.
     @inline(__always)
     func check(
@@ -286,6 +293,9 @@ extension KVEngine {
         guard writer.log.isPoisoned || writer.obstacle != nil else { return }
         guard let obstacle = writer.obstacle else {
             throw KVStoreError(.unavailable(.poisoned), operation, key: name()?.string, store: place.name)
+        }
+        guard obstacle.code != .readOnly else {
+            throw KVStoreError(.readOnly, operation, key: name()?.string, store: place.name)
         }
         throw KVStoreError(
             .unavailable(.inputOutput), operation, key: name()?.string, store: place.name, underlying: obstacle)

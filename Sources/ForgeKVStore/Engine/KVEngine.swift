@@ -3,6 +3,7 @@ import ForgeCoding
 import ForgeFileSystem
 import Logging
 import Synchronization
+import SystemPackage
 
 /// The one object that reads and writes a store's log, shared by all who have the store open in this process.
 ///
@@ -18,10 +19,13 @@ final class KVEngine: Sendable {
     let openingIssues: [KVStoreIssue]
 
     let writer: Mutex<Writer>
-    let flushing = FlushQueue()
+    let flushing = GroupCommit()
     let rewriting = Mutex(())
 
-    /// What is done in other threads.
+    /// Tells a forked child, which may not touch the store.
+    let fork = ForkDetector()
+
+    /// Jobs in other threads.
     let background = DispatchGroup()
 
     struct Writer: ~Copyable, Sendable {
@@ -35,13 +39,6 @@ final class KVEngine: Sendable {
         /// The out-of-date bytes at which rewriting is tried again after it has failed; out of reach while somebody is at it.
         var rewritingThreshold: Int64 = 0
 
-        /// The index that leads to what the table does not hold yet.
-        var index: LogIndex?
-
-        /// Where what no index knows begins, and the log's end at which an index is worth its writing.
-        var indexedEnd: Int64 = 0
-        var indexesAt: Int64
-
         var isWritable: Bool { obstacle == nil && !log.isPoisoned }
     }
 
@@ -51,18 +48,13 @@ final class KVEngine: Sendable {
         if place.sharing != nil {
             // What others may cut short must not be stored into.
             options.isMapped = false
-            // What others append is read into the table, which then holds everything.
-            options.usesIndex = false
         }
         let table = ValueTable()
         var opening = LogOpening(place, table: table, options: options)
-        var opened = try opening.run()
+        var opened = options.access == .readOnly ? try opening.read() : try opening.run()
         try Self.share(&opened, at: place)
         openingIssues = opening.issues
-        writer = Mutex(
-            Writer(
-                log: opened.log, table: opening.table, obstacle: opened.obstacle, index: opened.index,
-                indexedEnd: opened.indexedEnd, indexesAt: Self.indexesAt(opened.indexedEnd, options)))
+        writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         self.place = place
         self.table = table
         self.options = options
@@ -72,20 +64,12 @@ final class KVEngine: Sendable {
 // MARK: In the background
 
 extension KVEngine {
-    private static let isBackground = DispatchSpecificKey<Bool>()
-
-    private static let queue = {
-        let queue = DispatchQueue(label: "ForgeKVStore", qos: .utility, attributes: .concurrent)
-        queue.setSpecific(key: isBackground, value: true)
-        return queue
-    }()
-
-    /// Does something in another thread.
+    /// Does something in another thread, or in this one if there can be no other. No lock of the engine may be held.
     ///
-    /// It does not keep the engine alive, nor may it be gone: ``close()`` waits for it. A weak reference would make every
-    /// use of the engine slower from then on.
+    /// The job does not retain the engine, which outlives it all the same: ``close()`` waits for jobs. A weak reference would
+    /// make every use of the engine slower.
     func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
-        Self.queue.async(group: background) { [unowned(unsafe) self] in work(self) }
+        BackgroundJob.start(in: background) { [unowned(unsafe) self] in work(self) }
     }
 }
 
@@ -94,11 +78,10 @@ extension KVEngine {
 extension KVEngine {
     /// Makes everything durable that was written, when nobody uses the store any more.
     func close() {
-        // Who is told of an issue there may let the store go, and what is done there cannot wait for itself.
-        guard DispatchQueue.getSpecific(key: Self.isBackground) == nil else {
-            return DispatchQueue.global(qos: .utility).async { self.close() }
-        }
-        // Whoever is rewriting the log comes to an end first.
+        // The log belongs to the parent, and its threads do not exist here.
+        guard !fork.isForkedChild else { return }
+        // A job may release the store, from a handler of issues, and cannot wait for itself.
+        if let job = BackgroundJob.current { return job.afterwards { self.close() } }
         background.wait()
         do throws(KVStoreError) {
             guard writer.withLock({ $0.isWritable }) else { return }
@@ -115,18 +98,16 @@ extension KVEngine {
     private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
         if writer.withLock({ isMostlyDead($0) }) {
             do throws(KVStoreError) {
-                try rewrite(&issues)
+                try rewrite()
             } catch {
                 // It stays as long as it is; what was written there is made durable all the same.
                 issues.append(.compactionFailed(error))
             }
         }
-        let end = writer.withLock { $0.log.end }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
         // Rewriting may have found damage that could not be set aside: the log is left as it is then.
         guard writer.withLock({ $0.isWritable }) else { return }
         try vouchForAll()
-        writeIndex(upTo: end)
         try changeLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
@@ -155,9 +136,34 @@ extension KVEngine {
 extension KVEngine {
     /// Pushes everything that was written to the device.
     func synchronize() throws(KVStoreError) {
+        // There is nothing to flush in a store that is only read.
+        guard options.access == .readWrite else { return }
+        try checkFork(.synchronize, nil)
         try catchUp(.synchronize)
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize, nil) }
         try flush()
+        try checkReachability()
+    }
+
+    /// Throws unless the name that is opened next leads to the log: somebody may have removed the directory.
+    private func checkReachability() throws(KVStoreError) {
+        while true {
+            let log = writer.withLock { $0.log.file }
+            do throws(FileSystemError) {
+                let named = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+                // Other processes that share the store may replace the log at any time.
+                guard place.sharing == nil else { return }
+                if try named.inode == place.fileSystem.status(of: .descriptor(log.descriptor)).inode { return }
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                throw KVStoreError(.noStore, .synchronize, store: place.name, underlying: error)
+            } catch {
+                throw KVStoreError(error, .synchronize, store: place.name)
+            }
+            // This process may have replaced it meanwhile.
+            guard writer.withLock({ $0.log.file !== log }) else {
+                throw KVStoreError(.noStore, .synchronize, store: place.name)
+            }
+        }
     }
 
     /// Pushes everything that was written before the call to the device. Who comes while another flushes waits and then

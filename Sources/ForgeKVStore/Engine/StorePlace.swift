@@ -10,6 +10,7 @@ final class StorePlace: Sendable {
     private let lock: Mutex<StoreLock?>
     private let processes: ProcessTable
     private let lifetime: EngineLifetime
+    private let fork = ForkDetector()
 
     /// What there is for a store that other processes have open too; nil for one that this process has for itself.
     let sharing: EngineSharing?
@@ -54,18 +55,36 @@ final class StorePlace: Sendable {
         self.name = name
         do throws(FileSystemError) {
             if sharing == nil { try writeProcessID() }
-            for entry in try fileSystem.entries(of: directory) where entry.name.isLeftover {
-                try fileSystem.removeEntry(entry.name, at: directory)
-            }
+            OwnFile.removeLeftovers(at: directory, on: fileSystem)
         } catch {
             sharing?.lock.giveBack()
             throw KVStoreError(error, .open, store: name)
         }
     }
 
+    /// Opens an existing directory for reading, without a lock; nothing in it is changed.
+    init(
+        reading path: POSIXPath, on fileSystem: any POSIXFileSystem, options: FileKVStore.Options
+    ) throws(KVStoreError) {
+        name = String(path)
+        do throws(FileSystemError) {
+            directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
+        } catch {
+            throw error.errno == .noSuchFileOrDirectory
+                ? KVStoreError(.noStore, .open, store: String(path), underlying: error)
+                : KVStoreError(error, .open, store: String(path))
+        }
+        self.fileSystem = fileSystem
+        self.path = path
+        processes = options.processes
+        lock = Mutex(nil)
+        sharing = nil
+        lifetime = EngineLifetime()
+    }
+
     deinit {
         lock.withLock { $0 = nil }
-        sharing?.close()
+        if fork.isForkedChild { sharing?.abandon() } else { sharing?.close() }
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
         lifetime.end()

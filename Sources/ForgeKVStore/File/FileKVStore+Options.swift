@@ -14,6 +14,9 @@ extension FileKVStore {
         /// worth the while, which is slower and the same in every run. True by default.
         public var compactsInBackground = true
 
+        /// What the store may be used for: ``FileKVStore/Access/readWrite`` by default.
+        public var access: Access = .readWrite
+
         /// Whether other processes may have the store open at the same time; not by default. All objects for a store in
         /// one process have to agree.
         public var sharing: Sharing = .exclusive
@@ -44,12 +47,6 @@ extension FileKVStore {
 
         var space = LogSpace.Options()
 
-        /// Whether a log is opened by its index, if it has one.
-        package var usesIndex = true
-
-        /// How much of a log that is closed has to be unknown to its index for that to be written anew.
-        package var indexedFromBytes = 1 << 16
-
         /// Where issues are logged; keys and paths are, values never.
         public var logger: Logger
 
@@ -75,13 +72,8 @@ extension FileKVStore {
             min(max(maximumValueSizeInBytes, 0), Self.formatLimit)
         }
 
-        /// How long a record may be for it to be read: what was written under a higher limit is, within reason.
-        var readablePayloadSize: Int {
-            max(valueLimit, 256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength
-        }
-
         /// What a record's length leaves for the value.
-        static let formatLimit = Int(UInt32.max) - LogRecord.payloadPrefixSize - KeyName.maximumLength
+        static let formatLimit = LogRecord.maximumPayloadSize - LogRecord.payloadPrefixSize - KeyName.maximumLength
 
         func report(_ issue: KVStoreIssue) {
             switch issue {

@@ -12,13 +12,15 @@ public import Foundation
 ///
 /// Damage costs the damaged records only: of a key whose last record is among them, the value before is served if the log
 /// still holds it. What cannot be read is set aside in a file beside the log before anything is written in its place
-/// (``damageReports()``), and told through ``Options/onIssue`` and the log: when the store is opened, or, of what its index
-/// leads to, when it is first read.
+/// (``damageReports()``), and reported through ``Options/onIssue`` and the log when the store is opened. Of values that were
+/// overwritten by another type the newest 64 are kept, up to 64 MiB.
 ///
-/// A read of what is in memory takes no lock and makes no call of the system; a value is decoded once, when it is first read.
-/// A store that was closed is opened by its index, without its log: the first read of a key then reads a block of the index
-/// and a record, and the first ``KVStoring/keys()`` or ``KVStoring/snapshot()`` the log. Writes come one after another, and
-/// each makes its record in mapped memory. Nobody waits for a flush or for the rewriting of the log but who asks for it.
+/// Reads take no lock and make no system call; a value is decoded once, when it is first read. Opening reads the whole log.
+/// Writes come one after another, and each makes its record in mapped memory. Only ``synchronize()`` and ``compact()`` wait for
+/// the device.
+///
+/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it. A store on a read-only medium, or
+/// one that another process has open, can be opened with ``Access/readOnly``.
 ///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
 /// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
@@ -53,11 +55,10 @@ public final class FileKVStore: KVStoring {
     ///   - url: A file URL; the store is the directory and everything in it.
     ///   - fileSystem: Where the directory is.
     ///   - options: Limits and reporting. Limits of a store that is open already stay as they are.
-    /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that the file system does not let us read
-    ///   or lock; `.unknownFormat` for a store of a later version. What is on disk stays as it is.
-    /// - Complexity: O(1) for a store that was closed. After a kill or a power cut, O(*n*) in the length of what the index
-    ///   does not know: 8 MiB of the log or a quarter of it, whichever is more. O(*n*) in the length of the log for one that is
-    ///   shared, or damaged.
+    /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that cannot be read or locked; `.noStore` if
+    ///   there is none and ``Options/access`` does not allow to create one; `.unknownFormat` for a store of a later version.
+    ///   What is on disk stays as it is.
+    /// - Complexity: O(*n*) in the length of the log.
     public convenience init(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
     ) throws {
@@ -86,7 +87,8 @@ public final class FileKVStore: KVStoring {
     ///
     /// Calls that come while another flushes share its flush.
     ///
-    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then takes no more writes.
+    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then takes no more writes. `.noStore` if
+    ///   the directory was removed, or another log has taken the place of this one.
     public func synchronize() throws {
         try engine.synchronize()
     }

@@ -58,10 +58,8 @@ public struct KVInspection: Sendable, Hashable {
         _ log: Descriptor, _ fileID: LogFileID, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
         var table = TableWriter(ValueTable())
-        var scan = LogScan(
-            log, size: sizeInBytes, fileID: fileID,
-            maximumPayloadSize: (256 << 20) + LogRecord.payloadPrefixSize + KeyName.maximumLength, on: fileSystem)
-        let found = try scan.run { change, sequence, _ in table.apply(change, sequence) }
+        var scan = LogScan(log, size: sizeInBytes, fileID: fileID, on: fileSystem)
+        let found = try scan.run(into: &table)
         recordCount = found.recordCount
         keyCount = table.count
         for range in found.damage {

@@ -1,5 +1,6 @@
 extension UnsafeRawBufferPointer {
     /// The number whose bytes start at `offset`, least significant first.
+    @inline(__always)
     func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
         Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
     }

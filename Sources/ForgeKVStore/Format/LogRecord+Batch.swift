@@ -38,36 +38,6 @@ extension LogRecord {
 }
 
 extension LogRecord.Change {
-    /// The names that it is about; all others, of one that removes everything.
-    var names: [KeyName] {
-        switch self {
-        case .set(let name, _), .remove(let name): [name]
-        case .batch(let changes): changes.flatMap(\.names)
-        case .removeAll, .flushed: []
-        }
-    }
-
-    /// What a name has by it, as the record of a number; nil if it is not about that name.
-    func outcome(for name: KeyName, _ sequence: UInt64) -> Outcome? {
-        switch self {
-        case .set(name, let bytes): return .value(EncodedCell(bytes, revision: sequence))
-        case .remove(name): return .nothing
-        case .batch(let changes):
-            let first = sequence - UInt64(changes.count - 1)
-            for (index, change) in changes.enumerated().reversed() {
-                if let outcome = change.outcome(for: name, first + UInt64(index)) { return outcome }
-            }
-            return nil
-        default: return nil
-        }
-    }
-
-    /// What a name has after a change.
-    enum Outcome {
-        case value(EncodedCell)
-        case nothing
-    }
-
     /// How many numbers its record takes.
     var count: UInt64 {
         guard case .batch(let changes) = self else { return 1 }

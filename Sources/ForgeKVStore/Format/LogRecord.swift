@@ -42,6 +42,9 @@ enum LogRecord {
     /// The highest sequence number that is believed: a log that counts one a nanosecond gets there in 146 years.
     static let maximumSequence: UInt64 = 1 << 62
 
+    /// The longest payload that the frame can tell, and memory can hold.
+    static let maximumPayloadSize = Int(clamping: min(Int64(UInt32.max), Int64(Int.max) - Int64(frameSize)))
+
     /// How long a record is.
     static func size(nameCount: Int, valueSize: Int) -> Int {
         frameSize + payloadPrefixSize + nameCount + valueSize
@@ -86,15 +89,17 @@ enum LogRecord {
     }
 
     /// Reads the frame in the first 20 bytes of `buffer`.
+    @inline(__always)
     static func frame(_ buffer: UnsafeRawBufferPointer) -> Frame {
         Frame(
-            payloadSize: Int(buffer.integer(at: 0, as: UInt32.self)),
+            payloadSize: min(Int(clamping: buffer.integer(at: 0, as: UInt32.self)), maximumPayloadSize),
             sequence: buffer.integer(at: 4, as: UInt64.self),
             unflushedCount: buffer.integer(at: 12, as: UInt32.self),
             checksum: buffer.integer(at: 16, as: UInt32.self))
     }
 
     /// Whether the checksum of a record, frame and payload, is right.
+    @inline(__always)
     static func isIntact(_ record: UnsafeRawBufferPointer, checksum start: CRC32C) -> Bool {
         var checksum = start
         checksum.update(UnsafeRawBufferPointer(rebasing: record[..<16]))

@@ -26,6 +26,9 @@ struct AppendLog: ~Copyable, Sendable {
     /// Whether the name that leads to this log may not have reached the device yet: whoever gave it may have been killed.
     private(set) var isNew = true
 
+    /// How many times all records were removed in place.
+    private(set) var restartCount = 0
+
     /// Whether part of a record that failed may stand behind the end, because the device was locked before it could be
     /// cut off; it has to go before anything is appended.
     private var hasTail = false
@@ -64,7 +67,7 @@ struct AppendLog: ~Copyable, Sendable {
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
         if hasTail { try dropLockedTail() }
-        let isMapped = try space.reserve(size, at: end, of: file)
+        let isMapped = try space.reserve(size, at: end, of: file, for: code)
         // In the system's own memory a record is put together in its place.
         let place = space.memory(size, at: end)
         let record = place ?? scratch.bytes(size)
@@ -163,6 +166,46 @@ extension AppendLog {
     mutating func trim() throws(FileSystemError) {
         space.release()
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
+    }
+}
+
+// MARK: Removing everything
+
+extension AppendLog {
+    /// Removes all records in place, durably, which takes no space: the size of a file changes at once.
+    ///
+    /// A record that was kept goes on counting. Until it is on the device no other is written, so that a power cut leaves
+    /// the log as it was, or without records.
+    mutating func removeRecords() throws(FileSystemError) {
+        let (fileSystem, descriptor) = (file.fileSystem, file.descriptor)
+        let start = Int64(LogHeader.size)
+        let size = LogRecord.size(nameCount: 0, valueSize: 0)
+        // A device that refuses to overwrite a block with its own content would refuse the record too.
+        let content = try fileSystem.readBytes(
+            of: descriptor, at: start, count: Int(min(Int64(size), end - start)))
+        try content.withBytes { (content) throws(FileSystemError) in
+            try fileSystem.writeFully(descriptor, from: content, at: start)
+        }
+        space.release()
+        try fileSystem.truncate(.descriptor(descriptor), to: start)
+        end = start
+        restartCount += 1
+        do throws(FileSystemError) {
+            let record = scratch.bytes(size)
+            LogRecord.write(
+                .flushed, flags: LogRecord.keptFlag, .empty, .empty, sequence: sequence + 1, unflushedCount: 0,
+                checksum: checksum, to: record)
+            try fileSystem.writeFully(descriptor, from: UnsafeRawBufferPointer(record), at: end)
+            try fileSystem.synchronize(descriptor, .data)
+        } catch {
+            isPoisoned = true
+            throw error
+        }
+        end += Int64(size)
+        sequence += 1
+        flushedSequence = sequence
+        endsFlushed = true
+        hasTail = false
     }
 }
 

@@ -3,26 +3,22 @@ import SystemPackage
 
 /// Opens the log of a store: reads it, sets aside what is damaged, and leaves a log that can be appended to.
 struct LogOpening: ~Copyable {
-    private let place: StorePlace
-    private let maximumPayloadSize: Int
+    let place: StorePlace
     private let space: LogSpace.Options
-    private let usesIndex: Bool
 
     /// What the log holds.
-    private(set) var table: TableWriter
+    var table: TableWriter
 
     /// What was found that the owner should hear of.
-    private(set) var issues: [KVStoreIssue] = []
+    var issues: [KVStoreIssue] = []
 
     init(_ place: StorePlace, table: ValueTable, options: FileKVStore.Options) {
         self.place = place
         self.table = TableWriter(table)
         space = options.space
-        usesIndex = options.usesIndex
-        maximumPayloadSize = options.readablePayloadSize
     }
 
-    private var fileSystem: any POSIXFileSystem { place.fileSystem }
+    var fileSystem: any POSIXFileSystem { place.fileSystem }
 
     /// Opens the log; what it holds is in ``table`` then.
     mutating func run() throws(KVStoreError) -> OpenedLog {
@@ -44,7 +40,7 @@ struct LogOpening: ~Copyable {
         }
     }
 
-    private func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: place.name) }
+    func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: place.name) }
 
     private func create() throws(KVStoreError) -> OpenedLog {
         do throws(FileSystemError) {
@@ -90,43 +86,19 @@ struct LogOpening: ~Copyable {
         }
         switch reading {
         case .valid(let header):
-            if let opened = try resume(log, header, size: size) { return opened }
-            var opened = try recover(log, header, try scan(log, size, header.fileID), size: size)
-            dropIndex(of: header, unlessWithin: &opened)
-            return opened
+            return try recover(log, header, try scan(log, size, header.fileID), size: size)
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
         case .damaged(let candidates): return try recoverWithoutHeader(log, candidates, size: size)
         }
     }
 
-    /// Reads only what the index does not know; nil if there is no index, or something to be repaired behind it.
-    private mutating func resume(
-        _ log: Descriptor, _ header: LogHeader, size: Int64
-    ) throws(KVStoreError) -> OpenedLog? {
-        guard usesIndex,
-            let index = LogIndex.open(at: place.directory, of: header.fileID, logSize: size, on: fileSystem)
-        else { return nil }
-        table.beginPartial(bytesElsewhere: index.header.liveBytes)
-        let found = try scan(log, size, header.fileID, from: LogScan.Outcome(endOf: index.header))
-        guard found.damage.isEmpty, found.discardedRecordCount == 0 else {
-            // What is repaired is the whole log, and all of it is looked at before intact records are cut off.
-            table.removeAll()
-            return nil
-        }
-        var opened = try recover(log, header, found, size: size)
-        opened.indexedEnd = index.header.end
-        opened.index = table.isPartial ? index : nil
-        return opened
-    }
-
-    private mutating func scan(
-        _ log: Descriptor, _ size: Int64, _ fileID: LogFileID, from start: LogScan.Outcome = .init()
+    mutating func scan(
+        _ log: Descriptor, _ size: Int64, _ fileID: LogFileID
     ) throws(KVStoreError) -> LogScan.Outcome {
-        var scan = LogScan(
-            log, size: size, fileID: fileID, maximumPayloadSize: maximumPayloadSize, from: start, on: fileSystem)
+        var scan = LogScan(log, size: size, fileID: fileID, on: fileSystem)
         do throws(FileSystemError) {
-            return try scan.run { change, sequence, _ in table.apply(change, sequence) }
+            return try scan.run(into: &table)
         } catch {
             throw failure(error)
         }
@@ -170,23 +142,6 @@ extension LogOpening {
         return opened
     }
 
-    /// Removes an index that knows more than there is in the log, durably: once that much is written again, it would lead
-    /// past what was written.
-    private mutating func dropIndex(of header: LogHeader, unlessWithin opened: inout OpenedLog) {
-        guard opened.obstacle == nil, opened.log.file.header.fileID == header.fileID,
-            let index = LogIndex.open(at: place.directory, of: header.fileID, logSize: .max, on: fileSystem),
-            index.header.end > opened.log.end
-        else { return }
-        do throws(FileSystemError) {
-            try fileSystem.unlink(.indexName, at: place.directory)
-            try fileSystem.synchronize(place.directory, .full)
-        } catch {
-            let error = KVStoreError(error, .open, store: place.name)
-            issues.append(.readOnly(error))
-            opened.obstacle = error
-        }
-    }
-
     private mutating func setAside(
         _ range: Range<Int64>, of log: Descriptor, _ kind: KVDamageReport.Kind, _ header: LogHeader
     ) throws(FileSystemError) {
@@ -224,10 +179,4 @@ struct OpenedLog: ~Copyable {
 
     /// Why nothing can be written, if the log was found in a state that could not be repaired.
     var obstacle: KVStoreError?
-
-    /// The index that leads to what the table does not hold.
-    var index: LogIndex?
-
-    /// Where what no index knows begins.
-    var indexedEnd: Int64 = 0
 }

@@ -32,6 +32,15 @@ struct LogReader {
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
     }
 
+    /// Calls `body` with as many bytes from `offset` on as are at hand, at least `length` of them; nil if the file ends before.
+    mutating func withBytes<Result>(
+        at offset: Int64, atLeast length: Int, _ body: (UnsafeRawBufferPointer) -> Result
+    ) throws(FileSystemError) -> Result? {
+        guard try withBytes(at: offset, count: length, { _ in true }) != nil else { return nil }
+        let first = Int(offset - start)
+        return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<count])) }
+    }
+
     /// Where the zeros begin that stand at the end of the file, as far as they are known to be none before `offset`.
     mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
         var offset = offset

@@ -7,7 +7,7 @@ import SystemPackage
 struct LogReplacement: ~Copyable {
     private let file: LogFile
     private let directory: Descriptor
-    private let name: POSIXPath
+    private let name = OwnFile.newLog
     private let checksum: CRC32C
     private var end: Int64 = 0
     private var sequence: UInt64 = 0
@@ -22,17 +22,8 @@ struct LogReplacement: ~Copyable {
     private static let bufferSize = 1 << 20
 
     init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
-        let (name, descriptor) = try fileSystem.createTemporary(at: directory, .readWrite, permissions: .privateFile)
-        let file = LogFile(descriptor, header: header, on: fileSystem)
-        do throws(FileSystemError) {
-            try fileSystem.setPermissions(.privateFile, of: .descriptor(descriptor))
-        } catch {
-            // Why it could not be made ready is what the caller needs to hear; an orphan is swept at the next opening.
-            do { try fileSystem.unlink(name, at: directory) } catch _ {}
-            throw error
-        }
-        self.file = file
-        self.name = name
+        file = LogFile(
+            try OwnFile.create(OwnFile.newLog, at: directory, on: fileSystem), header: header, on: fileSystem)
         self.directory = directory
         checksum = header.fileID.checksum
         buffer = header.encoded()
@@ -174,7 +165,7 @@ struct LogReplacement: ~Copyable {
 
     /// Removes what was written.
     consuming func discard() {
-        // The failure that led here is what is told; an orphan is swept when the store is opened next.
+        // The failure that led here is reported; what is left is removed when the store is opened next.
         do { try file.fileSystem.unlink(name, at: directory) } catch _ {}
     }
 }

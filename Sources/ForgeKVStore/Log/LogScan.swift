@@ -32,13 +32,14 @@ struct LogScan {
         /// Whether anything but zeros stands behind the end.
         var isTorn = false
 
-        init() {}
-
-        /// What a scan has found that has come to the end of what an index knows.
-        init(endOf index: LogIndexHeader) {
-            end = index.end
-            sequence = index.sequence
-            flushedSequence = index.sequence
+        /// Notes an intact record that follows what was read so far.
+        @inline(__always)
+        mutating func advance(over frame: LogRecord.Frame, isFlushed: Bool, end: Int64) {
+            sequence = frame.sequence
+            self.end = end
+            flushedSequence = max(flushedSequence, frame.flushedSequence)
+            endsFlushed = isFlushed
+            recordCount += 1
         }
     }
 
@@ -47,15 +48,14 @@ struct LogScan {
         var damage: Range<Int64>
         /// The last record that is missing; nil until an intact one tells.
         var lastMissing: UInt64?
-        var changes: [(change: LogRecord.Change, sequence: UInt64, offset: Int64)] = []
+        var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
         /// The state behind the last of the changes.
         var state = Outcome()
     }
 
-    private var window: LogReader
-    private let checksum: CRC32C
-    private let maximumPayloadSize: Int
-    private var outcome: Outcome
+    var window: LogReader
+    let checksum: CRC32C
+    private var outcome = Outcome()
     private var pending: [Segment] = []
 
     /// Where nothing but zeros follows, once that was asked for.
@@ -64,29 +64,27 @@ struct LogScan {
     /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
     private var budget: Int64
 
-    /// A change that counts, the number of its record and where that stands.
-    typealias Visitor = (_ change: LogRecord.Change, _ sequence: UInt64, _ offset: Int64) -> Void
-
-    /// A scan of a log, from where an earlier one ended.
-    init(
-        _ descriptor: Descriptor, size: Int64, fileID: LogFileID, maximumPayloadSize: Int,
-        from start: Outcome = Outcome(), on fileSystem: any POSIXFileSystem
-    ) {
-        outcome = start
+    /// A scan of a log.
+    init(_ descriptor: Descriptor, size: Int64, fileID: LogFileID, on fileSystem: any POSIXFileSystem) {
         window = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
-        self.maximumPayloadSize = maximumPayloadSize
         let (quadruple, overflow) = size.multipliedReportingOverflow(by: 4)
         budget = overflow ? .max : max(quadruple, 1 << 24)
     }
 
-    /// Calls `apply` with every change that counts, in order.
-    mutating func run(_ apply: Visitor) throws(FileSystemError) -> Outcome {
+    /// Applies every change that counts to a table, in order.
+    mutating func run(into table: inout TableWriter) throws(FileSystemError) -> Outcome {
         var offset = outcome.end
         var state = outcome
         while offset < window.size {
+            if pending.isEmpty {
+                try loadRun(after: &state, into: &table)
+                outcome = state
+                offset = state.end
+                guard offset < window.size else { break }
+            }
             if let record = try record(at: offset, after: state) {
-                accept(record, at: offset, state: &state, apply)
+                accept(record, at: offset, state: &state, &table)
                 offset = state.end
             } else {
                 // The same for every bad record: looked for once.
@@ -111,7 +109,7 @@ struct LogScan {
     }
 
     private mutating func accept(
-        _ record: Record, at offset: Int64, state: inout Outcome, _ apply: Visitor
+        _ record: Record, at offset: Int64, state: inout Outcome, _ table: inout TableWriter
     ) {
         if let last = pending.last, last.lastMissing == nil {
             // At least what came before: garbage between two records that follow one another hides none.
@@ -120,29 +118,27 @@ struct LogScan {
             // Intact, but not the next: records are missing though no byte is damaged.
             pending.append(Segment(damage: offset..<offset, lastMissing: record.firstSequence - 1))
         }
-        state.sequence = record.frame.sequence
-        state.end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
-        state.flushedSequence = max(state.flushedSequence, record.frame.flushedSequence)
-        state.recordCount += 1
-        if case .flushed = record.change { state.endsFlushed = true } else { state.endsFlushed = false }
+        let isFlushed = if case .flushed = record.change { true } else { false }
+        let end = offset + Int64(LogRecord.frameSize + record.frame.payloadSize)
+        state.advance(over: record.frame, isFlushed: isFlushed, end: end)
         guard !pending.isEmpty else {
-            apply(record.change, record.frame.sequence, offset)
+            table.apply(record.change, record.frame.sequence)
             outcome = state
             return
         }
-        pending[pending.count - 1].changes.append((record.change, record.frame.sequence, offset))
+        pending[pending.count - 1].changes.append((record.change, record.frame.sequence))
         pending[pending.count - 1].state = state
-        settle(flushed: state.flushedSequence, apply)
+        settle(flushed: state.flushedSequence, &table)
         state.damage = outcome.damage
     }
 
     /// Lets the segments count that a record has vouched for.
-    private mutating func settle(flushed: UInt64, _ apply: Visitor) {
+    private mutating func settle(flushed: UInt64, _ table: inout TableWriter) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
         {
             let damage = outcome.damage + [first.damage]
-            for (change, sequence, offset) in first.changes { apply(change, sequence, offset) }
+            for (change, sequence) in first.changes { table.apply(change, sequence) }
             outcome = first.state
             outcome.damage = damage
             pending.removeFirst()
@@ -172,7 +168,7 @@ struct LogScan {
     private mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
         let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
         guard let frame,
-            frame.payloadSize >= LogRecord.payloadPrefixSize, frame.payloadSize <= maximumPayloadSize,
+            frame.payloadSize >= LogRecord.payloadPrefixSize,
             Int64(frame.payloadSize) <= window.size - offset - Int64(LogRecord.frameSize),
             frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
             // Else the subtraction that it stands for would have gone below zero.

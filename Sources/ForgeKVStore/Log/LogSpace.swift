@@ -27,6 +27,14 @@ struct LogSpace: @unchecked Sendable {
     private var start: Int64 = 0
     private var limit: Int64 = 0
 
+    /// The end of what ordinary records may take of the window; what is behind it is kept for removals, so that space can be
+    /// freed on a full device.
+    private var ordinaryLimit: Int64 = 0
+
+    /// How many bytes are kept for removals, and how many of them for the last record of all, that removes everything.
+    private static let removalReserve: Int64 = 4096
+    private static let lastReserve: Int64 = 64
+
     /// The memory of the window, where it is the system's own.
     private var memory: UnsafeMutableRawPointer?
 
@@ -51,14 +59,28 @@ struct LogSpace: @unchecked Sendable {
         granularity = options.granularity
     }
 
-    /// Makes sure that `count` bytes at `offset` can be stored.
+    /// Makes sure that `count` bytes at `offset` can be stored, from the reserve if the record frees space.
     ///
     /// - Returns: Whether they can; if not, because the file system cannot map files, they have to be written.
     /// - Throws: ``FileSystemError``: there is no space. The log is as it was, but may be longer by zeros.
     @inline(__always)
-    mutating func reserve(_ count: Int, at offset: Int64, of file: LogFile) throws(FileSystemError) -> Bool {
-        if offset >= start, offset &+ Int64(count) <= limit { return true }
-        return try move(count, to: offset, of: file)
+    mutating func reserve(
+        _ count: Int, at offset: Int64, of file: LogFile, for code: LogRecord.Code = .set
+    ) throws(FileSystemError) -> Bool {
+        if offset >= start, offset &+ Int64(count) <= ordinaryLimit { return true }
+        do throws(FileSystemError) {
+            return try move(count, to: offset, of: file)
+        } catch  where error.isFull && offset >= start && offset + Int64(count) <= removalLimit(code) {
+            return true
+        }
+    }
+
+    private func removalLimit(_ code: LogRecord.Code) -> Int64 {
+        switch code {
+        case .set, .batch: ordinaryLimit
+        case .remove: limit - Self.lastReserve
+        case .removeAll, .flushed: limit
+        }
     }
 
     /// Where `count` bytes at an offset that was reserved are to be stored; nil where that takes a call.
@@ -79,10 +101,10 @@ struct LogSpace: @unchecked Sendable {
         do throws(FileSystemError) {
             let next = coming?.take()
             coming = nil
-            if let next, offset >= next.range.lowerBound, end <= next.range.upperBound {
+            if let next, offset >= next.range.lowerBound, end + Self.removalReserve <= next.range.upperBound {
                 enter(next.mapping, next.range)
             } else {
-                let window = LogWindow(file, after: offset, upTo: end + growth, granularity)
+                let window = LogWindow(file, after: offset, upTo: end + Self.removalReserve + growth, granularity)
                 try enter(window, orAtLeast: end, offset, of: file)
             }
         } catch {
@@ -109,8 +131,8 @@ struct LogSpace: @unchecked Sendable {
     ) throws(FileSystemError) {
         do throws(FileSystemError) {
             enter(try window.make(), window.range)
-        } catch  where error.errno == .noSpace || error.errno == .diskQuotaExceeded {
-            let smallest = LogWindow(file, after: offset, upTo: end, granularity)
+        } catch  where error.isFull {
+            let smallest = LogWindow(file, after: offset, upTo: end + Self.removalReserve, granularity)
             enter(try smallest.make(), smallest.range)
         }
     }
@@ -121,6 +143,7 @@ struct LogSpace: @unchecked Sendable {
         memory = mapping.systemMemory
         start = range.lowerBound
         limit = range.upperBound
+        ordinaryLimit = limit - Self.removalReserve
         preparesAt = limit - growth / 2
     }
 
@@ -144,7 +167,12 @@ struct LogSpace: @unchecked Sendable {
         coming = nil
         window = nil
         memory = nil
-        (start, limit) = (0, 0)
+        (start, limit, ordinaryLimit) = (0, 0, 0)
         preparesAt = .max
     }
+}
+
+extension FileSystemError {
+    /// Whether there is no space for more.
+    var isFull: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
 }

@@ -17,9 +17,7 @@ extension Quarantine {
             "\(Self.prefix)\(KVDamageReport.Kind.value.rawValue)-\(Self.digits(of: Array(name.string.utf8)))-\(revision)-"
                 + Self.digits(of: content))
         do throws(FileSystemError) {
-            try fileSystem.replaceFile(
-                file, at: directory, .exclusive, permissions: .privateFile, durability: .full
-            ) { (copy) throws(FileSystemError) in
+            try create(file) { (copy) throws(FileSystemError) in
                 try fileSystem.writeBytes(content, to: copy)
             }
         } catch  where error.errno == .fileExists {
@@ -28,6 +26,34 @@ extension Quarantine {
         return KVDamageReport(
             kind: .value, file: String(path.appending(file)), offset: 0, sizeInBytes: Int64(content.count),
             key: name.string)
+    }
+
+    /// How many files with values are kept, and how many bytes they may have together; the newest is always kept.
+    static let valueCountLimit = 64
+    static let valueSizeLimit: Int64 = 64 << 20
+
+    /// Removes the oldest files with values beyond the limits; returns how many. Files of damaged bytes are never removed.
+    func removeOldValues() throws(FileSystemError) -> Int {
+        let prefix = "\(Self.prefix)\(KVDamageReport.Kind.value.rawValue)-"
+        var files: [(revision: UInt64, name: POSIXPath)] = []
+        for entry in try fileSystem.entries(of: directory) {
+            guard let text = String(validating: entry.name), text.hasPrefix(prefix) else { continue }
+            let parts = text.dropFirst(prefix.count).split(separator: "-", omittingEmptySubsequences: false)
+            guard parts.count == 3, let revision = UInt64(parts[1]) else { continue }
+            files.append((revision, entry.name))
+        }
+        files.sort { $0.revision > $1.revision }
+        var size: Int64 = 0
+        var removedCount = 0
+        for (number, file) in files.enumerated() {
+            let status = try fileSystem.status(file.name, at: directory, followsSymbolicLinks: false)
+            guard status.type == .regular else { continue }
+            size += status.sizeInBytes
+            guard number > 0, number >= Self.valueCountLimit || size > Self.valueSizeLimit else { continue }
+            try fileSystem.unlink(file.name, at: directory)
+            removedCount += 1
+        }
+        return removedCount
     }
 
     /// The name in a file that a value was set aside in; nil if it is not such a file.

@@ -26,9 +26,7 @@ struct Quarantine {
             "\(Self.prefix)\(kind.rawValue)-\(logName)-\(range.lowerBound)-"
                 + String(repeating: "0", count: 8 - digits.count) + digits)
         do throws(FileSystemError) {
-            try fileSystem.replaceFile(
-                name, at: directory, .exclusive, permissions: .privateFile, durability: .full
-            ) { (copy) throws(FileSystemError) in
+            try create(name) { (copy) throws(FileSystemError) in
                 try forEachChunk(of: range, in: log) { (chunk) throws(FileSystemError) in
                     try fileSystem.writeBytes(chunk, to: copy)
                 }
@@ -39,6 +37,37 @@ struct Quarantine {
         return KVDamageReport(
             kind: kind, file: String(path.appending(name)), offset: range.lowerBound,
             sizeInBytes: range.upperBound - range.lowerBound)
+    }
+
+    /// Creates a file with what `content` writes, durably; fails with `EEXIST` if there is one of that name.
+    func create(
+        _ name: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        guard try !exists(name) else { throw FileSystemError(.open, .fileExists, path: name) }
+        let temporary = OwnFile.newQuarantine
+        let file = try OwnFile.create(temporary, at: directory, on: fileSystem)
+        do throws(FileSystemError) {
+            try fileSystem.closing(file) { () throws(FileSystemError) in
+                try content(file)
+                try fileSystem.synchronize(file, .full)
+            }
+            // Only the process that holds the store's lock gives names here.
+            try fileSystem.rename(temporary, at: directory, to: name, at: directory, .replacing)
+        } catch {
+            do { try fileSystem.unlink(temporary, at: directory) } catch _ {}  // It is removed at the next opening.
+            throw error
+        }
+        try fileSystem.synchronize(directory, .full)
+    }
+
+    private func exists(_ name: POSIXPath) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            _ = try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
+            return true
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return false
+        }
     }
 
     /// Moves the whole log aside, durably.

@@ -42,6 +42,12 @@ final class EngineSharing: Sendable {
         }
     }
 
+    /// Closes a forked child's descriptors, and changes nothing.
+    func abandon() {
+        page.abandon()
+        lock.close()
+    }
+
     /// Leaves the store to the others, and gives the lock back if that is still had.
     func close() {
         page.close()

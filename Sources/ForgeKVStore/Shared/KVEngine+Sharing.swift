@@ -55,6 +55,7 @@ extension KVEngine {
     private func catchUp(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?
     ) throws(KVStoreError) {
+        try checkFork(operation, name)
         var news: SharedNews?
         do throws(FileSystemError) {
             let word = try sharing.page.word()
@@ -82,6 +83,7 @@ extension KVEngine {
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?,
         _ body: () throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
+        try checkFork(operation, name)
         var news = SharedNews()
         defer { tell(news, sharing) }
         do throws(FileSystemError) {

@@ -32,14 +32,13 @@ final class SharedLock: Sendable {
     ///
     /// - Throws: `EAGAIN` if others have it for all that time.
     func take(within timeout: Duration) throws(FileSystemError) {
-        try take { (waited) throws(FileSystemError) in waited < timeout }
+        try take(within: timeout) { (_) throws(FileSystemError) in true }
     }
 
     /// Takes the lock to open the store, and says in its file that the store is shared; gives up soon if a process has the
     /// store for itself.
     func takeToOpen(within timeout: Duration) throws(FileSystemError) {
-        try take { (waited) throws(FileSystemError) in
-            guard waited < timeout else { return false }
+        try take(within: timeout) { (waited) throws(FileSystemError) in
             guard waited >= Self.grace else { return true }
             return try read() == Self.text
         }
@@ -56,16 +55,19 @@ final class SharedLock: Sendable {
         try fileSystem.readBytes(of: try opened(), at: 0, count: Self.text.count)
     }
 
-    private func take(while isWorthWaiting: (Duration) throws(FileSystemError) -> Bool) throws(FileSystemError) {
-        turn.lock()
+    private func take(
+        within timeout: Duration, while isWorthWaiting: (Duration) throws(FileSystemError) -> Bool
+    ) throws(FileSystemError) {
+        let busy = FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
+        let start = ContinuousClock.now
+        // The time that other threads of this process take counts too.
+        guard turn.try() || turn.lock(before: Date(timeIntervalSinceNow: timeout / .seconds(1))) else { throw busy }
         do throws(FileSystemError) {
             guard try !tryToTake() else { return }
-            let start = ContinuousClock.now
             var pause = 0.000_02
             repeat {
-                guard try isWorthWaiting(start.duration(to: .now)) else {
-                    throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
-                }
+                let waited = start.duration(to: .now)
+                guard waited < timeout, try isWorthWaiting(waited) else { throw busy }
                 Thread.sleep(forTimeInterval: pause)
                 pause = min(2 * pause, 0.001)
             } while try !tryToTake()

@@ -98,6 +98,15 @@ final class SharedPage: Sendable {
         fileSystem.discard(file)
     }
 
+    /// Closes a forked child's descriptor; the slot is the parent's.
+    func abandon() {
+        let file = descriptor.withLock { descriptor in
+            defer { descriptor = nil }
+            return descriptor
+        }
+        if let file { fileSystem.discard(file) }
+    }
+
     private var slotOffset: Int { SharedPageContent.offset(ofSlot: slot.load(ordering: .relaxed)) }
 }
 

@@ -55,6 +55,6 @@ struct CellType: Sendable, Equatable {
     /// Whether a value that stands in an entry itself is of this type.
     @inline(__always)
     func isKind(_ kind: UInt8) -> Bool {
-        version == 0 && identity == ObjectIdentifier(InlineTypes.type(kind))
+        version == 0 && kind != EntryContent.encoded && identity == ObjectIdentifier(InlineTypes.type(kind))
     }
 }

@@ -1,10 +1,11 @@
-/// The content of an entry: nothing, a cell, or a value of a type that is kept in the entry itself.
+/// The content of an entry: nothing, a cell, an encoded value in the table's arena, or a value of a type that is kept in the
+/// entry itself.
 struct EntryContent {
     /// Room for a value of one of the ``InlineTypes`` on every platform, or for the address of a cell and the
     /// ``CellType/decodedTag`` of the value in it.
     typealias Words = (UInt64, UInt64)
 
-    /// ``nothing``, ``cell``, or the kind of the value's type among the ``InlineTypes``.
+    /// ``nothing``, ``cell``, ``encoded``, or the kind of the value's type among the ``InlineTypes``.
     var kind: UInt8
     var words: Words
     /// The number of the write that stored the value.
@@ -13,6 +14,9 @@ struct EntryContent {
 
     static let nothing: UInt8 = 0
     static let cell: UInt8 = 1
+
+    /// The address of the encoded value, and how many bytes have room there.
+    static let encoded: UInt8 = 254
 
     /// No value.
     static let none = EntryContent(kind: nothing, words: (0, 0), revision: 0, encodedSize: 0)
@@ -56,6 +60,43 @@ struct EntryContent {
     /// The value as a cell, a new one for a value that is kept in the entry; nil for nothing. For the writer: under its lock
     /// nothing is retired, so a reference may be counted anywhere.
     var asCell: ValueCell? {
-        kind == Self.nothing ? nil : ownCell?.takeUnretainedValue() ?? InlineTypes.cell(self)
+        switch kind {
+        case Self.nothing: nil
+        case Self.cell: ownCell?.takeUnretainedValue()
+        case Self.encoded: copyOfEncodedValue
+        default: InlineTypes.cell(self)
+        }
+    }
+}
+
+// MARK: Values as they were loaded
+
+extension EntryContent {
+    /// An encoded value in the table's arena.
+    init(encoded address: UnsafeMutableRawPointer, count: Int, revision: UInt64) {
+        self.init(
+            kind: Self.encoded, words: (UInt64(UInt(bitPattern: address)), UInt64(count)), revision: revision,
+            encodedSize: count)
+    }
+
+    /// Where an encoded value stands.
+    var encodedAddress: UnsafeMutableRawPointer? {
+        UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0))
+    }
+
+    /// A cell with a copy of an encoded value, for the writer and for readers inside a critical section. Nothing in the cell
+    /// refers to the arena.
+    @inline(never)
+    var copyOfEncodedValue: EncodedCell {
+        EncodedCell.copying(
+            UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize), revision: revision, type: .unknown)
+    }
+
+    /// How many bytes have room there.
+    var encodedCapacity: Int { Int(words.1) }
+
+    /// Another encoded value in the same place.
+    func reusingPlace(count: Int, revision: UInt64) -> EntryContent {
+        EntryContent(kind: kind, words: words, revision: revision, encodedSize: count)
     }
 }

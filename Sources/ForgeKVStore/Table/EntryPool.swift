@@ -5,11 +5,12 @@ final class EntryPool: @unchecked Sendable {
     private var slabs: [UnsafeMutableRawPointer] = []
 
     /// What is left of the last slab.
-    private var next = 0
-    private var end = 0
+    @exclusivity(unchecked) private var next = 0
+    @exclusivity(unchecked) private var end = 0
+    @exclusivity(unchecked) private var slab: UnsafeMutableRawPointer?
 
     /// Memory that was given back, by its size.
-    private var free: [[UnsafeMutableRawPointer]] = []
+    @exclusivity(unchecked) private var free: [[UnsafeMutableRawPointer]] = []
 
     /// A line of a cache: an entry of a name that is not too long takes one.
     static let granularity = 64
@@ -18,19 +19,24 @@ final class EntryPool: @unchecked Sendable {
     private static let largestSlab = TableMemory.largePage
 
     /// Memory of so many bytes, whose address is a multiple of ``granularity``.
+    @inline(__always)
     func take(_ size: Int) -> UnsafeMutableRawPointer {
         let units = Self.units(size)
         if units < free.count, let address = free[units].popLast() { return address }
         let size = units * Self.granularity
         if end - next < size { addSlab(size) }
         defer { next += size }
-        return slabs[slabs.count - 1] + next
+        // There is a slab by now.
+        return slab.unsafelyUnwrapped + next
     }
 
+    @inline(never)
     private func addSlab(_ size: Int) {
         end = max(min(max(2 * end, Self.smallestSlab), Self.largestSlab), size)
         next = 0
-        slabs.append(TableMemory.allocate(end))
+        let address = TableMemory.allocate(end)
+        slabs.append(address)
+        slab = address
     }
 
     /// Takes memory of so many bytes back.

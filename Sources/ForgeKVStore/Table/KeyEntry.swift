@@ -35,15 +35,15 @@ struct KeyEntry {
     private static func nameSize(_ count: Int) -> Int { (count + 7) / 8 * 8 }
 
     /// An entry for a name, without a value, in memory of its ``size(nameCount:)``.
-    init(_ name: KeyName, at address: UnsafeMutableRawPointer) {
+    init(_ name: UnsafeRawBufferPointer, at address: UnsafeMutableRawPointer) {
         precondition(MemoryLayout<Front>.size <= Self.frontSize && MemoryLayout<Back>.size <= Self.backSize)
         self.address = address
         // Names are at most 1,024 bytes long; every write has checked.
         address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt16(name.count)))
-        let room = UnsafeMutableRawBufferPointer(
-            start: address + Self.frontSize, count: Self.nameSize(name.count))
-        room.initializeMemory(as: UInt8.self, repeating: 0)
-        name.withBytes { room.copyMemory(from: $0) }
+        let size = Self.nameSize(name.count)
+        // The last word holds the end of the name, and the zeros behind it.
+        if size > 0 { (address + Self.frontSize + size - 8).storeBytes(of: 0, as: UInt64.self) }
+        UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: size).copyMemory(from: name)
         backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back())
     }
 
@@ -67,9 +67,13 @@ struct KeyEntry {
     @inline(__always)
     func isNamed(_ name: KeyName) -> Bool { name.isEqual(to: address + Self.frontSize, count: nameCount) }
 
+    @inline(__always)
+    func isNamed(_ name: UnsafeRawBufferPointer) -> Bool { nameBytes.isEqual(to: name) }
+
     /// The hash of the name.
     var hash: UInt64 { KeyHash.hash(nameBytes) }
 
+    @inline(__always)
     private var nameBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }

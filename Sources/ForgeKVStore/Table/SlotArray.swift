@@ -44,6 +44,29 @@ struct SlotArray {
         }
     }
 
+    /// The entry of a name, by its bytes and their hash.
+    @inline(__always)
+    func find(_ name: UnsafeRawBufferPointer, hash: UInt64) -> KeyEntry? {
+        let mask = count &- 1
+        let tag = Self.tag(hash)
+        var index = Int(truncatingIfNeeded: hash) & mask
+        while true {
+            let word = slot(index).pointee.load(ordering: .relaxed)
+            if word == 0 { return nil }
+            if word & Self.lowBits == tag {
+                let entry = Self.entry(word)
+                if entry.isNamed(name) { return entry }
+            }
+            index = (index &+ 1) & mask
+        }
+    }
+
+    /// Where the first slot stands that is looked at for a hash.
+    @inline(__always)
+    func slotAddress(hash: UInt64) -> UnsafeRawPointer {
+        UnsafeRawPointer(slot(Int(truncatingIfNeeded: hash) & (count &- 1)))
+    }
+
     /// Adds an entry whose name is in no slot; there must be an empty one.
     func insert(_ entry: KeyEntry, hash: UInt64) {
         let mask = count - 1

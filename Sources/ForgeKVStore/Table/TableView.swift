@@ -9,9 +9,6 @@ struct TableView {
     private struct Root: ~Copyable {
         /// Where the present slots are.
         let slots: Atomic<UInt>
-
-        /// Whether there may be values that the table does not hold yet.
-        let isPartial = Atomic(false)
     }
 
     init(_ array: SlotArray) {
@@ -37,14 +34,6 @@ struct TableView {
         SlotArray(bits: root.pointee.slots.exchange(array.bits, ordering: .sequentiallyConsistent))
     }
 
-    /// Whether a name that is not found may have a value that is not loaded. That a name has none is certain only if this was
-    /// false before the look-up: the rest may be loaded between the two.
-    @inline(__always)
-    var isPartial: Bool {
-        get { root.pointee.isPartial.load(ordering: .acquiring) }
-        nonmutating set { root.pointee.isPartial.store(newValue, ordering: .releasing) }
-    }
-
     /// Why a look-up ended without a value and without the certainty that there is none.
     enum Interruption: Error {
         /// The writer is changing the entry: wait for it.
@@ -52,9 +41,6 @@ struct TableView {
 
         /// The value has to be decoded.
         case encoded(ValueCell)
-
-        /// The table does not hold the name, and not everything is loaded.
-        case notLoaded
     }
 
     /// How many times a reader looks at an entry that the writer is changing, which takes a few nanoseconds unless its
@@ -72,10 +58,8 @@ extension TableView {
     @_specialize(where Value == Double)
     func value<Value>(of key: KVKey<Value>) throws(Interruption) -> Value? {
         let section = domain.enter()
-        let wasPartial = isPartial
         guard let entry = array.find(key.identity) else {
             section.leave()
-            if wasPartial { throw .notLoaded }
             return nil
         }
         for _ in 0..<Self.patience {
@@ -97,8 +81,10 @@ extension TableView {
                 return nil
             }
             let content = entry.content
-            guard entry.isStill(version) else { continue }
-            throw .encoded(cell(of: content, leaving: section))
+            guard entry.isStill(version), let cell = cell(of: content, in: entry, version, leaving: section) else {
+                continue
+            }
+            throw .encoded(cell)
         }
         section.leave()
         throw .busy
@@ -107,10 +93,8 @@ extension TableView {
     /// The cell of a name.
     func cell(of name: KeyName) throws(Interruption) -> ValueCell? {
         let section = domain.enter()
-        let wasPartial = isPartial
         guard let entry = array.find(name) else {
             section.leave()
-            if wasPartial { throw .notLoaded }
             return nil
         }
         for _ in 0..<Self.patience {
@@ -121,18 +105,28 @@ extension TableView {
                 section.leave()
                 return nil
             }
-            return cell(of: content, leaving: section)
+            guard let cell = cell(of: content, in: entry, version, leaving: section) else { continue }
+            return cell
         }
         section.leave()
         throw .busy
     }
 
-    /// The cell of a content that is not nothing, or a new one for a value that is kept in the entry.
+    /// The cell of a content that is not nothing, or a new one for a value that has none; leaves the section. Nil, still
+    /// inside, if the entry was changed while encoded bytes were copied.
     @inline(never)
-    private func cell(of content: EntryContent, leaving section: ReadGuard) -> ValueCell {
+    private func cell(
+        of content: EntryContent, in entry: KeyEntry, _ version: UInt32, leaving section: ReadGuard
+    ) -> ValueCell? {
         switch content.kind {
         case EntryContent.cell:
             return section.leave(retaining: EntryContent.cellAddress(content.words))
+        case EntryContent.encoded:
+            // The bytes belong to the arena, which may free them once this thread has left.
+            let copy = content.copyOfEncodedValue
+            guard entry.isStill(version) else { return nil }
+            section.leave()
+            return copy
         case InlineTypes.textKind:
             let text = section.leave(copyingText: content.words, as: String.self)
             return InlineTypes.cell(text, revision: content.revision)

@@ -2,7 +2,11 @@ import Synchronization
 
 /// The one who changes a table. It belongs behind the lock that makes writers come one after another.
 struct TableWriter: ~Copyable, Sendable {
-    private let table: ValueTable
+    let table: ValueTable
+
+    /// Memory of the table, which keeps it alive; unmanaged, so that an insertion counts no references.
+    private let pool: Unmanaged<EntryPool>
+    let arena: Unmanaged<ValueArena>
     private var reclamation: DeferredReclamation
 
     /// How many slots lead to an entry, one without a value included.
@@ -14,15 +18,13 @@ struct TableWriter: ~Copyable, Sendable {
     /// How many keys have a value.
     private(set) var count = 0
 
-    /// How long a log of nothing but the present values would be, its header left out; more than that while some of them are
-    /// elsewhere and were replaced unseen.
-    var liveBytes: Int64 { bytesHere + bytesElsewhere }
-
-    private var bytesHere: Int64 = 0
-    private var bytesElsewhere: Int64 = 0
+    /// How long a log of nothing but the present values would be, its header left out.
+    private(set) var liveBytes: Int64 = 0
 
     init(_ table: ValueTable) {
         self.table = table
+        pool = .passUnretained(table.pool)
+        arena = .passUnretained(table.arena)
         reclamation = DeferredReclamation(table.pool)
     }
 
@@ -38,81 +40,89 @@ struct TableWriter: ~Copyable, Sendable {
     /// Gives a name a value whose place was looked up since the table was last changed.
     @inline(__always)
     mutating func store(_ content: EntryContent, _ name: KeyName, in entry: KeyEntry?) {
-        bytesHere += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
         if let entry {
             replace(entry, by: content)
         } else {
-            insert(content, name)
+            name.withBytes { insert(content, $0, hash: name.hash) }
         }
     }
 
     @inline(never)
-    private mutating func insert(_ content: EntryContent, _ name: KeyName) {
+    mutating func insert(_ content: EntryContent, _ name: UnsafeRawBufferPointer, hash: UInt64) {
         makeRoom()
-        let entry = KeyEntry(name, at: table.pool.take(KeyEntry.size(nameCount: name.count)))
+        let memory = pool._withUnsafeGuaranteedRef { $0.take(KeyEntry.size(nameCount: name.count)) }
+        let entry = KeyEntry(name, at: memory)
         _ = entry.exchange(content)
-        table.view.array.insert(entry, hash: name.hash)
+        table.view.array.insert(entry, hash: hash)
         usedCount += 1
-        if content.kind != EntryContent.nothing { count += 1 }
+        count += 1
+        liveBytes += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
     }
 
     /// Takes the value of a name away.
     mutating func remove(_ name: KeyName) {
-        if let entry = entry(of: name) {
-            replace(entry, by: .none)
-        } else if isPartial {
-            // It may have one elsewhere, which does not count any more.
-            insert(.none, name)
-        }
+        if let entry = entry(of: name) { replace(entry, by: .none) }
     }
 
     mutating func removeAll() {
-        endPartial()
         let empty = SlotArray(exponent: 4)
         retire(table.view.exchange(empty), keepsValues: false)
+        for slab in table.arena.takeSlabs() { reclamation.retire(slab.address, sizeInBytes: slab.size) }
         usedCount = 0
         count = 0
-        bytesHere = 0
+        liveBytes = 0
     }
 
     @inline(__always)
-    private mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
+    mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
         let old = entry.exchange(content)
         if old.kind != EntryContent.nothing {
-            bytesHere -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
+            liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
             reclamation.retire(old)
         } else {
             count += 1
         }
-        if content.kind == EntryContent.nothing { count -= 1 }
+        if content.kind == EntryContent.nothing {
+            count -= 1
+        } else {
+            liveBytes += Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: content.encodedSize))
+        }
     }
 
     /// Puts the decoded form of a value in its place, unless there is another value by now.
     mutating func replace(_ old: ValueCell, by decoded: EntryContent, _ name: KeyName) {
-        guard let entry = entry(of: name), entry.content.ownCell?.takeUnretainedValue() === old else {
+        guard let entry = entry(of: name), Self.holds(entry.content, old) else {
             // Nobody has ever seen it.
             return reclamation.retire(decoded)
         }
         reclamation.retire(entry.exchange(decoded))
     }
 
+    /// Whether an entry holds the value of a cell as it was encoded.
+    private static func holds(_ content: EntryContent, _ cell: ValueCell) -> Bool {
+        content.kind == EntryContent.encoded
+            ? content.revision == cell.revision : content.ownCell?.takeUnretainedValue() === cell
+    }
+
     /// Makes sure that at least a third of the slots is empty.
     private mutating func makeRoom() {
+        if (usedCount + 1) * 3 > table.view.array.count * 2 { resize(for: count + 1) }
+    }
+
+    /// Moves the entries to another array, with room for so many names.
+    @inline(never)
+    mutating func resize(for expectedCount: Int) {
         let old = table.view.array
-        guard (usedCount + 1) * 3 > old.count * 2 else { return }
         // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
-        let larger = SlotArray(exponent: Self.exponent(for: (isPartial ? usedCount : count) + 1))
+        let larger = SlotArray(exponent: Self.exponent(for: expectedCount))
         usedCount = 0
         old.forEach { entry in
-            guard isKept(entry) else { return }
+            guard entry.kind != EntryContent.nothing else { return }
             larger.insert(entry, hash: entry.hash)
             usedCount += 1
         }
         retire(table.view.exchange(larger), keepsValues: true)
     }
-
-    /// An entry without a value says that none stands elsewhere either.
-    private func isKept(_ entry: KeyEntry) -> Bool { isPartial || entry.kind != EntryContent.nothing }
 
     /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table doubles of
     /// which two thirds were taken.
@@ -125,7 +135,7 @@ struct TableWriter: ~Copyable, Sendable {
     private mutating func retire(_ array: SlotArray, keepsValues: Bool) {
         arrayNumber += 1
         array.forEach { entry in
-            if keepsValues, isKept(entry) { return }
+            if keepsValues, entry.kind != EntryContent.nothing { return }
             reclamation.retire(entry.exchange(.none))
             reclamation.retire(entry)
         }
@@ -139,38 +149,6 @@ struct TableWriter: ~Copyable, Sendable {
     /// What no reader can see any more, for the caller to let go of outside the lock.
     mutating func collect() -> DeferredReclamation.Garbage? {
         reclamation.isDue ? reclamation.collect() : nil
-    }
-}
-
-// MARK: Values that are elsewhere
-
-extension TableWriter {
-    /// Whether names that the table does not hold may have values elsewhere.
-    private(set) var isPartial: Bool {
-        get { table.view.isPartial }
-        nonmutating set { table.view.isPartial = newValue }
-    }
-
-    /// Says that there are values elsewhere, which take at most so many bytes in a log.
-    mutating func beginPartial(bytesElsewhere: Int64) {
-        isPartial = true
-        self.bytesElsewhere = bytesElsewhere
-    }
-
-    /// Takes in what a name has elsewhere, unless the table knows better.
-    mutating func admit(_ cell: ValueCell?, _ name: KeyName) {
-        guard isPartial, entry(of: name) == nil else { return }
-        guard let cell else { return insert(.none, name) }
-        let size = Int64(LogRecord.size(nameCount: name.count, valueSize: cell.encodedSize))
-        insert(EntryContent(cell), name)
-        bytesHere += size
-        bytesElsewhere = max(0, bytesElsewhere - size)
-    }
-
-    /// Says that the table holds everything now.
-    mutating func endPartial() {
-        isPartial = false
-        bytesElsewhere = 0
     }
 }
 

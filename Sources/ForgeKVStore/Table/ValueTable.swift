@@ -18,6 +18,9 @@ final class ValueTable: @unchecked Sendable {
     /// Where the entries are; used by the writer alone.
     let pool = EntryPool()
 
+    /// Where encoded values are that were loaded; used by the writer alone.
+    let arena = ValueArena()
+
     init() {}
 
     deinit {

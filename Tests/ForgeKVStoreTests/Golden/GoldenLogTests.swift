@@ -6,22 +6,17 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Golden log and index") struct GoldenLogTests {
+@Suite("Golden log") struct GoldenLogTests {
     private let fileSystem = InMemoryFileSystem()
     private let recorder = IssueRecorder()
 
-    private func open(
-        on fileSystem: (any POSIXFileSystem)? = nil, usesIndex: Bool = true, indexedFromBytes: Int = 1 << 16
-    ) throws -> FileKVStore {
-        var options = recorder.options()
-        options.indexedFromBytes = indexedFromBytes
-        options.usesIndex = usesIndex
-        return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
+    private func open() throws -> FileKVStore {
+        try FileKVStore(at: "/store", fileSystem: fileSystem, options: recorder.options())
     }
 
     /// The operations in the golden log, from the creation of the store to its closing.
     private func operate() throws {
-        let store = try open(indexedFromBytes: 1)
+        let store = try open()
         try store.set(KVKey<Int>("a"), value: 1)
         try store.set(KVKey<String>("é"), value: "two")
         try store.set(KVKey<Int>("a"), value: 3)
@@ -62,34 +57,15 @@ import Testing
     @Test("a log of version 1 is read as it was meant, and left as it is")
     func log() throws {
         try replace("log", GoldenLog.log)
-        do { try check(open(usesIndex: false)) }
+        do { try check(open()) }
         #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
-    }
-
-    @Test("an index of version 1 is used and left unchanged")
-    func index() throws {
-        try replace("log", GoldenLog.log)
-        try replace("index", GoldenLog.index)
-        do {
-            let counted = FaultingFileSystem(fileSystem)
-            let store = try open(on: counted)
-            #expect(store.get(KVKey<Int>("c")) == -70_000)
-            #expect(store.get(KVKey<Int>("b")) == nil)
-            // The headers, the record behind the end of the index, its block, the record of c, and its block again.
-            #expect(counted.log.records.filter { $0.operation == .read }.count == 6)
-            try check(store)
-        }
-        #expect(try fileSystem.readFile("/store/log") == GoldenLog.log)
-        #expect(try fileSystem.readFile("/store/index") == GoldenLog.index)
     }
 
     @Test("a log is written as version 1, byte for byte")
     func writing() throws {
         try operate()
         let log = try fileSystem.readFile("/store/log")
-        let index = try fileSystem.readFile("/store/index")
         #expect(log == GoldenLog.log, "\(GoldenLog.text(of: log))")
-        #expect(index == GoldenLog.index, "\(GoldenLog.text(of: index))")
     }
 
     @Test("every record of the format is in the golden log")

@@ -2,6 +2,7 @@ import Crypto
 import ForgeCrypt
 import ForgeFileStore
 import ForgeFileSystem
+import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
@@ -11,7 +12,7 @@ import Testing
 struct ForeignFileTests {
     /// Makes each kind of store in a directory.
     enum Kind: String, CaseIterable, CustomTestStringConvertible {
-        case files, storage, images, secrets
+        case files, storage, images, secrets, values
 
         var testDescription: String { rawValue }
 
@@ -21,6 +22,7 @@ struct ForeignFileTests {
             case .storage: .storage(fileSystem, root)
             case .images: .images(fileSystem, root)
             case .secrets: .secrets(fileSystem, root)
+            case .values: .values(fileSystem, root)
             }
         }
     }
@@ -141,6 +143,24 @@ extension StoreAmongOthers {
                 Call("delete") { try open().delete(name) },
                 Call("delete all") { try open().deleteAll() },
                 Call("set in a reopened vault") { try open().set("secret", for: name) },
+            ])
+    }
+
+    fileprivate static func values(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
+        @Sendable func open() throws -> FileKVStore { try FileKVStore(at: root, fileSystem: fileSystem) }
+        let key = KVKey<String>("name")
+        return Self(
+            fileSystem, root: root,
+            calls: [
+                Call("set") { try open().set(key, value: "value") },
+                Call("get") { _ = try open().get(key) },
+                Call("keys") { _ = try open().keys() },
+                Call("synchronize") { try open().synchronize() },
+                Call("compact") { try open().compact() },
+                Call("remove") { try open().remove(key) },
+                Call("remove all") { try open().removeAll() },
+                Call("set in a reopened store") { try open().set(key, value: "value") },
+                Call("compact a reopened store") { try open().compact() },
             ])
     }
 }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 
-/// Damages logs and indexes in every way that comes to mind, and opens stores on them.
+/// Damages logs in every way that comes to mind, and opens stores on them.
 struct FuzzLogsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz-logs", abstract: "Open key-value stores on damaged and forged logs.",

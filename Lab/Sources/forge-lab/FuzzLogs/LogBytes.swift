@@ -1,12 +1,11 @@
 import ForgeFileSystem
 import ForgeKVStore
 
-/// Where things stand in a log and in an index of format version 1, as the documentation gives them, and the checksums
+/// Where things stand in a log of format version 1, as the documentation gives them, and the checksums
 /// that make forged bytes count.
 enum LogBytes {
     static let headerSize = 64
     static let frameSize = 20
-    static let blockSize = 4096
 
     /// The records of a log, as far as lengths lead from one to the next.
     static func records(_ log: [UInt8]) -> [Range<Int>] {
@@ -32,22 +31,6 @@ enum LogBytes {
         log.store(
             checksum([log[16..<32], log[start..<start + 16], log[start + frameSize..<record.upperBound]]),
             at: start + 16)
-    }
-
-    /// Gives the header of an index the checksum that makes it right.
-    static func signIndexHeader(_ index: inout [UInt8]) {
-        index.store(checksum([index[0..<blockSize - 4]]), at: blockSize - 4)
-    }
-
-    /// Gives the blocks of an index, the first of which is its number 0, the checksums that make them right.
-    static func signBlocks(_ index: inout [UInt8]) {
-        for number in 0..<max(0, index.count / blockSize - 1) {
-            let start = (number + 1) * blockSize
-            var place: [UInt8] = Array(repeating: 0, count: 8)
-            place.store(UInt64(number), at: 0)
-            index.store(
-                checksum([index[16..<56], place[...], index[start + 4..<start + blockSize]]), at: start)
-        }
     }
 
     private static func checksum(_ pieces: [ArraySlice<UInt8>]) -> UInt32 {

@@ -23,25 +23,6 @@ extension LogCase {
         }
     }
 
-    mutating func damageIndex() {
-        guard var bytes = index, !bytes.isEmpty else { return }
-        switch random.below(4) {
-        case 0:
-            let offset = random.below(bytes.count)
-            bytes[offset] ^= 1 << UInt8(random.below(8))
-            history.append("a bit of the index flips at \(offset)")
-        case 1: bytes = overwritten(bytes, at: random.below(random.pick([90, bytes.count])) % bytes.count, "the index")
-        case 2:
-            bytes.removeLast(random.below(bytes.count + 1))
-            history.append("the index is cut to \(bytes.count)")
-        default:
-            let other = random.below(LogTemplate.all.count)
-            bytes = LogTemplate.all[other].index ?? []
-            history.append("the index is that of template \(other)")
-        }
-        index = bytes
-    }
-
     private mutating func overwritten(_ bytes: [UInt8], at offset: Int, _ what: String) -> [UInt8] {
         var bytes = bytes
         let end = min(bytes.count, offset + 1 + random.below(random.pick([4, 40, 4096])))

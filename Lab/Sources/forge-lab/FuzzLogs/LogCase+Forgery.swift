@@ -7,7 +7,7 @@ extension LogCase {
         case 1..<5: forgeFrame()
         case 5: forgePayload()
         case 6, 7: insertRecord()
-        default: if index != nil { forgeIndex() } else { forgeFrame() }
+        default: forgeFrame()
         }
     }
 
@@ -113,34 +113,5 @@ extension LogCase {
             payload += change + name + [UInt8](repeating: 0x11, count: valueSize)
         }
         return payload
-    }
-
-    /// Changes what an index says of the log, or where it says that records stand.
-    private mutating func forgeIndex() {
-        guard var bytes = index, bytes.count >= 2 * LogBytes.blockSize else { return damageIndex() }
-        if random.chance(40) {
-            // The seed, the end, the last number, the length of what is alive, the number of blocks.
-            let offset = random.pick([32, 40, 48, 48, 56, 56, 64, 72, 72])
-            let value = extreme(near: bytes.integer(at: offset, UInt64.self))
-            bytes.store(value, at: offset)
-            history.append("the index says \(value) at \(offset)")
-        } else {
-            let block = LogBytes.blockSize * (1 + random.below(bytes.count / LogBytes.blockSize - 1))
-            for _ in 0...random.below(4) {
-                let count = Int(bytes.integer(at: block + 4, UInt32.self))
-                let entry = block + 16 + 16 * random.below(max(1, min(255, count)))
-                switch random.below(5) {
-                case 0: bytes.store(UInt32(truncatingIfNeeded: extreme(near: UInt64(count))), at: block + 4)
-                case 1: bytes.store(extreme(near: bytes.integer(at: entry, UInt64.self)), at: entry)
-                case 2: bytes.store(UInt64(random.pick([64, place()])), at: entry + 8)
-                default: bytes.store(extreme(near: bytes.integer(at: entry + 8, UInt64.self)), at: entry + 8)
-                }
-            }
-            history.append("entries of the index are forged in the block at \(block)")
-        }
-        LogBytes.signIndexHeader(&bytes)
-        LogBytes.signBlocks(&bytes)
-        index = bytes
-        isForged = true
     }
 }

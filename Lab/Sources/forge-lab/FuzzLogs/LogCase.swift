@@ -1,7 +1,6 @@
-/// A log and perhaps an index, damaged or forged; what it is follows from a seed and a number alone.
+/// A log, damaged or forged; what it is follows from a seed and a number alone.
 struct LogCase {
     var log: [UInt8]
-    var index: [UInt8]?
 
     /// What stands in the page that processes share; nil for a store that one process has for itself.
     var page: [UInt8]?
@@ -30,7 +29,6 @@ struct LogCase {
         let template = LogTemplate.all[choice]
         sources = [choice]
         log = template.log
-        if random.chance(70) { index = template.index }
         if random.chance(3) { page = SharedPageBytes.make(&random) }
         // Some are left as they are.
         let count = random.chance(3) ? 0 : 1 + random.below(random.chance(20) ? 12 : 3)
@@ -38,7 +36,7 @@ struct LogCase {
             switch random.below(10) {
             case 0..<6: damage()
             case 6..<9: forge()
-            default: if index != nil { damageIndex() } else { damage() }
+            default: damage()
             }
         }
     }

@@ -3,10 +3,9 @@ import ForgeKVStore
 import ForgeStorageTesting
 import SystemPackage
 
-/// The log of a store that a healthy program wrote, and its index, before anything is damaged.
+/// The log of a store that a healthy program wrote, before anything is damaged.
 struct LogTemplate: Sendable {
     private(set) var log: [UInt8] = []
-    private(set) var index: [UInt8]?
 
     /// Every value that was ever written under a name.
     private(set) var written: [String: Set<[UInt8]>] = [:]
@@ -70,24 +69,13 @@ struct LogTemplate: Sendable {
         log = try fileSystem.readFile("/store/log")
         // An open store has reserved more than is worth looking at.
         if !isClosed { log.removeLast(max(0, log.count - (log.lastIndex { $0 != 0 } ?? 0) - 200)) }
-        index = try Self.index(on: fileSystem)
         names = written.keys.sorted()
-    }
-
-    /// The index of a store; nil if it was never closed.
-    private static func index(on fileSystem: InMemoryFileSystem) throws(FileSystemError) -> [UInt8]? {
-        do throws(FileSystemError) {
-            return try fileSystem.readFile("/store/index")
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return nil
-        }
     }
 
     /// Options under which everything is the same in every run.
     static var options: FileKVStore.Options {
         var options = FileKVStore.Options.silent
         options.compactsInBackground = false
-        options.indexedFromBytes = 1
         options.reserveLittle()
         return options
     }

@@ -2,7 +2,7 @@ package import ForgeFileSystem
 import ForgeKVStore
 import Logging
 
-/// A ``FileKVStore`` that compacts its log often and has an index of it whenever it was closed.
+/// A ``FileKVStore`` that compacts its log often.
 package struct KeyValueUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
         names: ["a", "b", "c"], batches: true,
@@ -21,7 +21,6 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
             logger: Logger(label: "ForgeStorageTesting", factory: { _ in SwiftLogNoOpLogHandler() }))
         options.compactsInBackground = false
         options.reserveLittle()
-        options.indexedFromBytes = 1
         configure(&options)
         store = try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }

@@ -1,0 +1,110 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// Reading the log of a store that another process may be writing to, without changing anything.
+///
+/// A scan is repeated in two cases:
+/// - Another log has taken the name meanwhile: the file that was read may lack what was acknowledged before the store was
+///   opened for reading.
+/// - Bytes are bad although a later record vouches for them. The scan may have read them before they were stored, and the
+///   record behind them after. The next scan begins after that record was seen, so bytes that are bad in two successive
+///   scans are damaged.
+extension LogOpening {
+    /// How many times a log is read that changes faster than it can be read.
+    private static let scanLimit = 8
+
+    private struct Scan {
+        var file: LogFile
+        var found: LogScan.Outcome
+        var damage: [KVDamageReport]
+        var isInPlace: Bool
+    }
+
+    /// Reads the log; what it holds is in ``table`` then.
+    mutating func read() throws(KVStoreError) -> OpenedLog {
+        var earlier: [KVDamageReport] = []
+        for number in 1...Self.scanLimit {
+            let scan = try scanForReading()
+            let confirmed = scan.damage.filter(earlier.contains)
+            guard number == Self.scanLimit || (scan.isInPlace && confirmed == scan.damage) else {
+                earlier = scan.isInPlace ? scan.damage : []
+                table.removeAll()
+                continue
+            }
+            issues += confirmed.map { .damage($0) }
+            for range in scan.found.damage where range.isEmpty {
+                issues.append(.missingRecords(offset: range.lowerBound))
+            }
+            let log = AppendLog(
+                scan.file, end: scan.found.end, sequence: scan.found.sequence, flushedSequence: scan.found.sequence,
+                endsFlushed: true, space: LogSpace(LogSpace.Options(isMapped: false)))
+            return OpenedLog(log: log, obstacle: KVStoreError(.readOnly, .open, store: place.name))
+        }
+        preconditionFailure("the last scan is always taken")
+    }
+
+    private mutating func scanForReading() throws(KVStoreError) -> Scan {
+        let descriptor: Descriptor
+        do throws(FileSystemError) {
+            descriptor = try fileSystem.open(
+                .logName, at: place.directory, .readOnly, options: [.noFollow, .nonBlocking], permissions: [])
+        } catch {
+            throw error.errno == .noSuchFileOrDirectory
+                ? KVStoreError(.noStore, .open, store: place.name, underlying: error) : failure(error)
+        }
+        do throws(KVStoreError) {
+            return try scanForReading(descriptor)
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
+        }
+    }
+
+    private mutating func scanForReading(_ descriptor: Descriptor) throws(KVStoreError) -> Scan {
+        let size: Int64
+        let inode: UInt64
+        let reading: LogHeader.Reading
+        do throws(FileSystemError) {
+            let status = try fileSystem.status(of: .descriptor(descriptor))
+            guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
+            (size, inode) = (status.sizeInBytes, status.inode)
+            reading = LogHeader.read(try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size))
+        } catch {
+            throw failure(error)
+        }
+        var damage: [KVDamageReport] = []
+        var header: LogHeader
+        var found: LogScan.Outcome
+        switch reading {
+        case .valid(let valid): (header, found) = (valid, try scan(descriptor, size, valid.fileID))
+        case .unknownVersion(let version):
+            throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
+        case .damaged(let candidates):
+            damage.append(report(size > Int64(LogHeader.size) ? .header : .log, 0..<min(size, Int64(LogHeader.size))))
+            (header, found) = (LogHeader(fileID: LogFileID(random: { 0 }), generation: 1), LogScan.Outcome())
+            for candidate in candidates where found.recordCount == 0 {
+                header.fileID = candidate
+                found = try scan(descriptor, size, candidate)
+            }
+        }
+        damage += found.damage.filter { !$0.isEmpty }.map { report(.records, $0) }
+        if found.discardedRecordCount > 0 { damage.append(report(.tail, found.end..<size)) }
+        do throws(FileSystemError) {
+            let current = try fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+            return Scan(
+                file: LogFile(descriptor, header: header, on: fileSystem), found: found, damage: damage,
+                isInPlace: current.inode == inode)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            throw KVStoreError(.noStore, .open, store: place.name, underlying: error)
+        } catch {
+            throw failure(error)
+        }
+    }
+
+    /// A report of bytes that stay where they are, in the log.
+    private func report(_ kind: KVDamageReport.Kind, _ range: Range<Int64>) -> KVDamageReport {
+        KVDamageReport(
+            kind: kind, file: String(place.path.appending(.logName)), offset: range.lowerBound,
+            sizeInBytes: range.upperBound - range.lowerBound)
+    }
+}

@@ -1,0 +1,34 @@
+import ForgeFileSystem
+import Foundation
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Options at the ends of their ranges") struct ExtremeOptionsTests {
+    @Test("an unreachable compaction floor is no trap")
+    func unreachableFloor() async {
+        await #expect(processExitsWith: .success) {
+            let store = try FileKVStore(
+                at: "/store", fileSystem: InMemoryFileSystem(), options: .init(compactionFloorInBytes: .max))
+            for number in 0..<100 { try store.set(KVKey<Int>("a"), value: number) }
+        }
+    }
+
+    @Test("a value above 256 MiB that the limit allows is read again", .enabled(if: isDeep))
+    func largeValue() throws {
+        let directory = TemporaryDirectory()
+        let key = KVKey<Data>("large")
+        let value = Data(repeating: 7, count: (256 << 20) + 100)
+        let options = FileKVStore.Options(maximumValueSizeInBytes: 512 << 20)
+        do {
+            let store = try FileKVStore(at: directory.url, options: options)
+            try store.setRawValue([UInt8](value), named: "large")
+        }
+        // The limit of the process that reads may be lower.
+        let store = try FileKVStore(at: directory.url)
+        #expect(try store.rawValue(named: "large")?.count == value.count)
+        _ = key
+    }
+}
+
+private let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] == "1"

@@ -1,0 +1,56 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// What a child may do that was forked while a store was open, and that executes no other program.
+@Suite("A forked child") struct ForkTests {
+    @Test("is refused every write, and changes nothing of the parent's", arguments: [false, true])
+    func refused(_ isShared: Bool) async throws {
+        let directory = TemporaryDirectory()
+        let path = directory.url.path
+        await #expect(processExitsWith: .exitCode(0)) { [path = path as String, isShared = isShared as Bool] in
+            let key = KVKey<Int>("a")
+            var options = FileKVStore.Options()
+            options.sharing = isShared ? .shared : .exclusive
+            var store: FileKVStore? = try FileKVStore(at: URL(filePath: path), options: options)
+            try store?.set(key, value: 1)
+            let fork = unsafeBitCast(
+                try #require(dlsym(nil, "fork")), to: (@convention(c) () -> Int32).self)
+            let child = fork()
+            if child == 0 {
+                let changes: [(FileKVStore?) throws -> Void] = [
+                    { try $0?.set(key, value: 99) }, { try $0?.remove(key) }, { try $0?.removeAll() },
+                    { try $0?.compact() }, { try $0?.synchronize() },
+                    { try $0?.batch { try $0.set(key, value: 98) } },
+                ]
+                for (number, change) in changes.enumerated() {
+                    guard code({ try change(store) }) == .unavailable(.forked) else { _exit(Int32(number) + 1) }
+                }
+                guard store?.get(key) == 1 else { _exit(20) }
+                store = nil
+                guard code({ _ = try FileKVStore(at: URL(filePath: path)) })?.unavailability != nil else { _exit(21) }
+                _exit(0)
+            }
+            for number in 2...500 { try store?.set(key, value: number) }
+            var status: Int32 = 0
+            _ = waitpid(child, &status, 0)
+            try store?.set(KVKey<Int>("b"), value: 1)
+            try store?.synchronize()
+            store = nil
+            let again = try FileKVStore(at: URL(filePath: path))
+            guard again.get(key) == 500, again.get(KVKey<Int>("b")) == 1 else { exit(100) }
+            exit(status == 0 ? 0 : 1 + (status >> 8) & 0xFF)
+        }
+    }
+}

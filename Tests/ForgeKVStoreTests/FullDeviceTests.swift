@@ -1,0 +1,106 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A store on a full device") struct FullDeviceTests {
+    private let fileSystem = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 20)))
+    private let recorder = IssueRecorder()
+
+    private func open(isMapped: Bool = true) throws -> FileKVStore {
+        var options = recorder.options(compactionFloorInBytes: 1 << 30)
+        options.isMapped = isMapped
+        return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+    }
+
+    /// Takes what is left, and then writes until the store has no space either; returns how many names it holds.
+    private func fill(_ store: FileKVStore) throws -> Int {
+        let filler = try fileSystem.open("/filler", .writeOnly, options: [.create], permissions: .privateFile)
+        defer { fileSystem.discard(filler) }
+        var offset: Int64 = 0
+        let block = [UInt8](repeating: 1, count: 4096)
+        do { while true { offset += Int64(try fileSystem.write(block, to: filler, at: offset)) } } catch {}
+        var count = 0
+        do {
+            while count < 1_000_000 {
+                try store.set(KVKey<Int>("key.\(count)"), value: count)
+                count += 1
+            }
+        } catch {
+            #expect(((error as? KVStoreError)?.underlying as? FileSystemError)?.errno == .noSpace)
+        }
+        return count
+    }
+
+    @Test("removes values from the space that is kept for that")
+    func removing() throws {
+        do {
+            let store = try open()
+            try store.set(KVKey<Int>("first"), value: 0)
+            let count = try fill(store)
+            #expect(count > 50)
+            for number in 0..<50 { try store.remove(KVKey<Int>("key.\(number)")) }
+            #expect(try store.keys().count == count - 49)
+        }
+        let store = try open()
+        #expect(store.get(KVKey<Int>("key.10")) == nil)
+        #expect(store.get(KVKey<Int>("key.50")) == 50)
+        #expect(recorder.damage.isEmpty)
+    }
+
+    @Test("removes everything, is empty when opened again, and can be written to then", arguments: [true, false])
+    func removingAll(_ isMapped: Bool) throws {
+        do {
+            let store = try open(isMapped: isMapped)
+            try store.set(KVKey<Int>("first"), value: 0)
+            let count = try fill(store)
+            #expect(count > 0)
+            do { for number in 0..<count { try store.remove(KVKey<Int>("key.\(number)")) } } catch {}
+            try store.removeAll()
+            #expect(try store.keys().isEmpty)
+        }
+        let store = try open(isMapped: isMapped)
+        #expect(try store.keys().isEmpty)
+        // Rewriting the log when the store is closed may fail for want of space.
+        #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
+        try fileSystem.removeFile("/filler")
+        let entry = try store.entry(named: "first")
+        #expect(entry == nil)
+        try store.set(KVKey<Int>("first"), value: 1)
+        #expect(try open(isMapped: isMapped).read(KVKey<Int>("first")) == 1)
+    }
+
+    @Test("removes everything in place while the numbers of writes go on")
+    func inPlace() throws {
+        let full = FailingFileSystem()
+        var options = recorder.options()
+        options.isMapped = false
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: full, options: options)
+            for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            full.fail { operation, _ in operation == .write ? .noSpace : nil }
+            #expect(throws: KVStoreError.self) { try store.set(KVKey<Int>("a"), value: 1) }
+            // The marker behind the header stands in a block that the file has.
+            let isSecond = Counter()
+            full.fail { operation, _ in operation == .write && isSecond.next() == 1 ? .noSpace : nil }
+            try store.removeAll()
+            full.fail(nil)
+            try store.set(KVKey<Int>("b"), value: 2)
+            #expect(try #require(try store.entry(named: "b")).revision > 10)
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: full, options: options)
+        #expect(try store.keys() == ["b"])
+        #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
+    }
+}
+
+extension InMemoryFileSystem {
+    fileprivate func write(_ bytes: [UInt8], to file: Descriptor, at offset: Int64) throws(FileSystemError) -> Int {
+        try writeBytes(bytes, to: file, at: offset)
+        return bytes.count
+    }
+
+    fileprivate func removeFile(_ path: POSIXPath) throws(FileSystemError) { try unlink(path, at: .workingDirectory) }
+}

@@ -1,0 +1,102 @@
+import Dispatch
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Opening and closing many stores") struct OpeningConcurrencyTests {
+    private let key = KVKey<Int>("a")
+
+    @Test("a slow opening delays no other store", .timeLimit(.minutes(1)))
+    func slowOpening() throws {
+        let fileSystem = FailingFileSystem()
+        let isSlow = DispatchSemaphore(value: 0)
+        let mayGoOn = DispatchSemaphore(value: 0)
+        let isDone = DispatchSemaphore(value: 0)
+        let isHeldUp = Flag()
+        fileSystem.fail { operation, path in
+            guard operation == .lock, !isHeldUp.isSet else { return nil }
+            isHeldUp.set()
+            isSlow.signal()
+            _ = mayGoOn.wait(timeout: .now() + 20)
+            return nil
+        }
+        Thread.detachNewThread {
+            do { _ = try FileKVStore(at: "/slow", fileSystem: fileSystem) } catch { Issue.record(error) }
+            isDone.signal()
+        }
+        isSlow.wait()
+        let hasOpened = DispatchSemaphore(value: 0)
+        Thread.detachNewThread {
+            do { _ = try FileKVStore(at: "/other", fileSystem: fileSystem) } catch { Issue.record(error) }
+            hasOpened.signal()
+        }
+        #expect(hasOpened.wait(timeout: .now() + 10) == .success)
+        mayGoOn.signal()
+        isDone.wait()
+    }
+
+    @Test("threads that open one store at once get one engine", .timeLimit(.minutes(1)))
+    func together() throws {
+        let fileSystem = InMemoryFileSystem()
+        let failures = Atomic(0)
+        DispatchQueue.concurrentPerform(iterations: 50) { number in
+            do {
+                let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+                try store.set(KVKey<Int>("key.\(number)"), value: number)
+            } catch {
+                failures.wrappingAdd(1, ordering: .relaxed)
+            }
+        }
+        #expect(failures.load(ordering: .relaxed) == 0)
+        #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).keys().count == 50)
+    }
+
+    @Test("stores that are released on the utility queue are closed", .timeLimit(.minutes(1)))
+    func utilityQueue() throws {
+        let fileSystem = InMemoryFileSystem()
+        let group = DispatchGroup()
+        for number in 0..<96 {
+            DispatchQueue.global(qos: .utility).async(group: group) {
+                do {
+                    let store = try FileKVStore(at: POSIXPath("/store.\(number)"), fileSystem: fileSystem)
+                    // Enough for a job in the background: more space is prepared.
+                    try store.setRawValue([UInt8](repeating: 1, count: 200_000), named: "a")
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+        #expect(group.wait(timeout: .now() + 30) == .success)
+    }
+
+    @Test("threads that wait for a shared store wait no longer together than each alone", .timeLimit(.minutes(1)))
+    func lockTimeout() throws {
+        let fixture = SharedFixture()
+        let process = fixture.process(1)
+        var options = fixture.options(1)
+        options.lockTimeout = .milliseconds(400)
+        let store = try FileKVStore(at: fixture.path, fileSystem: process.fileSystem, options: options)
+        try store.set(key, value: 1)
+        // Another process holds the lock.
+        let other = fixture.process(2).fileSystem
+        let file = try other.open("/store/#lock", .readWrite)
+        try other.lock(file, .exclusive, waiting: false)
+        let start = ContinuousClock.now
+        let refused = Atomic(0)
+        DispatchQueue.concurrentPerform(iterations: 8) { _ in
+            if code({ try store.set(key, value: 2) })?.unavailability != nil {
+                refused.wrappingAdd(1, ordering: .relaxed)
+            }
+        }
+        try other.close(file)
+        #expect(refused.load(ordering: .relaxed) == 8)
+        // One after another they would wait for 3.2 seconds.
+        #expect(start.duration(to: .now) < .milliseconds(2400))
+        #expect(try store.read(key) == 1)
+    }
+}

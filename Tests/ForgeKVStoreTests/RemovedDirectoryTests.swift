@@ -1,0 +1,37 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A store whose directory was removed while it was open") struct RemovedDirectoryTests {
+    private let fileSystem = InMemoryFileSystem()
+    private let key = KVKey<Int>("a")
+
+    @Test("throws when asked to make durable what no name leads to", arguments: FileKVStore.Sharing.allCases)
+    func removed(_ sharing: FileKVStore.Sharing) throws {
+        var options = IssueRecorder().options()
+        options.sharing = sharing
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        try store.set(key, value: 1)
+        try store.synchronize()
+        try fileSystem.removeTree("/store")
+        #expect(throws: KVStoreError.self) {
+            try store.set(key, value: 2)
+            try store.synchronize()
+        }
+        #expect(throws: KVStoreError.self) { try store.synchronize() }
+        #expect(try store.read(key) != nil)
+    }
+
+    @Test("throws as well if another log has taken the place of its own")
+    func replaced() throws {
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        try store.set(key, value: 1)
+        try fileSystem.rename("/store/log", to: "/store/old")
+        let file = try fileSystem.open("/store/log", .writeOnly, options: [.create], permissions: .privateFile)
+        try fileSystem.close(file)
+        #expect(throws: KVStoreError.self) { try store.synchronize() }
+    }
+}
