@@ -85,6 +85,8 @@ func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     // A directory that may be read but not searched: "." cannot be looked up in it.
     return try sharedPosition.withLock { (_) throws(FileSystemError) in
         guard lseek(directory, 0, SEEK_SET) == 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
+        // read(2) of a directory fails in another way behind the position of the last entry.
+        defer { lseek(directory, 0, SEEK_SET) }
         return try sysReadEntries(directory)
     }
 }
