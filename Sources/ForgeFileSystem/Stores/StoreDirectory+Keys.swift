@@ -120,10 +120,18 @@ extension StoreDirectory {
 
     /// Removes a key's file.
     ///
-    /// - Throws: `EISDIR` for a directory; `ELOOP`, `EMLINK` or `ENOTSUP` for what is not the store's, and stays.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or `ENOTSUP`
+    ///   for what is not the store's, and stays.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
-            let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+            let status: FileStatus
+            do throws(FileSystemError) {
+                status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+            } catch {
+                // A process that was killed may have removed the file without a flush.
+                if error.errno == .noSuchFileOrDirectory { try synchronizeNames(parent, key.path, durability) }
+                throw error
+            }
             guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
             try Self.check(status, of: key)
             try fileSystem.unlink(name, at: parent)
