@@ -52,7 +52,7 @@ extension POSIXFileSystem {
     /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
     ///
     /// The mode of a file that exists is kept but for the set-user and set-group bits, which `write(2)` clears too: the new
-    /// file belongs to the caller, whoever owned the old one. A new file is 0600. A symbolic link is followed, and what is
+    /// file belongs to the caller. A new file is 0600. A symbolic link is followed, and what is
     /// not a regular file (a device, a FIFO) is written to as it is.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
         let path = try followingFinalLinks(try POSIXPath(url))

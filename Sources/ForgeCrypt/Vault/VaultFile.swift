@@ -145,7 +145,7 @@ struct VaultFile: Sendable {
         return try HeldFile(directory, on: fileSystem, isDirectory: true)
     }
 
-    /// The temporary file of whoever holds the lock of the directory's vaults; no other program has a file of this name.
+    /// The temporary file of the writer that holds the lock; no other store uses this name.
     static let temporaryName: POSIXPath = "#tmp-of-vaults"
 
     /// Stores the file as a whole, atomically and durably, mode 0600.

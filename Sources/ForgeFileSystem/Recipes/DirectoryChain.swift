@@ -3,7 +3,7 @@ public import SystemPackage
 extension POSIXFileSystem {
     /// Creates a directory and every parent that is missing, each durable when the call returns.
     ///
-    /// The names of the directories above are flushed even where they exist already: whoever created them may not have
+    /// The names of the directories above are flushed even where they exist already: their creators may not have
     /// flushed them. That takes one flush per level; a store does it once, when it first writes. What may not be read
     /// above the directory is taken to be durable, since it is not this program's.
     ///
@@ -78,7 +78,7 @@ extension POSIXFileSystem {
 
     /// Creates a directory with this mode, whatever the umask.
     ///
-    /// `mkdir(2)` can only narrow the mode, so that nobody can enter before the mode is as it was asked for.
+    /// `mkdir(2)` can only narrow the mode, so no other user can enter before the mode is set.
     package func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
     ) throws(FileSystemError) {

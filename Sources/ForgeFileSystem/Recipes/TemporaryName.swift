@@ -39,7 +39,7 @@ extension POSIXPath {
         withUnsafeBytes { $0.count > 1 && $0.first == UInt8(ascii: "#") && $0.last == UInt8(ascii: "#") }
     }
 
-    /// Whether the name is like that of a temporary file or of a tree that is being deleted, whoever made it.
+    /// Whether the name is like that of a temporary file or of a tree that is being deleted, in any program's files.
     package var isLeftover: Bool {
         hasPrefix(Self.temporaryPrefix) || hasPrefix(Self.trashPrefix)
     }

@@ -60,7 +60,7 @@ extension StoreDirectory {
         }
     }
 
-    /// Makes the names on the way to a directory durable, once for each directory: whoever created it may not have flushed
+    /// Makes the names on the way to a directory durable, once for each directory: its creator may not have flushed
     /// its name.
     func synchronizeAncestors(of directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
         let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor)))
