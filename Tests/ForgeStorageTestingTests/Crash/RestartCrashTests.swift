@@ -66,6 +66,24 @@ struct RestartCrashTests {
         #expect(report.killCount == 4)
     }
 
+    @Test("a flush after a kill covers what the killed process stored through a mapping")
+    func storesOfTheKilled() async throws {
+        let report = try await forEachCrash(
+            prepare: { try $0.put("/f", letters("o", 32)) },
+            run: { fileSystem, run in
+                try fileSystem.store("/f", letters("n", 8), at: 0)
+                run.acknowledge("stored")
+            },
+            recover: { fileSystem, crash in
+                let isStored = try fileSystem.content("/f") == letters("n", 8) + letters("o", 24)
+                if crash.acknowledged.contains("flushed") { try demand(isStored, "a flushed store is lost") }
+                guard crash.kind == .processKill, isStored else { return }
+                try fileSystem.sync("/f", .data)
+                crash.acknowledge("flushed")
+            })
+        #expect(report.stateCountAfterKills > 0, "\(report)")
+    }
+
     @Test("a store that a kill interrupts is there up to a word, or from one")
     func tornStore() async throws {
         let explorer = CrashExplorer(

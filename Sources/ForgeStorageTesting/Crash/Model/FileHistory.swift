@@ -104,6 +104,12 @@ struct FileHistory: Sendable {
         }
     }
 
+    /// What was stored through mappings that no longer exist was handed to the file system.
+    mutating func removeMappings() {
+        revision += 1
+        for block in blocks.keys { blocks[block]?.writeBack() }
+    }
+
     private mutating func put(_ bytes: [UInt8], at offset: Int64, isStore: Bool) {
         let end = offset + Int64(bytes.count)
         guard end > offset else { return }
