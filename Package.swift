@@ -83,7 +83,7 @@ let package = Package(
             ],
             swiftSettings: settings),
         .target(
-            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, arguments],
+            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, arguments],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .testTarget(

@@ -44,7 +44,7 @@ struct CheckTests {
         #expect(damaged == [path])
     }
 
-    @Test("leftovers, links and quarantined data are named, and are not damage")
+    @Test("temporary files, links and quarantined data are named, and are not damage")
     func oddities() throws {
         #expect(try CommandRun(["kv", "set", scratch.path("store"), "key", "1"]).status == 0)
         for name in ["#tmp-abcdefghijklmnop", "quarantine-records-1"] {
@@ -53,7 +53,7 @@ struct CheckTests {
         try FileManager.default.createSymbolicLink(atPath: scratch.path("store/link"), withDestinationPath: "/etc")
         let run = try CommandRun(["check", scratch.path("store")])
         #expect(run.status == 0, "\(run.errors)")
-        #expect(run.output.contains("leftover"))
+        #expect(run.output.contains("temporary file"))
         #expect(run.output.contains("quarantine"))
         #expect(run.output.contains("symbolic link"))
         #expect(run.output.contains("0 damaged, 1 skipped"))

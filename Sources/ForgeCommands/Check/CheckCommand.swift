@@ -8,12 +8,13 @@ struct CheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Verify every store below a directory and report damage.",
         discussion: """
-            Nothing is changed, and stores in use can be checked. Logs of key-value stores are read record by record, \
-            cached images are decoded, other files are read to the end. Links, pipes, sockets and devices are listed \
-            and skipped. A vault is opened with the key file if you give one; without it only its header and length \
-            can be verified.
+            Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are read \
+            record by record, cached images are decoded, other files are read to the end. Links, pipes, sockets and \
+            devices are listed and skipped. Temporary files are listed as in use, or as orphaned if the process that \
+            recorded them has ended. A vault is opened with the key file if you give one; without it only its header \
+            and length can be verified.
 
-            Exit status: 0 if nothing is damaged, 1 if something is, 64 for a usage error.
+            Exit status: 0 if nothing is damaged, 1 if something is or if there is no store, 64 for a usage error.
             """)
 
     @Argument(help: ArgumentHelp("Where the stores are.", valueName: "dir"))
@@ -27,10 +28,12 @@ struct CheckCommand: ParsableCommand {
 
     func run() throws {
         let root = URL(fileURLWithPath: directory)
-        try requireExisting(root, "directory")
+        try requireStore("directory", at: root)
         let progress = Progress("files checked")
-        let checker = StoreChecker(keyFile: keyFile.map { URL(fileURLWithPath: $0) }, progress: progress)
-        let findings = try checker.check(root)
+        let key = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
+        guard let findings = try StoreChecker(key: key, progress: progress).check(root) else {
+            throw CommandFailure("no store here: \(try POSIXPath(root)) holds no files")
+        }
         progress.finish()
         let damaged = findings.filter { $0.state == .damaged }
         if json {

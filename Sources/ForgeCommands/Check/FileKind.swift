@@ -3,15 +3,15 @@ import SystemPackage
 
 /// The kind of a file in a store's directory.
 enum FileKind {
-    case lock, leftover, quarantine, log, vault, vaultKey, image, other
+    case marker, temporary, quarantine, log, vault, vaultKey, image, other
 
     /// Recognises reserved names first, then the first bytes.
     init(of path: POSIXPath, _ entry: DirectoryEntry, on fileSystem: SystemFileSystem) throws(FileSystemError) {
         let name = String(entry.name)
-        if entry.name.isLeftover {
-            self = .leftover
-        } else if entry.name.isReservedName || name == "#shared" {
-            self = .lock
+        if entry.name.isLeftover || FileKVStore.isTemporary(entry.name) {
+            self = .temporary
+        } else if entry.name.isStoreMarker || name == "#shared" {
+            self = .marker
         } else if name.hasPrefix("quarantine-") {
             self = .quarantine
         } else {

@@ -1,43 +1,96 @@
+import Crypto
 import ForgeStorage
 import Foundation
 import SystemPackage
 
 /// Walks a directory, recognises each file by its name and first bytes, and reads it the way its store does.
+///
+/// Nothing is changed, and no lock is held, so the stores may be in use. What a running process removes meanwhile is not
+/// reported.
 struct StoreChecker {
-    let keyFile: URL?
+    let key: SymmetricKey?
     let progress: Progress
     private let fileSystem = SystemFileSystem()
 
-    init(keyFile: URL?, progress: Progress) {
-        self.keyFile = keyFile
+    init(key: SymmetricKey?, progress: Progress) {
+        self.key = key
         self.progress = progress
     }
 
-    /// What was found, ordered by path.
-    func check(_ root: URL) throws -> [StoreFinding] {
+    /// A directory, or a file in it, as the walk reaches it.
+    private struct Place {
+        var path: POSIXPath
+        /// The path below the checked directory; empty for that directory.
+        var shown: String
+
+        func appending(_ name: POSIXPath) -> Place {
+            Place(path: path.appending(name), shown: shown.isEmpty ? name.description : "\(shown)/\(name)")
+        }
+    }
+
+    /// The findings, ordered by path; nil if there is neither a file nor a store below the directory.
+    func check(_ root: URL) throws -> [StoreFinding]? {
+        let top = Place(path: try POSIXPath(root), shown: "")
         var findings: [StoreFinding] = []
-        var pending = [(path: try POSIXPath(root), shown: "")]
+        var isEmpty = true
+        var pending = [top]
         while let directory = pending.popLast() {
-            let entries = try fileSystem.withDirectory(directory.path) {
-                (descriptor) throws(FileSystemError) in try fileSystem.entries(of: descriptor)
+            var entries: [DirectoryEntry] = []
+            do {
+                guard let found = try list(directory.path, isRequired: directory.shown.isEmpty) else { continue }
+                entries = found
+            } catch {
+                guard !directory.shown.isEmpty else { throw error }
+                findings.append(
+                    StoreFinding(
+                        path: directory.shown, kind: "directory", bytes: 0, state: .damaged, details: ["\(error)"]))
             }
             for entry in entries {
-                let path = directory.path.appending(entry.name)
-                let shown = directory.shown.isEmpty ? entry.name.description : "\(directory.shown)/\(entry.name)"
+                let place = directory.appending(entry.name)
                 if entry.type == .directory {
-                    pending.append((path, shown))
-                } else if let finding = check(path, shown, entry) {
-                    findings.append(finding)
+                    if let trash = try checkTrash(place, entry.name, below: top.path) {
+                        findings.append(trash)
+                    } else {
+                        pending.append(place)
+                    }
+                } else {
+                    isEmpty = false
+                    if let finding = check(place, entry, below: top.path) { findings.append(finding) }
                 }
                 progress.step()
             }
         }
+        guard !isEmpty || !findings.isEmpty else { return nil }
         return findings.sorted { $0.path < $1.path }
     }
 
-    /// Checks one file; nil for a lock, and for a file that was removed after it was listed.
-    private func check(_ path: POSIXPath, _ shown: String, _ entry: DirectoryEntry) -> StoreFinding? {
-        var finding = StoreFinding(path: shown, kind: "file", bytes: 0, state: .readable)
+    /// The entries of a directory; nil if it was removed after it was listed.
+    private func list(_ path: POSIXPath, isRequired: Bool) throws(FileSystemError) -> [DirectoryEntry]? {
+        do {
+            return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
+                try fileSystem.entries(of: descriptor)
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory && !isRequired {
+            return nil
+        }
+    }
+
+    /// The finding for a directory that a store is deleting or was deleting; nil for any other.
+    private func checkTrash(
+        _ place: Place, _ name: POSIXPath, below top: POSIXPath
+    ) throws(FileSystemError) -> StoreFinding? {
+        guard name.isLeftover else { return nil }
+        let temporary = TemporaryFileFinding(on: fileSystem)
+        guard let origin = try temporary.origin(of: place.path, below: top) else { return nil }
+        return StoreFinding(
+            path: place.shown, kind: "temporary directory", bytes: 0, state: .skipped,
+            details: [temporary.details(of: name, origin)])
+    }
+
+    /// Checks one file; nil for a file that marks a store's directory, and for one that was removed after it was listed.
+    private func check(_ place: Place, _ entry: DirectoryEntry, below top: POSIXPath) -> StoreFinding? {
+        let path = place.path
+        var finding = StoreFinding(path: place.shown, kind: "file", bytes: 0, state: .readable)
         do {
             let status = try fileSystem.status(path, followsSymbolicLinks: false)
             finding.bytes = Int(status.sizeInBytes)
@@ -47,13 +100,17 @@ struct StoreChecker {
                 return finding
             }
             switch try FileKind(of: path, entry, on: fileSystem) {
-            case .lock: return nil
-            case .leftover:
-                finding.kind = "leftover"
-                finding.details = ["the temporary file of a write that did not end"]
+            case .marker: return nil
+            case .temporary:
+                finding.kind = "temporary file"
+                let temporary = TemporaryFileFinding(on: fileSystem)
+                let origin = try temporary.origin(of: path, below: top)
+                finding.details = [temporary.details(of: entry.name, origin)]
+                try readToEnd(path)
             case .quarantine:
                 finding.kind = "quarantine"
                 finding.details = ["unreadable data that a store set aside"]
+                try readToEnd(path)
             case .log: try checkLog(path, &finding)
             case .vault: try checkVault(path, &finding)
             case .vaultKey: finding.kind = "vault key"
@@ -79,14 +136,11 @@ struct StoreChecker {
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "vault"
         let vault = URL(path)
-        // The header is checked first: whether the file was cut short does not depend on the key.
+        // Verified without the key too, so that a file that was cut short is not taken for one with another key.
         let information = try VaultInformation(of: vault)
-        guard let keyFile else {
+        guard let key else {
             finding.details = ["\(counted(information?.count ?? 0, "secret")); give --key-file to verify them"]
             return
-        }
-        guard let key = try VaultKeyFile.load(at: keyFile) else {
-            throw CommandFailure("there is no key file at \(keyFile.path)")
         }
         finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
         finding.state = .intact

@@ -1,4 +1,4 @@
-/// What a check found out about one file or store.
+/// The result of a check of one file or store.
 struct StoreFinding: Encodable, Equatable {
     enum State: String, Encodable {
         /// Everything that has a checksum has the right one.
@@ -7,7 +7,7 @@ struct StoreFinding: Encodable, Equatable {
         case damaged
         /// It can be read; there is no checksum, or the key to it was not given.
         case readable
-        /// Neither a file nor a directory, so it was not opened.
+        /// A link, a special file, or a directory that is being deleted; it was not opened.
         case skipped
     }
 
@@ -17,6 +17,6 @@ struct StoreFinding: Encodable, Equatable {
     var kind: String
     var bytes: Int
     var state: State
-    /// What is wrong, or worth knowing.
+    /// Damage, counts, and where the file comes from.
     var details: [String] = []
 }

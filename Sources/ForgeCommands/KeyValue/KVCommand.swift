@@ -21,7 +21,7 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Print JSON, a string with its quotes.") var json = false
 
         func run() throws {
-            guard let bytes = try store.open(mustExist: true).rawValue(named: key) else {
+            guard let bytes = try store.openForReading().rawValue(named: key) else {
                 throw CommandFailure("kv get \(key): there is no such key in \(store.path)")
             }
             let value = try storedValue(bytes, of: key)
@@ -45,7 +45,7 @@ struct KVCommand: AsyncParsableCommand {
 
         func run() throws {
             let coded = string ? CodedValue.string(value) : jsonOrText(value)
-            let kv = try store.open(mustExist: false)
+            let kv = try store.openForWriting()
             try kv.setRawValue(envelope(of: coded), named: key)
             try kv.synchronize()
         }
@@ -58,7 +58,7 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Print JSON.") var json = false
 
         func run() throws {
-            let kv = try store.open(mustExist: true)
+            let kv = try store.openForReading()
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
             var entries: [CodedValue.Entry] = []
             for key in try kv.keys().sorted() {
@@ -81,7 +81,9 @@ struct KVCommand: AsyncParsableCommand {
         @Argument(help: "The key.") var key: String
 
         func run() throws {
-            let kv = try store.open(mustExist: true)
+            // Opening for writing would create a store that is missing.
+            _ = try store.openForReading()
+            let kv = try store.openForWriting()
             guard try kv.rawValue(named: key) != nil else {
                 throw CommandFailure("kv rm \(key): there is no such key in \(store.path)")
             }
@@ -118,16 +120,19 @@ private func jsonOrText(_ text: String) -> CodedValue {
 struct KVStoreArgument: ParsableArguments {
     @Argument(help: "The directory of the store.") var path: String
 
-    /// Opens the store; only a command that stores something creates one.
-    func open(mustExist: Bool) throws -> FileKVStore {
-        let url = URL(fileURLWithPath: path)
-        if mustExist { try requireExisting(url, "key-value store") }
-        return try FileKVStore(at: url)
-    }
-}
+    private var url: URL { URL(fileURLWithPath: path) }
 
-/// Throws if there is nothing at `url`, so that a mistyped path does not create an empty store.
-func requireExisting(_ url: URL, _ what: String) throws {
-    let path = try POSIXPath(url)
-    guard try SystemFileSystem().exists(path) else { throw CommandFailure("there is no \(what) at \(path)") }
+    /// Opens a store that exists, with the content that it has now; nothing is created or locked.
+    func openForReading() throws -> FileKVStore {
+        var options = FileKVStore.Options()
+        options.access = .readOnly
+        do {
+            return try FileKVStore(at: url, options: options)
+        } catch let error as KVStoreError where error.code == .noStore {
+            throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+        }
+    }
+
+    /// Opens the store, which is created if it is missing.
+    func openForWriting() throws -> FileKVStore { try FileKVStore(at: url) }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Crypto
 import ForgeStorage
 import Foundation
 
@@ -84,10 +85,8 @@ struct VaultArguments: ParsableArguments {
 
     /// Opens a vault that exists with a key file that exists, for reading.
     func open() throws -> VaultCrypt {
-        try requireExisting(URL(fileURLWithPath: path), "vault")
-        guard let key = try VaultKeyFile.load(at: keyFileURL) else {
-            throw CommandFailure("there is no key file at \(keyFile)")
-        }
+        try requireStore("vault", at: URL(fileURLWithPath: path))
+        let key = try loadKey(at: keyFileURL)
         return try VaultCrypt(at: URL(fileURLWithPath: path), key: key)
     }
 
@@ -98,7 +97,15 @@ struct VaultArguments: ParsableArguments {
 
     /// Throws unless vault and key file exist, so that a mistyped path creates neither.
     func requireAll() throws {
-        try requireExisting(URL(fileURLWithPath: path), "vault")
-        try requireExisting(keyFileURL, "key file")
+        try requireStore("vault", at: URL(fileURLWithPath: path))
+        _ = try loadKey(at: keyFileURL)
     }
+}
+
+/// The key in a key file that exists.
+func loadKey(at url: URL) throws -> SymmetricKey {
+    guard let key = try VaultKeyFile.load(at: url) else {
+        throw CommandFailure("there is no key file at \(try POSIXPath(url))")
+    }
+    return key
 }

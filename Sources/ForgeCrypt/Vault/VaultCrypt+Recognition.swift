@@ -1,8 +1,13 @@
+package import ForgeFileSystem
+
 extension VaultCrypt {
     /// Whether a file that begins like this is a vault.
     package static func isVault(startingWith bytes: [UInt8]) -> Bool {
         bytes.starts(with: VaultHeader.magic)
     }
+
+    /// Whether a file of this name is the temporary file of vaults and key files in a directory.
+    package static func isTemporary(_ name: POSIXPath) -> Bool { name == VaultFile.temporaryName }
 }
 
 extension VaultKeyFile {

@@ -45,7 +45,7 @@ extension POSIXPath {
     }
 
     /// Whether only the root of a store holds a file of this name.
-    var isStoreMarker: Bool {
+    package var isStoreMarker: Bool {
         if self == Self.lockName || hasPrefix("#lock-") { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
         let number = bytes.dropFirst(Self.journalPrefix.utf8.count)
@@ -59,14 +59,19 @@ extension POSIXPath {
 
     /// The random part of a temporary file's name that is `#tmp-`, the random part, a hyphen and a number.
     var temporaryID: POSIXPath? {
-        guard hasPrefix(Self.temporaryPrefix) else { return nil }
-        let rest = bytes.dropFirst(Self.temporaryPrefix.utf8.count)
+        hasPrefix(Self.temporaryPrefix) ? recordedParts?.id : nil
+    }
+
+    /// The random part and the number of a name such as ``TemporaryNamesFile`` records, of a file or of trash.
+    var recordedParts: (id: POSIXPath, slot: Int)? {
+        guard let prefix = [Self.temporaryPrefix, Self.trashPrefix].first(where: hasPrefix) else { return nil }
+        let rest = bytes.dropFirst(prefix.utf8.count)
         let id = POSIXPath(rest.prefix(Self.randomPartLength))
         let number = rest.dropFirst(Self.randomPartLength)
-        guard id.isRandomPart, number.first == UInt8(ascii: "-"), number.count > 1,
-            number.dropFirst().allSatisfy(isDigit)
+        guard id.isRandomPart, let slot = Int(String(decoding: number.dropFirst(), as: UTF8.self)), slot >= 0,
+            number.elementsEqual("-\(slot)".utf8)
         else { return nil }
-        return id
+        return (id, slot)
     }
 
     private func hasPrefix(_ prefix: String) -> Bool {

@@ -23,11 +23,11 @@ struct TemporaryNamesFile: Sendable {
     private static let slotSize = 1536
     private static let slotsOffset = 512
     private static let magic = Array("FORGETMP".utf8) + [1, 0, 0, 0]
-    private static let headerLength = magic.count + POSIXPath.randomPartLength + 4
+    static let headerLength = magic.count + POSIXPath.randomPartLength + 4
 
     let id: POSIXPath
-    private let fileSystem: any POSIXFileSystem
-    private let descriptor: Descriptor
+    let fileSystem: any POSIXFileSystem
+    let descriptor: Descriptor
 
     static func name(_ number: Int) -> POSIXPath { POSIXPath("\(POSIXPath.journalPrefix)\(number)") }
 
@@ -98,7 +98,7 @@ struct TemporaryNamesFile: Sendable {
         return id
     }
 
-    private static func id(in header: [UInt8]) -> POSIXPath? {
+    static func id(in header: [UInt8]) -> POSIXPath? {
         let content = header.prefix(headerLength - 4)
         guard header.count == headerLength, header.starts(with: magic),
             checksum(of: content).elementsEqual(header.suffix(4))
@@ -111,26 +111,6 @@ struct TemporaryNamesFile: Sendable {
         var checksum = CRC32C()
         Array(bytes).withUnsafeBytes { checksum.update($0) }
         return withUnsafeBytes(of: checksum.value.littleEndian) { Array($0) }
-    }
-
-    /// The parts of names that all owners of records in a root use, whether they are alive or not.
-    static func allIDs(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> [POSIXPath] {
-        var ids: [POSIXPath] = []
-        for number in 0..<maximumCount {
-            do throws(FileSystemError) {
-                let descriptor = try fileSystem.open(
-                    name(number), at: root, .readOnly, options: [.noFollow, .nonBlocking])
-                let header = try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                    try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
-                }
-                if let id = id(in: header) { ids.append(id) }
-            } catch  where error.errno == .noSuchFileOrDirectory {
-                break
-            } catch  where error.errno.isRefusal || error.errno.isForeign {
-                continue
-            }
-        }
-        return ids
     }
 
     func close() {
@@ -161,16 +141,21 @@ struct TemporaryNamesFile: Sendable {
         try fileSystem.synchronize(descriptor, .data)
     }
 
-    /// The directories that are recorded, by slot; nil for a slot that was not written to the end.
+    /// The recorded directories, by slot; nil for a slot that was not written to the end.
     func directories() throws(FileSystemError) -> [POSIXPath?] {
         let size = try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes
         var found: [POSIXPath?] = []
         while Self.offset(of: found.count) < size, found.count < Self.maximumSlotCount {
-            let slot = try fileSystem.readBytes(
-                of: descriptor, at: Self.offset(of: found.count), count: Self.slotSize)
-            found.append(Self.directory(in: slot))
+            found.append(try directory(ofSlot: found.count))
         }
         return found
+    }
+
+    /// The recorded directory of a slot; nil if the slot was not written to the end.
+    func directory(ofSlot slot: Int) throws(FileSystemError) -> POSIXPath? {
+        guard (0..<Self.maximumSlotCount).contains(slot) else { return nil }
+        return Self.directory(
+            in: try fileSystem.readBytes(of: descriptor, at: Self.offset(of: slot), count: Self.slotSize))
     }
 
     private static func offset(of slot: Int) -> Int64 { Int64(slotsOffset + slot * slotSize) }
@@ -229,7 +214,7 @@ struct TemporaryNamesFile: Sendable {
 
 extension Errno {
     /// Whether opening a name failed because it is not a regular file's.
-    fileprivate var isForeign: Bool {
+    var isForeign: Bool {
         self == .tooManySymbolicLinkLevels || self == .isDirectory || self == .noSuchAddressOrDevice
             || self == .operationNotSupportedByDevice
     }

@@ -1,3 +1,5 @@
+package import ForgeFileSystem
+
 extension FileKVStore {
     /// Whether a file is the log of a store, by its name and what it begins with, also if that is damaged in places.
     ///
@@ -8,5 +10,10 @@ extension FileKVStore {
         let first = bytes[16..<32]
         return bytes.starts(with: LogHeader.magic)
             || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
+    }
+
+    /// Whether a file of this name is a temporary file of the store in its directory.
+    package static func isTemporary(_ name: POSIXPath) -> Bool {
+        name == OwnFile.newLog || name == OwnFile.newQuarantine
     }
 }

@@ -2,7 +2,7 @@ public import ForgeFileSystem
 public import Foundation
 import SystemPackage
 
-/// What a look at the log of a store finds, without opening the store and without changing anything.
+/// What the log of a store holds, read without opening the store and without changing anything.
 public struct KVInspection: Sendable, Hashable {
     /// How many records count.
     public var recordCount = 0
@@ -13,22 +13,32 @@ public struct KVInspection: Sendable, Hashable {
     /// The length of the log.
     public var sizeInBytes: Int64
 
-    /// What is not as it should be, a line each; opening the store would set it aside.
+    /// Damage, a line for each place; opening the store for writing sets it aside.
     public var problems: [String] = []
 
-    /// What is not as it should be but costs nothing that was acknowledged: an unfinished record at the end.
+    /// Defects that cost nothing that was acknowledged: an unfinished record at the end, a line each.
     public var notes: [String] = []
 
-    /// Reads the log of the store in a directory.
+    /// How many times a log is read that changes faster than it can be read.
+    private static let scanLimit = 8
+
+    /// Reads the log of the store in a directory; no lock is taken.
     ///
-    /// A store that is being written to meanwhile may look as if its last record were unfinished.
+    /// Another process may write to the store meanwhile. Its last record may then look unfinished; a problem is reported
+    /// only if two successive reads show it, because a single read may see bytes before they are stored.
     ///
     /// - Returns: Nil if there is no log in the directory.
     /// - Throws: ``KVStoreError`` if the log cannot be read; `.unknownFormat` if it is of a later version.
-    /// - Complexity: O(*n*) in the length of the log, which is held in memory without what is out of date.
+    /// - Complexity: O(*n*) in the length of the log, whose current values are held in memory.
     public init?(of url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()) throws {
         do {
-            try self.init(log: try POSIXPath(url).appending(.logName), store: url.path, on: fileSystem)
+            let log = try POSIXPath(url).appending(.logName)
+            try self.init(log: log, store: url.path, on: fileSystem)
+            var earlier: [String] = []
+            for _ in 1..<Self.scanLimit where !problems.allSatisfy(earlier.contains) {
+                earlier = problems
+                self = try KVInspection(log: log, store: url.path, on: fileSystem)
+            }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return nil
         } catch let error as FileSystemError {

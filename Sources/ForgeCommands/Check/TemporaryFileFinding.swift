@@ -1,0 +1,33 @@
+import ForgeStorage
+import SystemPackage
+
+/// Finds out which store a temporary file belongs to, from the records in the directories above it.
+struct TemporaryFileFinding {
+    private let fileSystem: SystemFileSystem
+
+    init(on fileSystem: SystemFileSystem) {
+        self.fileSystem = fileSystem
+    }
+
+    /// What a store below `top` has recorded about a file or directory; nil if none has.
+    func origin(of path: POSIXPath, below top: POSIXPath) throws(FileSystemError) -> TemporaryFileOrigin? {
+        var root = path.splitLast().parent
+        while true {
+            if let origin = try TemporaryFileOrigin.find(path, below: root, on: fileSystem) { return origin }
+            guard root.count > top.count else { return nil }
+            root = root.splitLast().parent
+        }
+    }
+
+    /// One line about a temporary file.
+    func details(of name: POSIXPath, _ origin: TemporaryFileOrigin?) -> String {
+        switch origin {
+        case .inUse: "in use by a process that has the store open"
+        case .orphaned: "orphaned: its process has ended; the next process that writes to the store removes it"
+        case .unrecorded: "orphaned: its process has ended and no record has its place; no store removes it"
+        case nil where FileKVStore.isTemporary(name) || VaultCrypt.isTemporary(name):
+            "of a write that goes on or was interrupted; the next process that writes to the store removes it"
+        case nil: "no store below the checked directory has recorded it; no store removes it"
+        }
+    }
+}

@@ -1,0 +1,44 @@
+import SystemPackage
+
+/// What the records of a store's root say about a temporary file or trash below that root.
+package enum TemporaryFileOrigin: Hashable, Sendable {
+    /// The store object that recorded it is alive and may be using it.
+    case inUse
+
+    /// Its owner has ended. The next store object that writes removes it.
+    case orphaned
+
+    /// Its owner has ended or no longer uses it, and its place is not recorded. No store removes it.
+    case unrecorded
+
+    /// Looks up a file in the records of a root, and changes nothing.
+    ///
+    /// The record of a slot is written before the file is created. So if the file exists when this returns, the record that
+    /// was read is the one that its owner wrote, or a later one.
+    ///
+    /// - Parameters:
+    ///   - path: The path of the file; it begins with `root`.
+    ///   - root: The root of a store.
+    ///   - fileSystem: What holds the store.
+    /// - Returns: Nil if no record of the root has the name.
+    /// - Throws: The error of reading the root or a record; a record that the caller may not read is skipped.
+    package static func find(
+        _ path: POSIXPath, below root: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> TemporaryFileOrigin? {
+        let (parent, name) = path.splitLast()
+        guard let parts = name.recordedParts else { return nil }
+        let directory = POSIXPath(parent.bytes.dropFirst(root.count).drop { $0 == UInt8(ascii: "/") })
+        return try fileSystem.withDirectory(root) { (descriptor) throws(FileSystemError) in
+            var origin: TemporaryFileOrigin?
+            try TemporaryNamesFile.forEach(at: descriptor, on: fileSystem) { (file) throws(FileSystemError) in
+                guard origin == nil, file.id == parts.id else { return }
+                guard try file.directory(ofSlot: parts.slot) == directory else {
+                    origin = .unrecorded
+                    return
+                }
+                origin = try file.isOwned() ? .inUse : .orphaned
+            }
+            return origin
+        }
+    }
+}

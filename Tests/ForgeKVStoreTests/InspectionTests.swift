@@ -1,0 +1,51 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("An inspection of a log") struct InspectionTests {
+    private let memory = InMemoryFileSystem()
+    private let directory = URL(filePath: "/store")
+
+    /// A log of ten keys, and the position of a byte in its first record.
+    private func makeLog() throws -> (content: [UInt8], position: Int) {
+        let store = try FileKVStore(at: "/store", fileSystem: memory)
+        for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        withExtendedLifetime(store) {}
+        return (try memory.readFile("/store/log"), LogHeader.size + 25)
+    }
+
+    private func write(_ bytes: [UInt8], at offset: Int) throws(FileSystemError) {
+        let file = try memory.open("/store/log", .writeOnly)
+        try memory.writeBytes(bytes, to: file, at: Int64(offset))
+        try memory.close(file)
+    }
+
+    @Test("does not report bytes that were stored while they were read")
+    func lateBytes() throws {
+        let (content, position) = try makeLog()
+        try write([content[position] ^ 1], at: position)
+        let reads = Atomic(0)
+        let racing = InterceptedFileSystem(memory) { call throws(FileSystemError) in
+            // The header, the records, and the header again.
+            guard call.operation == .read, reads.wrappingAdd(1, ordering: .relaxed).newValue == 3 else { return }
+            try write(content, at: 0)
+        }
+        let inspection = try #require(try KVInspection(of: directory, fileSystem: racing))
+        #expect(inspection.problems.isEmpty, "\(inspection.problems)")
+        #expect(inspection.keyCount == 10)
+    }
+
+    @Test("reports bytes that stay damaged")
+    func damage() throws {
+        let (content, position) = try makeLog()
+        try write([content[position] ^ 1], at: position)
+        let inspection = try #require(try KVInspection(of: directory, fileSystem: memory))
+        #expect(inspection.problems.count == 1)
+        #expect(inspection.keyCount == 9)
+    }
+}
