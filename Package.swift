@@ -120,7 +120,7 @@ let package = Package(
             name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "ForgeStorage", "forge", arguments],
+            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, arguments],
             exclude: ["Help"],
             swiftSettings: settings),
         .testTarget(

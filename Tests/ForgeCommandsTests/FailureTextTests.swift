@@ -1,4 +1,6 @@
+import ForgeStorage
 import Foundation
+import SystemPackage
 import Testing
 
 @Suite("What an error of the file system says")
@@ -16,6 +18,23 @@ struct FailureTextTests {
             #expect(run.status == 1)
             #expect(run.errors.contains("ENOTDIR"), "\(run.errors)")
             #expect(!run.errors.contains("input/output"))
+        }
+    }
+
+    @Test("a full device and a refusal are described by what the system says, not as an input/output failure")
+    func plainWords() {
+        for (errno, text) in [
+            (Errno.noSpace, "No space left on device (ENOSPC)"), (.permissionDenied, "Permission denied (EACCES)"),
+        ] {
+            let cause = FileSystemError(.write, errno, path: "/a/log")
+            for error: any Error in [
+                KVStoreError(.unavailable(.inputOutput), .set, key: "a", store: "/a", underlying: cause),
+                FileStoreError(.unavailable(.inputOutput), .save, key: "a", underlying: cause),
+                CryptError(.unavailable(.inputOutput), .set, path: "/a/v", underlying: cause),
+            ] {
+                #expect("\(error)".contains(text), "\(error)")
+                #expect(!"\(error)".contains("input/output"), "\(error)")
+            }
         }
     }
 

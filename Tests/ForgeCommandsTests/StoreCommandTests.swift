@@ -32,6 +32,17 @@ struct StoreCommandTests {
         #expect(try CommandRun(["kv", "rm", store, "count"]).status == 1)
     }
 
+    @Test("a list cuts a long value short with an ellipsis, get prints all of it")
+    func longValue() throws {
+        let store = scratch.path("settings")
+        let value = String(repeating: "x", count: 200)
+        #expect(try CommandRun(["kv", "set", store, "long", value]).status == 0)
+        let list = try CommandRun(["kv", "list", store])
+        #expect(list.output.contains("xxx…\n"), "\(list.output)")
+        #expect(!list.output.contains(value))
+        #expect(try CommandRun(["kv", "get", store, "long"]).output == value + "\n")
+    }
+
     @Test("a mistyped store is reported, not created", arguments: [["kv", "list"], ["file", "list"], ["kv", "get"]])
     func missingStore(command: [String]) throws {
         let extra = command[1] == "get" ? ["key"] : []

@@ -12,15 +12,22 @@ final class HeldFile: Sendable {
 
     private let fileSystem: any POSIXFileSystem
 
-    init(
+    convenience init(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, on fileSystem: any POSIXFileSystem,
         isDirectory: Bool = false
     ) throws(FileSystemError) {
         let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening a FIFO that somebody put there would wait for ever.
+            // Without nonBlocking, opening a FIFO would wait for a writer.
             try fileSystem.open(
                 path, at: directory, .readOnly, options: isDirectory ? [.directory] : [.noFollow, .nonBlocking])
         }
+        try self.init(descriptor, named: path, on: fileSystem)
+    }
+
+    /// Takes over an open file, which is closed even if this throws.
+    init(
+        _ descriptor: Descriptor, named path: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
         do {
             status = try fileSystem.naming(path) { () throws(FileSystemError) in
                 try fileSystem.status(of: .descriptor(descriptor))
@@ -55,7 +62,7 @@ final class HeldFile: Sendable {
     }
 
     deinit {
-        // It was only read; nothing is lost if this fails.
+        // What was written is synchronised before; nothing is lost if this fails.
         do { try fileSystem.close(descriptor) } catch _ {}
     }
 }

@@ -254,17 +254,10 @@ extension VaultCrypt {
         // After a failure the file may be the old or the new one.
         state.snapshot = nil
         do {
-            try file.replace(with: image.file(), at: directory)
+            let held = try file.replace(with: image.file(), at: directory)
+            state.snapshot = held.map { Snapshot(image: image, held: $0, isDurable: true) }
         } catch {
             throw CryptError(error, .set, path: file.path)
-        }
-        // No other writer has the lock, so the file at the path is the one just written.
-        do {
-            guard let held = try file.open(.set) else { return }
-            state.snapshot = Snapshot(image: image, held: held, isDurable: true)
-        } catch {
-            // The change is durable; the next call opens the file again and reports what prevents it.
-            return
         }
     }
 

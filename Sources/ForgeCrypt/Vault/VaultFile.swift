@@ -149,14 +149,22 @@ struct VaultFile: Sendable {
     static let temporaryName: POSIXPath = "#tmp-of-vaults"
 
     /// Stores the file as a whole, atomically and durably, mode 0600.
+    ///
+    /// - Returns: The new file; nil if its status cannot be read, which does not undo the change.
+    @discardableResult
     func replace(
         with bytes: [UInt8], at directory: Descriptor, _ mode: RenameMode = .replacing
-    ) throws(FileSystemError) {
-        try fileSystem.replaceFile(
-            name, at: directory, mode, permissions: .ownerReadWrite, durability: .full,
-            temporary: Self.temporaryName
+    ) throws(FileSystemError) -> HeldFile? {
+        let descriptor = try fileSystem.replaceAndKeepOpen(
+            name, at: directory, mode, permissions: .ownerReadWrite, temporary: Self.temporaryName
         ) { (descriptor) throws(FileSystemError) in
             try fileSystem.writeBytes(bytes, to: descriptor)
+        }
+        do {
+            return try HeldFile(descriptor, named: path, on: fileSystem)
+        } catch {
+            // The next call opens the file and reports what prevents it.
+            return nil
         }
     }
 

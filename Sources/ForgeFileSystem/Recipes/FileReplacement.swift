@@ -38,20 +38,34 @@ extension POSIXFileSystem {
         try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
     }
 
-    /// The same through a temporary file of a name that only the caller uses; what is left over of an earlier attempt is
+    /// The same through a temporary file whose name only the caller uses; a file that an earlier attempt left there is
     /// removed.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
         durability: Durability, temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        let descriptor: Descriptor
-        do {
-            descriptor = try create(temporary, at: directory, .writeOnly, permissions)
-        } catch  where error.errno == .fileExists {
-            try unlink(temporary, at: directory)
-            descriptor = try create(temporary, at: directory, .writeOnly, permissions)
-        }
+        let descriptor = try createAnew(temporary, at: directory, .writeOnly, permissions)
         try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
+    }
+
+    /// The same, durably, without closing the new file.
+    ///
+    /// - Returns: The new file, open for reading and writing.
+    package func replaceAndKeepOpen(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
+        temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) -> Descriptor {
+        let descriptor = try createAnew(temporary, at: directory, .readWrite, permissions)
+        do {
+            try moveIntoPlace(temporary, to: name, at: directory, mode) { () throws(FileSystemError) in
+                try fill(descriptor, permissions, .full, content)
+            }
+            try synchronizeName(name, at: directory)
+        } catch {
+            discard(descriptor)
+            throw error
+        }
+        return descriptor
     }
 
     private func replaceFile(
@@ -59,21 +73,41 @@ extension POSIXFileSystem {
         _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
         _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        do {
-            try naming(temporary) { () throws(FileSystemError) in
-                try closing(descriptor) { () throws(FileSystemError) in
-                    try setPermissions(permissions, of: .descriptor(descriptor))
-                    try content(descriptor)
-                    if let level = durability.contentLevel { try synchronize(descriptor, level) }
-                }
+        try moveIntoPlace(temporary, to: name, at: directory, mode) { () throws(FileSystemError) in
+            try closing(descriptor) { () throws(FileSystemError) in
+                try fill(descriptor, permissions, durability, content)
             }
+        }
+        if durability == .full { try synchronizeName(name, at: directory) }
+    }
+
+    /// Renames a temporary file once `fill` has written it; removes it if that fails.
+    private func moveIntoPlace(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode,
+        afterFilling fill: () throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        do {
+            try naming(temporary, fill)
             try moveIntoPlace(temporary, to: name, at: directory, mode)
         } catch {
             // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}
             throw error
         }
-        guard durability == .full else { return }
+    }
+
+    /// Gives a new file its mode and content, and synchronises it as far as its name needs that.
+    private func fill(
+        _ descriptor: Descriptor, _ permissions: FilePermissions, _ durability: Durability,
+        _ content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        try setPermissions(permissions, of: .descriptor(descriptor))
+        try content(descriptor)
+        if let level = durability.contentLevel { try synchronize(descriptor, level) }
+    }
+
+    /// Makes a name durable that the new file already has.
+    private func synchronizeName(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         do {
             try synchronize(directory, .full)
         } catch {
@@ -90,6 +124,18 @@ extension POSIXFileSystem {
         try retryingInterrupts { () throws(FileSystemError) in
             try open(
                 name, at: directory, mode, options: [.create, .exclusiveCreate, .noFollow], permissions: permissions)
+        }
+    }
+
+    /// Creates a file under a name that only the caller uses, in the place of what is left there.
+    private func createAnew(
+        _ name: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode, _ permissions: FilePermissions
+    ) throws(FileSystemError) -> Descriptor {
+        do {
+            return try create(name, at: directory, mode, permissions)
+        } catch  where error.errno == .fileExists {
+            try unlink(name, at: directory)
+            return try create(name, at: directory, mode, permissions)
         }
     }
 
