@@ -6,23 +6,23 @@ import SystemPackage
 
 /// Secrets in one encrypted file, on every platform.
 ///
-/// Names and values are sealed by AES-256-GCM under keys derived from the one given; the file as a whole is
-/// authenticated, so that entries cannot be dropped, reordered, exchanged or brought back from an earlier state. An
-/// older copy of the whole file is not told from a newer one: that takes a counter outside the file.
+/// Names and values are sealed by AES-256-GCM under keys derived from the given one. The file as a whole is
+/// authenticated, so that entries cannot be dropped, reordered, exchanged or replaced by their earlier versions. A
+/// replacement of the whole file by an older copy is not detected, since that requires a counter outside the file.
 ///
 /// - Every change replaces the file atomically and is durable when the call returns; it costs two flushes and the
 ///   encryption of the one value, and writes the whole file. There is no file before the first change.
-/// - Any number of `VaultCrypt` objects and processes may use one file: writers take turns by a lock beside it
-///   (`#lock-vaults`) and none loses another's change, and readers see every change that was acknowledged before.
-/// - What cannot be read is never overwritten: with a wrong key, or a file that is damaged, cut short or of a later
-///   version, every call throws, `set` and `delete` too. Only ``deleteAll()`` goes on, see there.
-/// - The file has mode 0600. If others may read or write it, or it is a symbolic link, every call throws
-///   `.insecureFile`, until that is put right. A directory that is missing is created with 0700; nothing is written to
-///   one in which others may replace files.
-/// - In memory the values stay sealed; `get` opens one and overwrites what it opened after decoding it.
+/// - Any number of `VaultCrypt` objects and processes may use one file. A lock beside it (`#lock-vaults`) serialises
+///   writers, so no change is lost; readers see every change that was acknowledged before.
+/// - Unreadable data is never overwritten: with a wrong key, or a file that is damaged, truncated or of a later version,
+///   every call throws, `set` and `delete` too. ``deleteAll()`` renames such a file.
+/// - The file has mode 0600. If other users may read or write it, or if it is a symbolic link, every call throws
+///   `.insecureFile`. A missing directory is created with mode 0700; nothing is written to a directory in which other
+///   users may replace files.
+/// - In memory the values stay sealed; `get` opens one, decodes it and erases the opened bytes.
 ///
-/// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. All nonces are random: with 2³¹ changes of
-/// one vault the chance that any two were alike reaches 2⁻³² (NIST SP 800-38D, 8.3); ``deleteAll()`` starts new keys.
+/// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. Nonces are random: after 2³¹ changes of
+/// one vault the probability of a collision is 2⁻³² (NIST SP 800-38D, 8.3); ``deleteAll()`` derives new keys.
 public final class VaultCrypt: CryptStoring {
     private let file: VaultFile
     private let key: SymmetricKey
@@ -31,10 +31,10 @@ public final class VaultCrypt: CryptStoring {
     private struct State: Sendable {
         var snapshot: Snapshot?
         var isDirectoryPrepared = false
-        var wasSwept = false
+        var hasRemovedTemporaryFile = false
     }
 
-    /// The content of the file when it was last read, and the file, which is kept open: its inode cannot be reused.
+    /// The content of the file when it was last read or written, and the file, kept open so that its inode is not reused.
     private struct Snapshot: Sendable {
         var image: VaultImage
         var held: HeldFile
@@ -47,7 +47,7 @@ public final class VaultCrypt: CryptStoring {
     ///
     /// - Parameters:
     ///   - url: The vault file; its directory should be the app's own.
-    ///   - key: At least 128 bits that are hard to guess, such as ``VaultKeyFile`` makes; not a passphrase.
+    ///   - key: At least 128 random bits, such as ``VaultKeyFile`` creates; not a passphrase.
     ///   - fileSystem: Where the file is.
     /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.unavailable` with the reason for a
     ///   URL that names no file.
@@ -115,11 +115,10 @@ public final class VaultCrypt: CryptStoring {
         try change(.delete, name) { (image) throws(VaultDamage) in try image.remove(secretName) }
     }
 
-    /// Removes every secret; the vault starts anew under a new id, and so under new keys.
+    /// Removes every secret; the vault gets a new id, and so new keys.
     ///
-    /// A vault that cannot be read, because the key is another one or the file is damaged, cut short or of a later version,
-    /// is not destroyed: it is renamed to its name with `.aside-` and 16 characters behind it, and may be read with the
-    /// right key or repaired by whoever can. If the renaming fails, the call does.
+    /// A vault that cannot be read, because the key is wrong or the file is damaged, truncated or of a later version, is
+    /// not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
     public func deleteAll() throws(CryptError) {
         try describing(.deleteAll, nil) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
@@ -193,9 +192,9 @@ extension VaultCrypt {
             try state.withLock { (state) throws(CryptError) in
                 try withLock(operation, &state) { (state, directory) throws(CryptError) in
                     let snapshot = try refresh(&state)
-                    if !state.wasSwept {
-                        sweep(directory)
-                        state.wasSwept = true
+                    if !state.hasRemovedTemporaryFile {
+                        removeTemporaryFile(directory)
+                        state.hasRemovedTemporaryFile = true
                     }
                     var image = snapshot?.image ?? VaultImage(key: key)
                     try checking { () throws(VaultDamage) in try body(&image) }
@@ -238,8 +237,8 @@ extension VaultCrypt {
         return snapshot
     }
 
-    /// Makes what the file's name leads to durable before a change is acknowledged that needs no write: the writer of
-    /// the present file may have been killed before its flush.
+    /// Makes the file's name durable before a change is acknowledged that needs no write: the writer of the present file
+    /// may have been killed before its flush.
     private func synchronizeName(_ state: inout State) throws(CryptError) {
         guard state.snapshot?.isDurable != true else { return }
         do {
@@ -261,9 +260,9 @@ extension VaultCrypt {
         }
     }
 
-    /// Best effort: what is left over holds only ciphertext, and the next object tries again.
-    private func sweep(_ directory: Descriptor) {
-        do { try file.sweep(directory) } catch _ {}
+    /// Best effort: the file holds only ciphertext, and the next object tries again.
+    private func removeTemporaryFile(_ directory: Descriptor) {
+        do { try file.removeTemporaryFile(directory) } catch _ {}
     }
 
     private func fileStatus(_ operation: CryptError.Operation) throws(CryptError) -> FileStatus? {
@@ -274,7 +273,7 @@ extension VaultCrypt {
         }
     }
 
-    /// Gives damage the path of the file.
+    /// Adds the path of the file to an error about damage.
     private func checking<Result>(_ body: () throws(VaultDamage) -> Result) throws(CryptError) -> Result {
         do {
             return try body()
@@ -283,7 +282,7 @@ extension VaultCrypt {
         }
     }
 
-    /// Gives an error the operation and the name that the caller knows.
+    /// Adds the caller's operation and name to an error.
     private func describing<Result>(
         _ operation: CryptError.Operation, _ name: String?, _ body: () throws(CryptError) -> Result
     ) throws(CryptError) -> Result {
@@ -296,7 +295,7 @@ extension VaultCrypt {
 }
 
 extension CryptError.Code {
-    /// Whether there is a vault file whose bytes are of no use with this key and this version.
+    /// Whether there is a vault file that cannot be read with this key by this version.
     fileprivate var isUnreadableVault: Bool {
         switch self {
         case .wrongKey, .tampered, .truncated, .newerFormat: true
@@ -306,7 +305,7 @@ extension CryptError.Code {
 }
 
 extension VaultCrypt: CustomReflectable, CustomStringConvertible {
-    /// Shows nothing of what is stored, and no key.
+    /// Contains neither stored data nor the key.
     public var customMirror: Mirror { Mirror(self, children: ["path": file.path.description]) }
 
     public var description: String { "VaultCrypt(\(file.path))" }

@@ -32,7 +32,7 @@ struct VaultFile: Sendable {
 
     // MARK: Reading
 
-    /// The status of what is at the path, without following a link; nil if there is nothing.
+    /// The status of the file, without following a link; nil if there is none.
     func status() throws(FileSystemError) -> FileStatus? {
         do {
             return try fileSystem.status(path, followsSymbolicLinks: false)
@@ -41,7 +41,7 @@ struct VaultFile: Sendable {
         }
     }
 
-    /// Opens the file and checks that it is a private regular one; nil if there is none.
+    /// Opens the file and verifies that it is regular and private; nil if there is none.
     func open(_ operation: CryptError.Operation) throws(CryptError) -> HeldFile? {
         do {
             let held = try HeldFile(path, on: fileSystem)
@@ -67,22 +67,23 @@ struct VaultFile: Sendable {
         }
         let others: FilePermissions = [.groupReadWriteExecute, .otherReadWriteExecute]
         guard status.permissions.isDisjoint(with: others) else {
-            throw CryptError(.insecureFile, operation, path: path, detail: "its mode lets others in; set it to 0600")
+            let detail = "other users may access it; set its mode to 0600"
+            throw CryptError(.insecureFile, operation, path: path, detail: detail)
         }
     }
 
     /// Makes the file's name durable, or its absence.
     ///
-    /// A name that can be seen may be one that its writer did not flush, because it was killed or its flush failed.
+    /// The writer of a visible name may not have flushed it, because it was killed or its flush failed.
     func synchronizeName() throws(FileSystemError) {
         do {
             try fileSystem.synchronizeNames(leadingTo: path)
         } catch let error where error.errno == .noSuchFileOrDirectory {
-            // A directory that is missing holds no name.
+            // A missing directory holds no name.
         }
     }
 
-    /// Makes the file's name and those of all directories above it durable, as far as this process may read them.
+    /// Makes the names of the file and of all directories above it durable, as far as this process may read them.
     func synchronizeNames() throws(FileSystemError) {
         try fileSystem.synchronizeNames(leadingTo: path)
     }
@@ -101,8 +102,8 @@ struct VaultFile: Sendable {
     /// Waits for the lock. The directory is created if it is missing.
     ///
     /// - Parameters:
-    ///   - operation: What the lock is for, as errors name it.
-    ///   - isPrepared: Whether the directory is known to be there for good; set once it is.
+    ///   - operation: The operation that errors name.
+    ///   - isPrepared: Whether the directory is known to be durable; set once it is.
     ///   - body: Called with the open directory.
     /// - Returns: What `body` returns.
     /// - Throws: What `body` throws, or the error of taking the lock.
@@ -125,7 +126,7 @@ struct VaultFile: Sendable {
         return try withExtendedLifetime(lock) { () throws(CryptError) in
             let permissions = held.status.permissions
             if !permissions.isDisjoint(with: [.groupWrite, .otherWrite]), !permissions.contains(.saveText) {
-                let detail = "everybody may replace files in its directory; set the mode to 0700"
+                let detail = "other users may replace files in its directory; set the mode to 0700"
                 throw CryptError(.insecureFile, operation, path: directory, detail: detail)
             }
             return try body(held.descriptor)
@@ -138,7 +139,7 @@ struct VaultFile: Sendable {
             do {
                 return try HeldFile(directory, on: fileSystem, isDirectory: true)
             } catch let error where error.errno == .noSuchFileOrDirectory {
-                // Removed since; it is created anew below.
+                // Removed since; it is created again below.
             }
         }
         try fileSystem.makeDirectories(directory, permissions: .ownerReadWriteExecute)
@@ -168,13 +169,13 @@ struct VaultFile: Sendable {
         }
     }
 
-    /// Gives the file another name beside it, durably, and returns that name.
+    /// Renames the file within its directory, durably, and returns the new name.
     func setAside(at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
         let aside = POSIXPath(name.bytes + POSIXPath.reserved(".aside-", using: fileSystem.randomBits).bytes)
         do {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
         } catch let error where error.errno.isMissingFeature {
-            // 80 random bits are name enough where there is no exclusive rename.
+            // 80 random bits are unique enough where there is no exclusive rename.
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
         do {
@@ -188,14 +189,14 @@ struct VaultFile: Sendable {
         return aside
     }
 
-    /// Removes the temporary file that a writer may have left when its process died; call only while locked.
-    func sweep(_ directory: Descriptor) throws(FileSystemError) {
+    /// Removes the temporary file of a writer whose process has died; the lock must be held.
+    func removeTemporaryFile(_ directory: Descriptor) throws(FileSystemError) {
         do {
             let status = try fileSystem.status(Self.temporaryName, at: directory, followsSymbolicLinks: false)
             guard status.type == .regular else { return }
             try fileSystem.unlink(Self.temporaryName, at: directory)
         } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
-            return  // There is none, or it is another user's.
+            return  // There is none, or another user owns it.
         }
     }
 }

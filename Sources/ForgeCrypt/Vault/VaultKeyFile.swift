@@ -43,8 +43,8 @@ public enum VaultKeyFile {
         let key = VaultKey.random()
         var isPrepared = false
         let failure = try file.whileLocked(.createKey, isPrepared: &isPrepared) { directory in
-            // What an earlier attempt left over holds a key; removing it is best effort, as the next vault's sweep is.
-            do { try file.sweep(directory) } catch _ {}
+            // The temporary file of an earlier attempt holds a key. Best effort: the next writer tries again.
+            do { try file.removeTemporaryFile(directory) } catch _ {}
             return Self.store(key, in: file, at: directory)
         }
         guard let failure else { return key }

@@ -26,7 +26,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Stores whatever `content` writes to the descriptor it is given as the whole content of a file; see above.
+    /// Stores what `content` writes to a descriptor as the whole content of a file; see above.
     ///
     /// `temporaryPrefix` begins the name of the temporary file; it begins with ``POSIXPath/temporaryPrefix`` itself.
     package func replaceFile(
@@ -139,8 +139,8 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; `EEXIST` if the
-    /// name is taken.
+    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; throws `EEXIST` if
+    /// the name is taken.
     package func openPrivateFile(
         _ name: POSIXPath, at directory: Descriptor
     ) throws(FileSystemError) -> Descriptor {
@@ -158,7 +158,7 @@ extension POSIXFileSystem {
         return descriptor
     }
 
-    /// Creates an empty file under a name that no other file has.
+    /// Creates an empty file under a random, unused name.
     package func createTemporary(
         _ prefix: String = POSIXPath.temporaryPrefix, at directory: Descriptor,
         _ mode: FileDescriptor.AccessMode = .writeOnly, permissions: FilePermissions
@@ -175,7 +175,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Renames; where the file system knows no exclusive rename, a link fails as well if the name is taken.
+    /// Renames. Where the file system has no exclusive rename, a link is made, which fails as well if the name is taken.
     private func moveIntoPlace(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode
     ) throws(FileSystemError) {
@@ -186,7 +186,7 @@ extension POSIXFileSystem {
             do {
                 try unlink(temporary, at: directory)
             } catch {
-                // The file stands, but by two names: it is not as it should be.
+                // The file is in place, but has two names.
                 var visible = error
                 visible.path = name
                 visible.isEffectVisible = true
@@ -197,7 +197,7 @@ extension POSIXFileSystem {
 }
 
 extension Durability {
-    /// How the content of a file has to be synchronised before its name may point at it.
+    /// How the content of a file is synchronised before it gets its name.
     var contentLevel: SyncLevel? {
         switch self {
         case .full: .full
@@ -208,7 +208,7 @@ extension Durability {
 }
 
 extension Errno {
-    /// Whether the error says that the kernel or the file system does not know an operation or a flag.
+    /// Whether the kernel or the file system does not support an operation or a flag.
     package var isMissingFeature: Bool {
         self == .invalidArgument || self == .noFunction || self == .notSupported
     }

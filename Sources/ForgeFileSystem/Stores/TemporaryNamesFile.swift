@@ -1,11 +1,12 @@
 import SystemPackage
 
-/// The file `#journal-` and a number in a store's root, which records the temporary names of whoever holds its lock.
+/// A file named `#journal-` and a number in a store's root, which records the temporary names of its owner, the store
+/// object that holds its lock.
 ///
 /// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each name,
 /// and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what follows, the
 /// length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>` or
-/// `#trash-<id>-<n>` was last created in. A slot whose checksum is wrong was never written to the end.
+/// `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end.
 ///
 /// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
 struct TemporaryNamesFile: Sendable {
@@ -16,7 +17,7 @@ struct TemporaryNamesFile: Sendable {
         case taken(TemporaryNamesFile)
     }
 
-    /// More store objects than this never write in one directory at the same time.
+    /// How many store objects can write in one root at the same time.
     static let maximumCount = 4096
 
     private static let maximumSlotCount = 1 << 16
@@ -86,7 +87,7 @@ struct TemporaryNamesFile: Sendable {
         }
         let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
         if let id = id(in: header) { return id }
-        // Nothing is lost of a file that holds nothing: its creator was killed, or a power cut took the content.
+        // The file is empty: its creator was killed, or a power cut removed the content.
         guard header.allSatisfy({ $0 == 0 }) else { return nil }
         let id = POSIXPath.reserved("", using: fileSystem.randomBits)
         let content = magic + id.bytes
@@ -126,7 +127,7 @@ struct TemporaryNamesFile: Sendable {
 
     // MARK: Slots
 
-    /// Records where the file of a slot is about to be created.
+    /// Records the directory in which the file of a slot is about to be created.
     func record(_ directory: POSIXPath, slot: Int) throws(FileSystemError) {
         let length = UInt16(truncatingIfNeeded: directory.count)
         let content = [UInt8(truncatingIfNeeded: length), UInt8(length >> 8)] + directory.bytes
@@ -136,7 +137,7 @@ struct TemporaryNamesFile: Sendable {
         try fileSystem.writeBytes(Self.checksum(of: content) + content, to: descriptor, at: Self.offset(of: slot))
     }
 
-    /// Makes what is recorded durable.
+    /// Makes the record durable.
     func synchronize() throws(FileSystemError) {
         try fileSystem.synchronize(descriptor, .data)
     }
@@ -169,9 +170,9 @@ struct TemporaryNamesFile: Sendable {
 
     // MARK: Leftovers
 
-    /// Removes the files and trash of all slots, for an owner that is no more.
+    /// Removes the files and trash of all slots, whose owner has ended.
     ///
-    /// What may not be removed stays, and does not keep the store from being written.
+    /// Files that may not be removed stay; that does not prevent writes to the store.
     func removeLeftovers(_ directories: [POSIXPath?], at root: Descriptor) throws(FileSystemError) {
         for (slot, directory) in directories.enumerated() {
             guard let directory else { continue }
@@ -194,7 +195,7 @@ struct TemporaryNamesFile: Sendable {
         if try type(of: temporary, in: directory) == .regular { try fileSystem.unlink(temporary, at: directory) }
         let trash = name(POSIXPath.trashPrefix, slot: slot)
         guard try type(of: trash, in: directory) == .directory else { return }
-        // Its owner may not have flushed the rename to this name: a power cut would bring back part of the tree.
+        // The owner may not have flushed the rename to this name: after a power cut part of the tree would be back.
         do throws(FileSystemError) {
             try fileSystem.synchronize(directory, .full)
         } catch  where error.errno.isMissingFeature {

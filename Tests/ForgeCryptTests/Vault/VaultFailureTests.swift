@@ -99,7 +99,7 @@ struct VaultFailureTests {
         #expect(try vault.get(TestKeys.token) == "v")
     }
 
-    @Test("the leftover of a vault is swept, what only has a name like it is not")
+    @Test("the temporary file of a vault is removed, files with similar names are not")
     func leftovers() throws {
         let vault = try place.vault()
         try vault.set("v", for: TestKeys.token)
@@ -115,7 +115,7 @@ struct VaultFailureTests {
         #expect(try place.names == left)
     }
 
-    @Test("sweeping that fails does not fail the change")
+    @Test("a temporary file that cannot be removed does not fail the change")
     func failedSweep() throws {
         try place.vault().set("v", for: TestKeys.token)
         try fileSystem.write(Data(place.bytes), to: URL(filePath: "/app/secrets/#tmp-of-vaults"))
