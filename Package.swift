@@ -117,7 +117,7 @@ let package = Package(
             ],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeStorageTests", dependencies: ["ForgeStorage", "ForgeStorageTesting", system],
+            name: "ForgeStorageTests", dependencies: ["TestDepth", "ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, arguments],

@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -233,7 +234,9 @@ import Testing
 
     // MARK: Opening
 
-    @Test("opening reads the log once, in pieces of a mebibyte", arguments: [0, 1_000, 20_000, 100_000])
+    @Test(
+        "opening reads the log once, in pieces of a mebibyte",
+        arguments: [0, 1_000, TestDepth.limit(20_000, deep: 100_000)])
     func opening(count: Int) throws {
         let costs = Costs()
         do {

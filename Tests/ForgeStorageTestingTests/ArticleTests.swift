@@ -50,7 +50,9 @@ struct ArticleTests {
     @Test("a store")
     func stores() throws {
         let theme = KVKey<String>("theme")
+        // All error numbers, as in the article, only in a deep run.
         try forEachFailingCall(
+            errnos: FailingCall.testedErrnos,
             on: { InMemoryFileSystem() },
             open: { try FileKVStore(at: POSIXPath("/settings"), fileSystem: $0) },
             prepare: { try $0.set(theme, value: "light") },

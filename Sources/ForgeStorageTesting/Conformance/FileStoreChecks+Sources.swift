@@ -5,7 +5,7 @@ extension ConformanceChecks {
     static let fileSources: [FileStoreCheck] = [
         FileStoreCheck("a copied file is stored byte for byte, and its source stays") { store in
             for size in [0, 1, 4_096, 1_048_576, 3_000_001] {
-                let content = Data((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 9) })
+                let content = Data.patterned(count: size)
                 try await withSource(content) { source in
                     try await store.copy(from: source, to: "in/\(size)")
                     try expect(try await store.load("in/\(size)") == content, "\(size) bytes should be stored")
@@ -14,7 +14,7 @@ extension ConformanceChecks {
             }
         },
         FileStoreCheck("a moved file is stored byte for byte, and its source is gone") { store in
-            let content = Data((0..<70_000).map { UInt8(truncatingIfNeeded: $0 &* 13) })
+            let content = Data.patterned(count: 70_000)
             try await withSource(content) { source in
                 try await store.move(from: source, to: "in/file")
                 try expect(try await store.load("in/file") == content, "the content should be stored")

@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -66,28 +67,27 @@ struct SharedDamageTests {
     func flippedBits() throws {
         let (first, second) = try fixture.pair()
         var expected: [String: Int] = [:]
-        for offset in 0..<SharedPageContent.size {
-            for bit in offset < 100 ? Array(0..<8) : [offset % 8] {
-                let byte = try fixture.byte(of: "#shared", at: offset)
-                try fixture.overwrite("#shared", [byte ^ 1 << bit], at: Int64(offset))
-                let (writer, reader) = bit.isMultiple(of: 2) ? (first, second) : (second, first)
-                expected["\(offset % 5)"] = offset * 8 + bit
-                try writer.set(KVKey<Int>("\(offset % 5)"), value: offset * 8 + bit)
-                try #require(
-                    reader.get(KVKey<Int>("\(offset % 5)")) == offset * 8 + bit, "bit \(bit) of byte \(offset)")
-                if offset < 100 { try #require(try reader.integers() == expected) }
-            }
+        let header = TestDepth.sample(0..<800, every: 13)
+        let rest = TestDepth.sample((100..<SharedPageContent.size).map { $0 * 8 + $0 % 8 }, every: 13)
+        func flip(_ bit: Int) throws {
+            let byte = try fixture.byte(of: "#shared", at: bit / 8)
+            try fixture.overwrite("#shared", [byte ^ 1 << (bit % 8)], at: Int64(bit / 8))
         }
-        // Before anybody has written.
-        for offset in 0..<100 {
-            for bit in 0..<8 {
-                let byte = try fixture.byte(of: "#shared", at: offset)
-                try fixture.overwrite("#shared", [byte ^ 1 << bit], at: Int64(offset))
-                try #require(try second.integers() == expected, "bit \(bit) of byte \(offset)")
-                try #require(try first.integers() == expected, "bit \(bit) of byte \(offset)")
-                try #require(
-                    try fixture.open(fixture.process(3)).integers() == expected, "bit \(bit) of byte \(offset)")
-            }
+        for bit in header + rest {
+            try flip(bit)
+            let (writer, reader) = bit.isMultiple(of: 2) ? (first, second) : (second, first)
+            let key = KVKey<Int>("\(bit / 8 % 5)")
+            expected[key.name] = bit
+            try writer.set(key, value: bit)
+            try #require(reader.get(key) == bit, "bit \(bit)")
+            if bit < 800 { try #require(try reader.integers() == expected, "bit \(bit)") }
+        }
+        // Between writes.
+        for bit in header {
+            try flip(bit)
+            try #require(try second.integers() == expected, "bit \(bit)")
+            try #require(try first.integers() == expected, "bit \(bit)")
+            try #require(try fixture.open(fixture.process(3)).integers() == expected, "bit \(bit)")
         }
         #expect(try fixture.open(fixture.process(3)).integers() == expected)
         #expect(fixture.recorder.issues.isEmpty)
@@ -228,7 +228,8 @@ struct SharedDamageTests {
         _ = fixture.process(1)
         var options = fixture.options(1)
         options.lockTimeout = .milliseconds(2)
-        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let errnos = TestDepth.isDeep ? FailingCall.errnos : [.ioError]
+        let report = try forEachFailingCall(errnos: errnos, on: { InMemoryFileSystem() }) {
             fileSystem in
             let memory = try #require(fileSystem.base as? InMemoryFileSystem)
             let second = FaultingFileSystem(memory.process(), plan: fileSystem.plan)
@@ -247,6 +248,6 @@ struct SharedDamageTests {
             try pair.second.set(KVKey<Int>("after"), value: 1)
             #expect(try pair.first.read(KVKey<Int>("after")) == 1)
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.callCount * 2 * errnos.count)
     }
 }

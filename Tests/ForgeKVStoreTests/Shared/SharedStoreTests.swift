@@ -204,7 +204,12 @@ struct SharedStoreTests {
         let directory = TemporaryDirectory()
         try await check.run(on: FileKVStore(at: directory.url, options: options))
         try await check.run(on: FileKVStore(at: "/other", fileSystem: fixture.fileSystem, options: options))
-        try await check.run(on: ReactiveKVStore(try fixture.open(fixture.process(1))))
+        let process = fixture.process(1)
+        var patient = fixture.options(process.id)
+        // Threads of a check wait for one another, on a busy machine for longer than 20 milliseconds.
+        patient.lockTimeout = .seconds(60)
+        try await check.run(
+            on: ReactiveKVStore(FileKVStore(at: fixture.path, fileSystem: process.fileSystem, options: patient)))
     }
 
     @Test("a store that is shared keeps its values", arguments: ConformanceChecks.keyValueStorePersistence)

@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import ForgeStorageTesting
+import TestDepth
 import Testing
 
 /// A call of the generated programs; one that fails changes nothing and is passed over.
@@ -139,7 +140,9 @@ struct CrashModelTests {
         try await check(steps)
     }
 
-    @Test("weaker profiles allow no more than stricter ones, after programs of two and three steps", arguments: 0..<150)
+    @Test(
+        "weaker profiles allow no more than stricter ones, after programs of two and three steps",
+        arguments: 0..<TestDepth.limit(50, deep: 150))
     func subsetsOfMore(_ seed: Int) async throws {
         var generator = Generator(state: UInt64(seed))
         let count = 2 + seed % 2

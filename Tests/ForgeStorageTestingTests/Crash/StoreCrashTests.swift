@@ -5,10 +5,16 @@ import Testing
 
 @Suite("Stores under crashes")
 struct StoreCrashTests {
+    /// A default run takes every third program of one process, and every sixth of two.
     private static let programs: [[StoreCall]] = [
         [.set("a", "1"), .synchronize, .set("a", "2"), .set("b", "3"), .synchronize],
         [.set("a", "1"), .set("b", "2"), .synchronize, .remove("a"), .synchronize, .set("c", "3")],
         [.set("a", "1"), .synchronize, .removeAll, .synchronize, .set("b", "2"), .synchronize],
+        [
+            .set("a", "1"), .synchronize,
+            .batch([StoreChange("a", StoreValue("2", count: 700)), StoreChange("b", StoreValue("3", count: 700))]),
+            .batch([StoreChange("b", nil), StoreChange("c", StoreValue("4", count: 40))]), .synchronize,
+        ],
         [
             .set("a", "1", count: 3000), .synchronize, .set("a", "2", count: 3000), .set("b", "3", count: 700),
             .synchronize,
@@ -17,32 +23,31 @@ struct StoreCrashTests {
             .set("a", "1", count: 900), .set("a", "2", count: 900), .set("a", "3", count: 900), .synchronize,
             .set("b", "4"),
         ],
-        [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
-        [
-            .set("a", "1"), .synchronize,
-            .batch([StoreChange("a", StoreValue("2", count: 700)), StoreChange("b", StoreValue("3", count: 700))]),
-            .batch([StoreChange("b", nil), StoreChange("c", StoreValue("4", count: 40))]), .synchronize,
-        ],
         [
             .batch([StoreChange("a", StoreValue("1", count: 1300)), StoreChange("b", StoreValue("2", count: 40))]),
             .compact, .batch([StoreChange("a", nil), StoreChange("a", StoreValue("3", count: 40))]), .reopen,
         ],
+        [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
     ]
 
     /// How many states are visited of each program on the stores of files.
-    private let limit = TestDepth.limit(150, deep: 5000)
+    private let limit = TestDepth.limit(40, deep: 5000)
 
-    @Test("a store of values by name loses nothing that was flushed, and never mixes", arguments: programs)
+    @Test(
+        "a store of values by name loses nothing that was flushed, and never mixes",
+        arguments: TestDepth.sample(programs, every: 3))
     func values(_ calls: [StoreCall]) async throws {
         let report = try await forEachCrash(
-            of: calls, in: KeyValueUnderCrash.self, limit: TestDepth.limit(40, deep: 1000))
+            of: calls, in: KeyValueUnderCrash.self, limit: TestDepth.limit(20, deep: 1000))
         #expect(report.stateCount > 20)
     }
 
-    @Test("a store that two processes share loses nothing that was flushed, and both see the same", arguments: programs)
+    @Test(
+        "a store that two processes share loses nothing that was flushed, and both see the same",
+        arguments: TestDepth.sample(programs, every: 6))
     func sharedValues(_ calls: [StoreCall]) async throws {
         let report = try await forEachCrash(
-            of: calls, in: SharedKeyValueUnderCrash.self, limit: TestDepth.limit(40, deep: 500))
+            of: calls, in: SharedKeyValueUnderCrash.self, limit: TestDepth.limit(20, deep: 500))
         #expect(report.stateCount > 20)
     }
 
@@ -90,8 +95,8 @@ struct StoreCrashTests {
         arguments: TestDepth.isDeep ? TestDepth.seeds([1, 2, 3, 4], random: 2) : [1])
     func random(_ seed: UInt64) async throws {
         func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
-            let program = store.vocabulary.program(seed: seed)
-            try await forEachCrash(of: program, in: store, limit: TestDepth.limit(40, deep: 300), seed: seed)
+            let program = Array(store.vocabulary.program(seed: seed).prefix(TestDepth.limit(4, deep: 10)))
+            try await forEachCrash(of: program, in: store, limit: TestDepth.limit(10, deep: 300), seed: seed)
         }
         try await crash(KeyValueUnderCrash.self)
         try await crash(SharedKeyValueUnderCrash.self)
@@ -115,7 +120,7 @@ struct BrokenStoreCrashTests {
         #expect(failure?.report.shrunkOperations?.count == 1)
     }
 
-    @Test("a store that does not synchronise is found to")
+    @Test("the explorer detects a store that does not synchronize")
     func lostFlush() async throws {
         let failure = await #expect(throws: CrashFailure.self) {
             let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
@@ -124,7 +129,7 @@ struct BrokenStoreCrashTests {
         #expect(failure?.report.shrunkOperations?.last == "synchronize")
     }
 
-    @Test("a store that makes a batch in parts is found to")
+    @Test("the explorer detects a store that divides a batch")
     func halfBatches() async throws {
         let calls: [StoreCall] = [
             .set("a", "1"), .synchronize,
@@ -159,7 +164,7 @@ struct BrokenStoreCrashTests {
     }
 }
 
-/// Files that nobody waits for.
+/// Files that are written without durability.
 private struct UnflushedFiles: StoreUnderCrash {
     static let vocabulary = FilesUnderCrash.vocabulary
     static let removesAllAtOnce = false
@@ -172,7 +177,7 @@ private struct UnflushedFiles: StoreUnderCrash {
     nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
 }
 
-/// Values that `synchronize` forgets.
+/// Values whose `synchronize` does nothing.
 private struct UnsynchronizedValues: StoreUnderCrash {
     static let vocabulary = KeyValueUnderCrash.vocabulary
     static let removesAllAtOnce = true

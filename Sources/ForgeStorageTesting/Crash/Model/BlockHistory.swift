@@ -134,24 +134,32 @@ struct BlockHistory: Sendable {
     }
 
     private static func apply(_ write: Write, to content: inout [UInt8]) {
-        content.replaceSubrange(write.range, with: write.bytes)
+        write.bytes.withUnsafeBytes { content.overwrite(write.range, with: $0) }
     }
 
-    /// The contents without repetition, and where each of those given stands among them.
+    /// The contents without repetition, and where each of those given stands among them. Contents with equal hashes count
+    /// as equal, as among ``BlockChoices``.
     private static func distinct(_ contents: [[UInt8]]) -> (contents: [[UInt8]], places: [Int]) {
-        var seen: [UInt64: [Int]] = [:]
+        var seen: [UInt64: Int] = [:]
         var kept: [[UInt8]] = []
         var places: [Int] = []
         for content in contents {
             let hash = content.withUnsafeBytes { StableHash.ofContent($0) }
-            if let place = seen[hash]?.first(where: { kept[$0] == content }) {
+            if let place = seen[hash] {
                 places.append(place)
                 continue
             }
-            seen[hash, default: []].append(kept.count)
+            seen[hash] = kept.count
             places.append(kept.count)
             kept.append(content)
         }
         return (kept, places)
+    }
+}
+
+extension [UInt8] {
+    /// Replaces a range by as many bytes, as one copy; `replaceSubrange` assigns byte by byte in debug builds.
+    mutating func overwrite(_ range: Range<Int>, with bytes: UnsafeRawBufferPointer) {
+        withUnsafeMutableBytes { UnsafeMutableRawBufferPointer(rebasing: $0[range]).copyMemory(from: bytes) }
     }
 }

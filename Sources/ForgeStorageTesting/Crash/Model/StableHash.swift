@@ -4,17 +4,21 @@ struct StableHash: Hashable, Sendable {
 
     mutating func mix(_ word: UInt64) {
         value = (value ^ word) &* 0xD6E8_FEB8_6659_FD93
-        value ^= value >> 32
+        value ^= value &>> 32
         value = value &* 0xD6E8_FEB8_6659_FD93
-        value ^= value >> 29
+        value ^= value &>> 29
     }
 
     mutating func mix(_ bytes: UnsafeRawBufferPointer) {
-        var offset = 0
-        while offset + 8 <= bytes.count {
-            mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
-            offset += 8
+        let wordCount = bytes.count / 8
+        bytes.withWords { words in
+            var index = 0
+            while index < wordCount {
+                mix(UInt64(littleEndian: words[index]))
+                index &+= 1
+            }
         }
+        var offset = 8 * wordCount
         var tail = UInt64(truncatingIfNeeded: bytes.count)
         while offset < bytes.count {
             tail = tail << 8 | UInt64(bytes[offset])
@@ -34,8 +38,15 @@ struct StableHash: Hashable, Sendable {
     /// 0 if there are only zeros.
     static func ofContent(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var count = bytes.count
-        while count >= 8, bytes.loadUnaligned(fromByteOffset: count - 8, as: UInt64.self) == 0 { count -= 8 }
-        while count > 0, bytes[count - 1] == 0 { count -= 1 }
+        while count % 8 != 0, bytes[count - 1] == 0 { count -= 1 }
+        if count % 8 == 0 {
+            count = bytes.withWords { words in
+                var left = count / 8
+                while left > 0, words[left &- 1] == 0 { left = left &- 1 }
+                return 8 * left
+            }
+            while count > 0, bytes[count - 1] == 0 { count -= 1 }
+        }
         guard count > 0 else { return 0 }
         var hash = StableHash()
         hash.mix(UnsafeRawBufferPointer(rebasing: bytes[..<count]))

@@ -56,7 +56,12 @@ struct BlockChoices: Sendable {
                 for older in wholes.indices where older != newer {
                     guard older < newer || history.writes.isEmpty else { continue }
                     guard wholes.count <= Self.manyVersions || older == 0 || older == newer - 1 else { continue }
-                    for tear in stride(from: 512, to: BlockHistory.size, by: 512) {
+                    // Torn before or behind the difference, the block is one of the two.
+                    let difference = wholes[newer]
+                        .withUnsafeBytes { bytes in
+                            wholes[older].withUnsafeBytes { bytes.difference(from: $0) }
+                        }
+                    for tear in stride(from: 512, to: BlockHistory.size, by: 512) where difference.contains(tear) {
                         add(Version(newer: newer, older: older, part: 0..<tear))
                     }
                 }
@@ -94,7 +99,8 @@ struct BlockChoices: Sendable {
         if let garbage = version.garbage { return garbage }
         guard version.part.count < BlockHistory.size else { return wholes[version.newer] }
         var bytes = wholes[version.older]
-        bytes.replaceSubrange(version.part, with: wholes[version.newer][version.part])
+        wholes[version.newer]
+            .withUnsafeBytes { bytes.overwrite(version.part, with: UnsafeRawBufferPointer(rebasing: $0[version.part])) }
         return bytes
     }
 

@@ -88,10 +88,15 @@ package struct StoreValue: Hashable, Sendable {
     ///
     /// - Throws: ``ConformanceViolation`` for bytes of which nobody can have stored all.
     package init(_ bytes: some Collection<UInt8>, named name: String) throws(ConformanceViolation) {
-        // As an array: going through `Data` byte by byte takes longer than all the rest of a recovery.
         let bytes = [UInt8](bytes)
         let letter = bytes.first ?? 0
-        guard bytes.allSatisfy({ $0 == letter }) else {
+        // A loop over a pointer: debug builds do not inline iterators.
+        let equalCount = bytes.withUnsafeBufferPointer { bytes in
+            var index = 0
+            while index < bytes.count, bytes[index] == letter { index &+= 1 }
+            return index
+        }
+        guard equalCount == bytes.count else {
             throw ConformanceViolation("\(name) holds \(bytes.count) bytes of different values")
         }
         self.init(letter: letter, count: bytes.count)
