@@ -76,7 +76,7 @@ struct FaultTests {
         try memory.createDirectory("/other")
         try memory.mount(at: "/other")
         let source = URL(filePath: "/other/source")
-        let content = Data((0..<30_001).map { UInt8(truncatingIfNeeded: $0 >> 3) }) + Data(repeating: 7, count: 3_000_000)
+        let content = Data((0..<30_001).map { UInt8(truncatingIfNeeded: $0 >> 3) }) + Data(count: 3 << 20)
         try memory.write(content, to: source)
         let store = store(.init(durability: .none))
         try await store.move(from: source, to: "d/file")
