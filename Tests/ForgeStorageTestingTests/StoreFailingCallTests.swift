@@ -52,8 +52,7 @@ struct StoreFailingCallTests {
             options.compactsInBackground = false
             options.reserveLittle()
         }
-        // Of the two error numbers of a default run, one for each way to compact.
-        let errnos = FailingCall.testedErrnos.filter { TestDepth.isDeep || ($0 == .noSpace) == inForeground }
+        let errnos = TestDepth.isDeep ? FailingCall.errnos : [inForeground ? .noSpace : .ioError]
         let report = try await forEachFailingCall(errnos: errnos, on: { InMemoryFileSystem() }) {
             [options] fileSystem in
             try FileKVStore(at: Self.root, fileSystem: fileSystem, options: options)

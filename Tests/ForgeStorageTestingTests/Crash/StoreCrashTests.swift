@@ -95,7 +95,7 @@ struct StoreCrashTests {
         arguments: TestDepth.isDeep ? TestDepth.seeds([1, 2, 3, 4], random: 2) : [1])
     func random(_ seed: UInt64) async throws {
         func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
-            let program = Array(store.vocabulary.program(seed: seed).prefix(TestDepth.limit(4, deep: 10)))
+            let program = Array(store.vocabulary.program(seed: seed).prefix(TestDepth.limit(3, deep: 10)))
             try await forEachCrash(of: program, in: store, limit: TestDepth.limit(10, deep: 300), seed: seed)
         }
         try await crash(KeyValueUnderCrash.self)
