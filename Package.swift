@@ -63,7 +63,8 @@ let package = Package(
         .target(name: "ForgeCoding", swiftSettings: settings),
         .target(name: "CForgeKVStore"),
         .target(
-            name: "ForgeKVStore", dependencies: ["CForgeKVStore", "ForgeFileSystem", "ForgeCoding", system, logging],
+            name: "ForgeKVStore",
+            dependencies: ["CForgeKVStore", "CForgeFileSystem", "ForgeFileSystem", "ForgeCoding", system, logging],
             swiftSettings: settings),
         .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(

@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 
-int forge_crc32c_is_accelerated(void) { return __builtin_cpu_supports("sse4.2") != 0; }
-
 __attribute__((target("sse4.2")))
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     const unsigned char *next = bytes;
@@ -24,8 +22,6 @@ uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size
 
 #include <arm_acle.h>
 
-int forge_crc32c_is_accelerated(void) { return 1; }
-
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     const unsigned char *next = bytes;
     for (; size >= 8; next += 8, size -= 8) {
@@ -38,8 +34,6 @@ uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size
 }
 
 #else
-
-int forge_crc32c_is_accelerated(void) { return 0; }
 
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size) {
     (void)bytes;

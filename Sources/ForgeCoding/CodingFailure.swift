@@ -64,7 +64,7 @@ public struct CodingFailure: Error, Sendable, Hashable {
         case DecodingError.valueNotFound(let type, let context):
             self.init(operation, .valueNotFound(expected: "\(type)"), context.codingPath)
         case DecodingError.keyNotFound(let key, let context):
-            self.init(operation, .keyNotFound(key.stringValue), context.codingPath)
+            self.init(operation, .keyNotFound(Self.text(of: key)), context.codingPath)
         case DecodingError.dataCorrupted(let context):
             let detail = context.underlyingError as? WireFailure
             self.init(operation, .corrupted(detail?.reason ?? "the data is not valid"), context.codingPath)
@@ -79,7 +79,14 @@ public struct CodingFailure: Error, Sendable, Hashable {
     private init(_ operation: Operation, _ reason: Reason, _ path: [any CodingKey]) {
         self.init(
             operation, reason,
-            codingPath: path.map { $0.intValue.map(String.init) ?? $0.stringValue }.joined(separator: "."))
+            codingPath: path.map(Self.text(of:)).joined(separator: "."))
+    }
+
+    /// A key as the path shows it. The keys of a dictionary are values of the app, so none is shown: its type is internal to
+    /// the standard library, and neither an enumeration nor public.
+    private static func text(of key: any CodingKey) -> String {
+        if "\(type(of: key))" == "_DictionaryCodingKey" { return "[key]" }
+        return key.intValue.map(String.init) ?? key.stringValue
     }
 }
 

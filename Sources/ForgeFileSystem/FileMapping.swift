@@ -1,3 +1,6 @@
+import CForgeFileSystem
+import SystemPackage
+
 /// A part of a file as memory: what is stored here is the file's content at once, for every process (`mmap(2)`).
 ///
 /// It is mapped shared, for reading and writing, by ``POSIXFileSystem/map(_:at:count:)``, and outlives the descriptor
@@ -11,13 +14,17 @@
 ///   device as it was after any of its stores, one of them in part, whatever happened to other blocks, to the file's size
 ///   and to names: nothing orders stores, neither with each other nor with `write(2)`.
 ///
-/// Two things end the process by a signal (`SIGBUS`), since a store cannot report an error:
-/// - storing or loading behind the page that holds the file's last byte. Mapping beyond the end of the file is allowed,
+/// Two things make an access fault, since neither a load nor a store can report an error:
+/// - loading or storing behind the page that holds the file's last byte. Mapping beyond the end of the file is allowed,
 ///   so that a file may grow under its mapping; what is stored between the end and that page's is no part of the file.
+///   A file that another program makes shorter has the same effect.
 /// - storing into a part of the file that has no space on a device that is full. Reserve it first
 ///   (``POSIXFileSystem/allocate(_:at:length:)``), so that a full device is an error of that call.
 ///
-/// In the file system in memory both are traps that say so.
+/// A page that faults is replaced by memory of this process alone, zeros at first, and ``hasFaulted`` is true from then on:
+/// what was stored there is not in the file. The system's signal (`SIGBUS`) is handled for mapped addresses only, and
+/// passed on to the handler that was installed before the first mapping otherwise. A handler that the app installs later
+/// must pass signals on in the same way.
 ///
 /// The system notes the time of modification at some moment between a store and the end of the synchronisation that
 /// covers it: Linux at the first store into a page since that was last written out, and at no other.
@@ -38,9 +45,13 @@ public final class FileMapping: Sendable {
 
     private let memory: (any MappedMemory)?
 
+    /// What the handler of faults knows of the system's memory; nil where every access goes through ``memory``.
+    private nonisolated(unsafe) let record: OpaquePointer?
+
     /// A mapping by the operating system, which is given back to it at the end.
-    init(base: UnsafeMutableRawPointer, count: Int) {
-        self.base = base
+    init(_ record: OpaquePointer, count: Int) {
+        self.record = record
+        base = forge_mapping_base(record)
         self.count = count
         directCount = count
         memory = nil
@@ -50,21 +61,42 @@ public final class FileMapping: Sendable {
     public init(_ memory: some MappedMemory, count: Int) {
         precondition(count > 0, "a mapping holds at least one byte")
         self.memory = memory
+        record = nil
         self.count = count
         directCount = 0
         base = UnsafeMutableRawPointer(bitPattern: -1).unsafelyUnwrapped
     }
 
     deinit {
-        guard memory == nil else { return }
-        // The only failure is that of a range that was never mapped.
-        _ = sysUnmap(base, count)
+        if let record { forge_unmap(record, count) }
+    }
+
+    /// Whether an access found no file behind a page. What was stored in such a page is not in the file, and what is loaded
+    /// from it is not the file's.
+    public var hasFaulted: Bool {
+        if let memory { return memory.hasFaulted }
+        return systemFault.map { forge_load_fault($0) != 0 } ?? false
+    }
+
+    /// Maps the file again at the same address, after a fault; other threads may go on using the mapping meanwhile.
+    ///
+    /// - Parameters:
+    ///   - file: A descriptor of the file.
+    ///   - offset: Where in the file the mapping begins.
+    /// - Throws: ``FileSystemError``; the mapping counts as faulted then.
+    package func restore(from file: Descriptor, at offset: Int64) throws(FileSystemError) {
+        guard let record else { return }
+        try SystemFileSystem().calling(.map) { forge_remap(record, file.rawValue, offset, count) }
     }
 
     /// The system's memory, for who stores so often that the call counts; nil where every access goes through an object.
     ///
     /// Good for as long as the mapping is.
     package var systemMemory: UnsafeMutableRawPointer? { memory == nil ? base : nil }
+
+    /// Where the handler of faults notes one, for ``forge_load_fault``; nil where there is no ``systemMemory``. Good for as
+    /// long as the mapping is.
+    package var systemFault: UnsafeRawPointer? { record.map { forge_mapping_fault($0) } }
 
     /// Copies bytes into the file.
     ///
@@ -104,9 +136,10 @@ public final class FileMapping: Sendable {
     /// MS_ASYNC is in fact a no-op, since the kernel properly tracks dirty pages and flushes them to storage as
     /// necessary"). POSIX promises that for no other call than `msync`.
     ///
-    /// - Throws: ``FileSystemError``; as after a failed `synchronize`, it is undecided what has reached the device, and a
-    ///   later success says nothing about it.
+    /// - Throws: ``FileSystemError``, with `ioError` if ``hasFaulted``; as after a failed `synchronize`, it is undecided what
+    ///   has reached the device, and a later success says nothing about it.
     public func writeBack() throws(FileSystemError) {
+        guard !hasFaulted else { throw FileSystemError(.writeBack, .ioError) }
         if let memory { return try memory.writeBack() }
         try SystemFileSystem().calling(.writeBack) { sysWriteBack(base, count) }
     }

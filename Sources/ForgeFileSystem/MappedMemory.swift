@@ -9,6 +9,9 @@ public protocol MappedMemory: AnyObject, Sendable {
     /// Copies bytes, at least one, into the memory; the file holds them when the call returns.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int)
 
+    /// Whether an access found no file behind a page; see ``FileMapping/hasFaulted``.
+    var hasFaulted: Bool { get }
+
     /// Hands everything that was stored to the file system; see ``FileMapping/writeBack()``.
     func writeBack() throws(FileSystemError)
 }

@@ -5,10 +5,42 @@
 #include <stdint.h>
 
 /// Whether this processor computes CRC-32C itself (SSE 4.2, ARMv8 CRC).
-int forge_crc32c_is_accelerated(void);
+static inline int forge_crc32c_is_accelerated(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("sse4.2") != 0;
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+    return 1;
+#else
+    return 0;
+#endif
+}
 
 /// Carries a CRC-32C, given and returned without the final inversion, over `size` bytes; only where accelerated.
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size);
+
+/// A part of a file that is mapped shared, for reading and writing, and whose accesses never raise SIGBUS.
+struct forge_mapping;
+
+/// Maps a part of a file (mmap(2)); NULL and errno if that fails.
+struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count);
+
+/// The first byte.
+void *forge_mapping_base(const struct forge_mapping *mapping);
+
+/// Where it says, in eight bytes, whether an access found no file behind a page: 0 if none did. Such a page is the process's
+/// own since then.
+const void *forge_mapping_fault(const struct forge_mapping *mapping);
+
+/// What stands there; not 0 if an access of the calling thread has faulted before.
+static inline uint64_t forge_load_fault(const void *fault) {
+    return __atomic_load_n((const uint64_t *)fault, __ATOMIC_RELAXED);
+}
+
+/// Maps the file again at the same address: 0, or -1 and errno, and what was mapped may be gone.
+int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, size_t count);
+
+/// Removes the mapping.
+void forge_unmap(struct forge_mapping *mapping, size_t count);
 
 // Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call.
 #if defined(__linux__)

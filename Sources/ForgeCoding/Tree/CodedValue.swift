@@ -57,3 +57,24 @@ public indirect enum CodedValue: Sendable, Hashable {
         return entries.first { $0.key == .string(key) }?.value
     }
 }
+
+extension CodedValue: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .null: "null"
+        case .bool(let value): "\(value)"
+        case .integer(let value): "\(value)"
+        case .unsigned(let value): "\(value)"
+        case .float(let value): "\(value)"
+        case .double(let value): "\(value)"
+        case .string(let value): value.debugDescription
+        case .bytes(let value): "\(value.count) bytes"
+        // Foundation traps when it describes a date that no calendar has.
+        case .date(let value): "date(\(value.timeIntervalSince1970))"
+        case .array(let elements): "\(elements)"
+        case .map(let entries): "{" + entries.map { "\($0.key): \($0.value)" }.joined(separator: ", ") + "}"
+        case .tagged(let tag, let value): "\(tag)(\(value))"
+        case .simple(let value): "simple(\(value))"
+        }
+    }
+}

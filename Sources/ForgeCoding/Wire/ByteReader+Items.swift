@@ -110,16 +110,25 @@ extension ByteReader {
         }
     }
 
-    /// Reads a float, or rounds a double unless that overflows.
+    /// Reads a float, rounds a double unless that overflows, or takes an integer that a float represents exactly.
     @inline(__always)
     func float(_ offset: inout Int) throws(WireFailure) -> Float {
         if try peek(offset) == Simple.float {
             return Float(bitPattern: try argument(&offset, as: UInt32.self))
         }
+        return try rareFloat(&offset)
+    }
+
+    @inline(never)
+    private func rareFloat(_ offset: inout Int) throws(WireFailure) -> Float {
+        try skipTags(&offset)
         let start = offset
+        let isInteger = self[offset] & MajorType.mask <= MajorType.negative
         let wide = try double(&offset)
         let value = Float(wide)
-        guard value.isFinite || !wide.isFinite else { throw .outOfRange(offset: start) }
+        guard value.isFinite || !wide.isFinite, !isInteger || Double(value) == wide else {
+            throw .outOfRange(offset: start)
+        }
         return value
     }
 

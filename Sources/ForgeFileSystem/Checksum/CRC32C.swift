@@ -12,11 +12,9 @@ package struct CRC32C: Sendable {
     /// Adds bytes, by the processor's own instruction where it has one.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) {
         state =
-            Self.isAccelerated
+            forge_crc32c_is_accelerated() != 0
             ? forge_crc32c_accelerated(state, bytes.baseAddress, bytes.count) : Self.portable(state, bytes)
     }
-
-    private static let isAccelerated = forge_crc32c_is_accelerated() != 0
 
     /// The same without the instruction: eight bytes at a time through eight tables (Kounavis and Berry, "Novel
     /// Table Lookup-Based Algorithms for High-Performance CRC Generation", 2008).

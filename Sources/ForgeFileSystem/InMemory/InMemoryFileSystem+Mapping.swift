@@ -32,6 +32,8 @@ extension InMemoryFileSystem {
             fileSystem.tree.state.withLock { $0.store(bytes, at: offset, in: pages) }
         }
 
+        var hasFaulted: Bool { fileSystem.tree.state.withLock { $0.hasFaulted(pages) } }
+
         func writeBack() throws(FileSystemError) {
             try fileSystem.perform(.writeBack) { (state) throws(Errno) in try state.writeBack(pages) }
         }

@@ -9,6 +9,8 @@ extension InMemoryFileSystem {
         var pages: Pages
         /// Whether something was stored that was not written back since.
         var isModified = false
+        /// Whether an access found no file behind a page.
+        var hasFaulted = false
     }
 
     /// The memory that the owner of a mapping sees: a copy of the file's content that follows every change of it.

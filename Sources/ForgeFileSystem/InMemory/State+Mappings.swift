@@ -64,22 +64,14 @@ extension InMemoryFileSystem.State {
         begin(mappings[place].process)
         let index = mappings[place].inode
         let start = mappings[place].range.lowerBound + Int64(offset)
-        let end = start + Int64(bytes.count)
-        requireReachable(start..<end, of: index)
         let size = contents[index].size
-        let inFile = UnsafeRawBufferPointer(rebasing: bytes.prefix(Int(max(0, min(end, size) - start))))
+        let inFile = UnsafeRawBufferPointer(
+            rebasing: bytes.prefix(Int(max(0, min(start + Int64(bytes.count), size) - start))))
+        guard isReachable(start..<start + Int64(bytes.count), of: index), hasSpace(inFile, at: start, in: index) else {
+            mappings[place].hasFaulted = true
+            return mappings[place].show(bytes, at: start)
+        }
         if !inFile.isEmpty {
-            let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(inFile.count))
-            let free = devices[inodes[index].device].freeBlocks
-            precondition(
-                wanted <= free,
-                """
-                SIGBUS: \(inFile.count) bytes stored at offset \(start) of a mapped file take \(wanted) blocks, and the \
-                device has \(free) left; reserve the space first
-                """)
-            precondition(
-                !isReadOnly(index),
-                "SIGBUS: \(inFile.count) bytes stored at offset \(start) of a mapped file on a read-only device")
             storeBytes(inFile, to: index, at: start, isNoticed: !mappings[place].isModified)
             mappings[place].isModified = true
         }
@@ -87,11 +79,22 @@ extension InMemoryFileSystem.State {
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: start) }
     }
 
-    /// Traps where loading from a part of a mapping would end the process.
-    func load(_ range: Range<Int>, of pages: Pages) {
+    private func hasSpace(_ bytes: UnsafeRawBufferPointer, at start: Int64, in index: Int) -> Bool {
+        guard !bytes.isEmpty else { return true }
+        let wanted = contents[index].unallocatedBlocks(in: start..<start + Int64(bytes.count))
+        return wanted <= devices[inodes[index].device].freeBlocks && !isReadOnly(index)
+    }
+
+    /// Notes a fault where a part of a mapping that is loaded is behind the file's last page.
+    mutating func load(_ range: Range<Int>, of pages: Pages) {
         guard !range.isEmpty, let place = place(of: pages) else { return }
         let start = mappings[place].range.lowerBound
-        requireReachable(start + Int64(range.lowerBound)..<start + Int64(range.upperBound), of: mappings[place].inode)
+        let loaded = start + Int64(range.lowerBound)..<start + Int64(range.upperBound)
+        if !isReachable(loaded, of: mappings[place].inode) { mappings[place].hasFaulted = true }
+    }
+
+    func hasFaulted(_ pages: Pages) -> Bool {
+        place(of: pages).map { mappings[$0].hasFaulted } ?? false
     }
 
     mutating func writeBack(_ pages: Pages) throws(Errno) {
@@ -109,15 +112,9 @@ extension InMemoryFileSystem.State {
         mappings.firstIndex { $0.pages === pages }
     }
 
-    private func requireReachable(_ range: Range<Int64>, of index: Int) {
-        let size = contents[index].size
-        let reachable = (size + pageSize - 1) / pageSize * pageSize
-        precondition(
-            range.upperBound <= reachable,
-            """
-            SIGBUS: offset \(range.upperBound - 1) of a mapped file of \(size) bytes is behind the page that holds the \
-            file's end
-            """)
+    /// Whether a range ends within the page that holds the file's last byte.
+    private func isReachable(_ range: Range<Int64>, of index: Int) -> Bool {
+        range.upperBound <= (contents[index].size + pageSize - 1) / pageSize * pageSize
     }
 
     // MARK: What happens to the file by other ways

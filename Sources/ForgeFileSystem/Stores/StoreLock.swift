@@ -13,9 +13,7 @@ package final class StoreLock: Sendable {
         _ mode: LockMode, waiting: Bool = false, named name: POSIXPath = .lockName, at directory: Descriptor,
         on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let descriptor = try fileSystem.open(
-            name, at: directory, .readWrite, options: [.create, .noFollow], permissions: .privateFile,
-            resolution: [.beneath, .noSymbolicLinks])
+        let descriptor = try fileSystem.openStoreFile(name, at: directory)
         do {
             try fileSystem.naming(name) { () throws(FileSystemError) in
                 try fileSystem.retryingInterrupts { () throws(FileSystemError) in
@@ -30,11 +28,10 @@ package final class StoreLock: Sendable {
         self.descriptor = descriptor
     }
 
-    /// Makes the exclusive lock a shared one; another object may hold it exclusively in between (`flock(2)`).
-    package func share() throws(FileSystemError) {
-        try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            try fileSystem.lock(descriptor, .shared, waiting: true)
-        }
+    /// Puts a text in the place of what the file of the lock holds.
+    package func write(_ text: [UInt8]) throws(FileSystemError) {
+        try fileSystem.truncate(.descriptor(descriptor), to: 0)
+        try fileSystem.writeBytes(text, to: descriptor, at: 0)
     }
 
     /// The process that took the lock.

@@ -58,14 +58,6 @@ func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
 
 func sysPageSize() -> Int64 { Int64(getpagesize()) }
 
-/// Where a shared mapping for reading and writing starts, or the error number.
-func sysMap(_ descriptor: CInt, _ offset: Int64, _ count: Int) -> Result<UnsafeMutableRawPointer, Errno> {
-    let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, off_t(offset))
-    // MAP_FAILED is the address -1; the address 0 is never given out.
-    guard let base, Int(bitPattern: base) != -1 else { return .failure(Errno(rawValue: errno)) }
-    return .success(base)
-}
-
 /// Memory that no file stands behind, zeros at first and taken from the system only as far as it is used; nil if there
 /// is none.
 func sysMapNothing(_ count: Int) -> UnsafeMutableRawPointer? {

@@ -1,4 +1,13 @@
+import CForgeFileSystem
 public import SystemPackage
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
 
 /// The file system of the operating system: one system call for each call, every error number as the kernel gave it.
 ///
@@ -114,10 +123,10 @@ extension SystemFileSystem {
         // Not every system refuses an offset within a page; some start the mapping before it.
         guard count >= 0, offset % sysPageSize() == 0 else { throw FileSystemError(.map, .invalidArgument) }
         guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
-        switch sysMap(descriptor.rawValue, offset, count) {
-        case .success(let base): return FileMapping(base: base, count: count)
-        case .failure(let number): throw FileSystemError(.map, number)
+        guard let mapping = forge_map(descriptor.rawValue, offset, count) else {
+            throw FileSystemError(.map, Errno(rawValue: errno))
         }
+        return FileMapping(mapping, count: count)
     }
 }
 

@@ -46,11 +46,13 @@ extension KVEngine {
 
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
-        writer.withLock { $0.table.names }
+        try checkFork(.keys)
+        return writer.withLock { $0.table.names }
     }
 
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
-        KVEntry.all(writer.withLock { $0.table.contents })
+        try checkFork(.snapshot)
+        return KVEntry.all(writer.withLock { $0.table.contents })
     }
 }

@@ -12,7 +12,7 @@ extension KVEngine {
 
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
-        try checkFork(.compact, nil)
+        try checkFork(.compact)
         if let sharing = place.sharing { return try compact(sharing) }
         try whileNobodyRewrites { (_) throws(KVStoreError) in
             try rewrite()
@@ -89,7 +89,7 @@ extension KVEngine {
     /// there.
     func rewrite() throws(KVStoreError) {
         // What is damaged and could not be set aside is nowhere but in the log that is there.
-        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
         do throws(FileSystemError) {
             let (old, end, sequence, restarts) = writer.withLock {
                 ($0.log.file, $0.log.end, $0.log.sequence, $0.log.restartCount)

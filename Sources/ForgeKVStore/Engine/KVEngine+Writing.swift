@@ -9,8 +9,12 @@ extension KVEngine {
     /// Stores a value; returns an issue for the caller to report.
     @inline(__always)
     func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
-        InlineTypes.contain(Value.self) && key.schema == nil
-            ? try setPlain(value, for: key) : try setEncoded(value, for: key)
+        do throws(KVStoreError) {
+            return InlineTypes.contain(Value.self) && key.schema == nil
+                ? try setPlain(value, for: key) : try setEncoded(value, for: key)
+        } catch {
+            throw error.about(key.identity)
+        }
     }
 
     /// Stores a value of a type whose encoding runs no code of the app, so that it can be done while nobody else writes.
@@ -21,10 +25,10 @@ extension KVEngine {
     private func setPlain<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
-        guard key.identity.isValid else { throw invalidKey(.set, key.identity) }
+        guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: place.name) }
         var examined: Examined?
         while true {
-            let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+            let hindrance = try write(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if let entry, entry.kind != InlineTypes.kind(of: Value.self),
                     let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect)
@@ -33,7 +37,7 @@ extension KVEngine {
                 }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
                 guard bytes.count <= options.valueLimit else {
-                    throw KVStoreError(.valueTooLarge, .set, key: key.name, store: place.name)
+                    throw KVStoreError(.valueTooLarge, .set, store: place.name)
                 }
                 let revision = try append(.set, .set, key.identity, bytes, &writer)
                 writer.table.store(
@@ -53,7 +57,7 @@ extension KVEngine {
         let type = CellType.encoded(key)
         var examined: Examined?
         while true {
-            let hindrance = try write(.set, key.identity) { (writer) throws(KVStoreError) in
+            let hindrance = try write(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if let suspect = Overwriting.suspect(in: entry, type), !examined.contains(suspect) {
                     return .suspect(suspect)
@@ -73,12 +77,16 @@ extension KVEngine {
 
     /// Stores a value that is encoded already.
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
-        _ = try write(.set, name) { (writer) throws(KVStoreError) in
-            let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
-                try append(.set, .set, name, bytes, &writer)
+        do throws(KVStoreError) {
+            _ = try write(.set) { (writer) throws(KVStoreError) in
+                let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
+                    try append(.set, .set, name, bytes, &writer)
+                }
+                writer.table.store(EncodedCell(bytes, revision: revision), name)
+                return nil
             }
-            writer.table.store(EncodedCell(bytes, revision: revision), name)
-            return nil
+        } catch {
+            throw error.about(name)
         }
     }
 }
@@ -87,16 +95,20 @@ extension KVEngine {
 
 extension KVEngine {
     func remove(_ name: KeyName) throws(KVStoreError) {
-        _ = try write(.remove, name) { (writer) throws(KVStoreError) in
-            guard writer.table.revision(of: name) != nil else { return nil }
-            _ = try append(.remove, .remove, name, .empty, &writer)
-            writer.table.remove(name)
-            return nil
+        do throws(KVStoreError) {
+            _ = try write(.remove) { (writer) throws(KVStoreError) in
+                guard writer.table.revision(of: name) != nil else { return nil }
+                _ = try append(.remove, .remove, name, .empty, &writer)
+                writer.table.remove(name)
+                return nil
+            }
+        } catch {
+            throw error.about(name)
         }
     }
 
     func removeAll() throws(KVStoreError) {
-        _ = try write(.removeAll, nil) { (writer) throws(KVStoreError) in
+        _ = try write(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
             return nil
@@ -129,7 +141,7 @@ extension KVEngine {
         var examined: Examined?
         while true {
             var next: PreparedBatch.Suspect?
-            _ = try write(.batch, nil) { (writer) throws(KVStoreError) in
+            _ = try write(.batch) { (writer) throws(KVStoreError) in
                 try changes.check(writer.table, store: place.name)
                 next = changes.suspect(in: writer.table) { !examined.contains($0) }
                 guard next == nil else { return nil }
@@ -186,7 +198,7 @@ extension KVEngine {
                 }
             }
             // A process that opens the store meanwhile would sweep the file before it has its name.
-            if let sharing = place.sharing { try withLock(sharing, .setAside, name, setAside) } else { try setAside() }
+            if let sharing = place.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
         }
         found.revisions.append(cell.revision)
         examined = found
@@ -213,13 +225,12 @@ extension KVEngine {
     /// Runs `body` while nobody else writes; it has changed nothing if it says what stands in the way.
     @inline(__always)
     private func write(
-        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?,
-        _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
+        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
     ) throws(KVStoreError) -> Hindrance? {
-        try checkFork(operation, name())
+        try checkFork(operation)
         var chores: Chores = []
-        let hindrance = try writing(operation, name()) { (writer) throws(KVStoreError) -> Hindrance? in
-            try check(writer, operation, name())
+        let hindrance = try writing(operation) { (writer) throws(KVStoreError) -> Hindrance? in
+            try check(writer, operation)
             let hindrance = try body(&writer)
             chores = self.chores(of: writer)
             return hindrance
@@ -252,13 +263,12 @@ extension KVEngine {
         _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
         _ writer: inout Writer
     ) throws(KVStoreError) -> UInt64 {
-        try name.withBytes { (bytes) throws(KVStoreError) in
-            do throws(FileSystemError) {
-                return try writer.log.append(code, bytes, value)
-            } catch {
-                let name = String(decoding: bytes, as: UTF8.self)
-                throw KVStoreError(error, operation, key: name, store: place.name)
+        do throws(FileSystemError) {
+            return try name.withBytes { (bytes) throws(FileSystemError) in
+                try writer.log.append(code, bytes, value)
             }
+        } catch {
+            throw KVStoreError(error, operation, store: place.name)
         }
     }
 
@@ -278,30 +288,29 @@ extension KVEngine {
 
     /// Throws in a child that was forked while the store was open.
     @inline(__always)
-    func checkFork(
-        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?
-    ) throws(KVStoreError) {
+    func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         guard fork.isForkedChild else { return }
-        throw KVStoreError(.unavailable(.forked), operation, key: name()?.string, store: place.name)
+        throw KVStoreError(.unavailable(.forked), operation, store: place.name)
     }
 
     /// Throws unless the log can be written to.
     @inline(__always)
-    func check(
-        _ writer: borrowing Writer, _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?
-    ) throws(KVStoreError) {
+    func check(_ writer: borrowing Writer, _ operation: KVStoreError.Operation) throws(KVStoreError) {
         guard writer.log.isPoisoned || writer.obstacle != nil else { return }
         guard let obstacle = writer.obstacle else {
-            throw KVStoreError(.unavailable(.poisoned), operation, key: name()?.string, store: place.name)
+            throw KVStoreError(.unavailable(.poisoned), operation, store: place.name)
         }
-        guard obstacle.code != .readOnly else {
-            throw KVStoreError(.readOnly, operation, key: name()?.string, store: place.name)
-        }
-        throw KVStoreError(
-            .unavailable(.inputOutput), operation, key: name()?.string, store: place.name, underlying: obstacle)
+        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: place.name) }
+        throw KVStoreError(.unavailable(.inputOutput), operation, store: place.name, underlying: obstacle)
     }
+}
 
-    private func invalidKey(_ operation: KVStoreError.Operation, _ name: KeyName) -> KVStoreError {
-        KVStoreError(.invalidKey, operation, key: name.string, store: place.name)
+extension KVStoreError {
+    /// The same failure, of a call that concerns a key.
+    @inline(never)
+    func about(_ name: KeyName) -> KVStoreError {
+        var error = self
+        error.key = name.string
+        return error
     }
 }

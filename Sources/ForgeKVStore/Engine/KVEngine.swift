@@ -138,9 +138,9 @@ extension KVEngine {
     func synchronize() throws(KVStoreError) {
         // There is nothing to flush in a store that is only read.
         guard options.access == .readWrite else { return }
-        try checkFork(.synchronize, nil)
+        try checkFork(.synchronize)
         try catchUp(.synchronize)
-        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize, nil) }
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
         try flush()
         try checkReachability()
     }

@@ -36,11 +36,20 @@ final class StorePlace: Sendable {
                 guard try SharedPage.user(at: directory, on: fileSystem, options.processes) == nil else {
                     throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
                 }
+                try Self.lock(directory, .exclusive, on: fileSystem)
                 lock = Mutex(own)
                 sharing = nil
             case .shared:
                 lock = Mutex(nil)
-                sharing = try EngineSharing(at: directory, on: fileSystem, options)
+                let sharing = try EngineSharing(at: directory, on: fileSystem, options)
+                do throws(FileSystemError) {
+                    try Self.lock(directory, .shared, on: fileSystem)
+                } catch {
+                    sharing.lock.giveBack()
+                    sharing.close()
+                    throw error
+                }
+                self.sharing = sharing
             }
         } catch {
             let error = Self.failure(error, of: directory, name, on: fileSystem, options.processes)
@@ -60,6 +69,20 @@ final class StorePlace: Sendable {
             sharing?.lock.giveBack()
             throw KVStoreError(error, .open, store: name)
         }
+    }
+
+    /// Locks the directory itself, besides `#lock`, so that a store stays locked if another program removes `#lock`.
+    ///
+    /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone has to
+    /// do there.
+    private static func lock(
+        _ directory: Descriptor, _ mode: LockMode, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(directory, mode, waiting: false)
+            }
+        } catch  where [.badFileDescriptor, .notSupported, .invalidArgument, .noLocks].contains(error.errno) {}
     }
 
     /// Opens an existing directory for reading, without a lock; nothing in it is changed.
@@ -83,8 +106,17 @@ final class StorePlace: Sendable {
     }
 
     deinit {
-        lock.withLock { $0 = nil }
-        if fork.isForkedChild { sharing?.abandon() } else { sharing?.close() }
+        if fork.isForkedChild {
+            lock.withLock { $0 = nil }
+            sharing?.abandon()
+        } else {
+            // First, since others ask for it when they have `#lock`. Closing would release it only with the last copy of the
+            // descriptor, and a process that is being started has one.
+            let isLocked = sharing != nil || lock.withLock { $0 != nil }
+            if isLocked { do { try Self.lock(directory, .unlocked, on: fileSystem) } catch _ {} }
+            lock.withLock { $0 = nil }
+            sharing?.close()
+        }
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
         lifetime.end()
@@ -121,16 +153,12 @@ final class StorePlace: Sendable {
     /// How long the lock's file is: the longest number and the end of its line.
     private static let processIDLength = 12
 
-    /// Writes who holds the lock into its file, for those who come too late.
+    /// Writes the number of this process into the lock's file, for the error of a process that finds the store in use.
     ///
-    /// The line is followed by spaces, so that no process does anything else than another but for the digits.
+    /// Spaces follow the line, so that the text has the same length in every process.
     private func writeProcessID() throws(FileSystemError) {
         var text = Array("\(processes.own.id)\n".utf8)
         text += [UInt8](repeating: UInt8(ascii: " "), count: max(0, Self.processIDLength - text.count))
-        let file = try fileSystem.open(.lockName, at: directory, .writeOnly, options: [.noFollow])
-        try fileSystem.closing(file) { () throws(FileSystemError) in
-            try fileSystem.truncate(.descriptor(file), to: 0)
-            try fileSystem.writeBytes(text, to: file, at: 0)
-        }
+        try lock.withLock { (lock) throws(FileSystemError) in try lock?.write(text) }
     }
 }

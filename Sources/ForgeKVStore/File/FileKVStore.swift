@@ -115,7 +115,7 @@ public final class FileKVStore: KVStoring {
 
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
-        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.get, key.identity) }
+        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.get, about: key.identity) }
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -139,7 +139,7 @@ extension FileKVStore {
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, key.identity)
+        try engine.catchUp(.read, about: key.identity)
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -175,7 +175,7 @@ extension FileKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.contains, key.identity) }
+        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.contains, about: key.identity) }
         do throws(KVStoreError) {
             return try engine.cell(of: key.identity, .contains) != nil
         } catch {
@@ -196,7 +196,7 @@ extension FileKVStore {
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, name)
+        try engine.catchUp(.read, about: name)
         return try engine.cell(of: name, .read)?.bytes
     }
 
@@ -218,7 +218,7 @@ extension FileKVStore {
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, name)
+        try engine.catchUp(.read, about: name)
         return try engine.cell(of: name, .read).map { KVEntry($0) }
     }
 

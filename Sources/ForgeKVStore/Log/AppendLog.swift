@@ -58,7 +58,7 @@ struct AppendLog: ~Copyable, Sendable {
     ///   - value: The encoded value, or the content of a batch.
     ///   - count: How many numbers it takes.
     /// - Returns: Its number, which is the last of them.
-    /// - Throws: ``FileSystemError``. The log is as it was; where it could not be brought back there, it is poisoned.
+    /// - Throws: ``FileSystemError``, `ioError` if the mapped file lost the page. The log is as it was; where it could not be brought back there, it is poisoned.
     @inline(__always)
     mutating func append(
         _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
@@ -81,6 +81,10 @@ struct AppendLog: ~Copyable, Sendable {
             } else {
                 try write(UnsafeRawBufferPointer(record))
             }
+        }
+        if isMapped, space.hasFaulted {
+            isPoisoned = true
+            throw FileSystemError(.write, .ioError, path: .logName)
         }
         end += Int64(size)
         sequence += count

@@ -159,17 +159,26 @@ extension LogOpening {
             let header = LogHeader(fileID: candidate, generation: 1)
             return try recover(log, header, found, size: size, isHeaderDamaged: true)
         }
-        // A log that is no longer than a header never held anything: its creation was cut short.
-        if size > Int64(LogHeader.size) {
-            do throws(FileSystemError) {
+        do throws(FileSystemError) {
+            if try !isBeginning(log, size: size) {
                 issues.append(.damage(try place.quarantine.setAsideLog(sizeInBytes: size)))
-            } catch {
-                throw KVStoreError(error, .setAside, store: place.name)
             }
+        } catch {
+            throw KVStoreError(error, .setAside, store: place.name)
         }
         let opened = try create()
         do { try fileSystem.close(log) } catch _ {}
         return opened
+    }
+}
+
+extension LogOpening {
+    /// Whether a file without a valid header is one whose creation was cut short: no longer than a header, and it begins as
+    /// a header does, or holds only zeros.
+    private func isBeginning(_ log: Descriptor, size: Int64) throws(FileSystemError) -> Bool {
+        guard size <= Int64(LogHeader.size) else { return false }
+        let bytes = try fileSystem.readBytes(of: log, at: 0, count: Int(size))
+        return bytes.starts(with: LogHeader.magic.prefix(bytes.count)) || bytes.allSatisfy { $0 == 0 }
     }
 }
 

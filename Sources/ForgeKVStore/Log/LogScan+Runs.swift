@@ -14,8 +14,10 @@ extension LogScan {
                 while Self.loadPart(&rest, checksum, after: &state, into: &table) {}
             }
             guard read != nil, state.end > start else { return }
-            // As many names as there would be if the rest of the log were like what was read.
-            table.reserve(Int(Double(table.count) * Double(window.size) / Double(state.end)))
+            // As many names as there would be if the rest of the log were like what was read, but no more than a few times
+            // what was found: a log may be a hole for the most part.
+            let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
+            table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
     }
 

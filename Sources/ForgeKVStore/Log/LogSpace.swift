@@ -1,3 +1,4 @@
+import CForgeFileSystem
 import ForgeFileSystem
 import SystemPackage
 
@@ -37,6 +38,9 @@ struct LogSpace: @unchecked Sendable {
 
     /// The memory of the window, where it is the system's own.
     private var memory: UnsafeMutableRawPointer?
+
+    /// Where a fault in that memory is noted.
+    private var fault: UnsafeRawPointer?
 
     /// The window that comes next, once it was asked for.
     private var coming: LogWindow?
@@ -94,6 +98,11 @@ struct LogSpace: @unchecked Sendable {
         window?.store(bytes, at: Int(offset - start))
     }
 
+    /// Whether what was stored may not be in the file: another program has made it shorter, or the device is full in spite of
+    /// the reservation.
+    @inline(__always)
+    var hasFaulted: Bool { fault.map { forge_load_fault($0) != 0 } ?? window?.hasFaulted ?? false }
+
     @inline(never)
     private mutating func move(_ count: Int, to offset: Int64, of file: LogFile) throws(FileSystemError) -> Bool {
         guard !isUnsupported else { return false }
@@ -141,6 +150,7 @@ struct LogSpace: @unchecked Sendable {
         if let window { earlier.append(window) }
         window = mapping
         memory = mapping.systemMemory
+        fault = mapping.systemFault
         start = range.lowerBound
         limit = range.upperBound
         ordinaryLimit = limit - Self.removalReserve
@@ -167,6 +177,7 @@ struct LogSpace: @unchecked Sendable {
         coming = nil
         window = nil
         memory = nil
+        fault = nil
         (start, limit, ordinaryLimit) = (0, 0, 0)
         preparesAt = .max
     }

@@ -5,8 +5,8 @@ import Synchronization
 extension KVEngine {
     /// Rewrites the log, durably, while nobody else can write.
     func compact(_ sharing: EngineSharing) throws(KVStoreError) {
-        try withLock(sharing, .compact, nil) { () throws(KVStoreError) in
-            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact, nil) }
+        try withLock(sharing, .compact) { () throws(KVStoreError) in
+            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
             try rewrite(sharing)
         }
     }
@@ -14,7 +14,7 @@ extension KVEngine {
     /// The same if it is worth the while.
     func rewriteNow(_ sharing: EngineSharing) {
         do throws(KVStoreError) {
-            try withLock(sharing, .compact, nil) { () throws(KVStoreError) in
+            try withLock(sharing, .compact) { () throws(KVStoreError) in
                 let isWanted = writer.withLock { writer in
                     // Another process may have done it.
                     writer.rewritingThreshold = 0
@@ -68,7 +68,7 @@ extension KVEngine {
         guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }
         // Before the lock is asked for, which may be in vain.
         try flush()
-        try withLock(sharing, .synchronize, nil) { () throws(KVStoreError) in
+        try withLock(sharing, .synchronize) { () throws(KVStoreError) in
             do throws(FileSystemError) {
                 guard try sharing.page.isAlone() else { return }
                 guard writer.withLock({ $0.isWritable }) else { return }

@@ -12,21 +12,20 @@ extension KVEngine {
     /// others have written.
     @inline(__always)
     func writing<Result: ~Copyable & Sendable>(
-        _ operation: KVStoreError.Operation, _ name: @autoclosure () -> KeyName?,
-        _ body: (inout Writer) throws(KVStoreError) -> Result
+        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         guard let sharing = place.sharing else {
             return try writer.withLock { (writer) throws(KVStoreError) in try body(&writer) }
         }
-        return try writing(sharing, operation, name(), body)
+        return try writing(sharing, operation, body)
     }
 
     @inline(never)
     private func writing<Result: ~Copyable & Sendable>(
-        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?,
+        _ sharing: EngineSharing, _ operation: KVStoreError.Operation,
         _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
-        try withLock(sharing, operation, name) { () throws(KVStoreError) -> Result in
+        try withLock(sharing, operation) { () throws(KVStoreError) -> Result in
             try writer.withLock { (writer) throws(KVStoreError) -> Result in
                 defer { sharing.note(writer.log) }
                 return try body(&writer)
@@ -36,26 +35,34 @@ extension KVEngine {
 
     /// Reads what other processes have written.
     @inline(__always)
-    func catchUp(_ operation: KVStoreError.Operation, _ name: KeyName? = nil) throws(KVStoreError) {
-        if let sharing = place.sharing, sharing.mayHaveNews { try catchUp(sharing, operation, name) }
+    func catchUp(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        if let sharing = place.sharing, sharing.mayHaveNews { try catchUp(sharing, operation) }
     }
 
-    /// The same for who cannot throw: if it fails, that is reported, once, and what is known of the store stays.
+    /// The same for a call that concerns a key.
+    @inline(__always)
+    func catchUp(_ operation: KVStoreError.Operation, about name: KeyName) throws(KVStoreError) {
+        do throws(KVStoreError) {
+            try catchUp(operation)
+        } catch {
+            throw error.about(name)
+        }
+    }
+
+    /// The same for a call that cannot throw: a failure is reported once, and what is known of the store stays.
     @inline(never)
-    func catchUpOrReport(_ operation: KVStoreError.Operation, _ name: KeyName?) {
+    func catchUpOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
         guard let sharing = place.sharing else { return }
         do throws(KVStoreError) {
-            try catchUp(sharing, operation, name)
+            try catchUp(sharing, operation)
         } catch {
-            if sharing.isNews(failed: true) { options.report(.sharing(error)) }
+            if sharing.isNews(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
         }
     }
 
     @inline(never)
-    private func catchUp(
-        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?
-    ) throws(KVStoreError) {
-        try checkFork(operation, name)
+    private func catchUp(_ sharing: EngineSharing, _ operation: KVStoreError.Operation) throws(KVStoreError) {
+        try checkFork(operation)
         var news: SharedNews?
         do throws(FileSystemError) {
             let word = try sharing.page.word()
@@ -67,12 +74,12 @@ extension KVEngine {
                 return try follow(sharing, to: EngineSharing.end(of: writer.log, in: word), &writer)
             }
         } catch {
-            throw failure(error, operation, name)
+            throw failure(error, operation)
         }
         if let news {
             tell(news, sharing)
         } else {
-            try withLock(sharing, operation, name) { () throws(KVStoreError) in }
+            try withLock(sharing, operation) { () throws(KVStoreError) in }
         }
         _ = sharing.isNews(failed: false)
     }
@@ -80,39 +87,35 @@ extension KVEngine {
     /// Calls `body` while no other process writes, everything having been read that others have written; what `body` has
     /// written is told then.
     func withLock<Result: ~Copyable>(
-        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?,
-        _ body: () throws(KVStoreError) -> Result
+        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ body: () throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
-        try checkFork(operation, name)
+        try checkFork(operation)
         var news = SharedNews()
         defer { tell(news, sharing) }
         do throws(FileSystemError) {
             try sharing.lock.take(within: sharing.timeout)
         } catch {
-            throw failure(error, operation, name)
+            throw failure(error, operation)
         }
         defer { sharing.lock.giveBack() }
-        news = try takeOver(sharing, operation, name)
+        news = try takeOver(sharing, operation)
         defer {
             do throws(FileSystemError) {
                 try sharing.tell()
             } catch {
                 // What was written is in the log and stays acknowledged; the next call tells of it too.
-                news.issues.append(.sharing(failure(error, operation, name)))
+                news.issues.append(.sharing(failure(error, operation)))
             }
         }
         return try body()
     }
 
-    private func failure(
-        _ error: FileSystemError, _ operation: KVStoreError.Operation, _ name: KeyName?
-    ) -> KVStoreError {
+    private func failure(_ error: FileSystemError, _ operation: KVStoreError.Operation) -> KVStoreError {
         guard error.operation == .lock, error.errno == .resourceTemporarilyUnavailable else {
-            return KVStoreError(error, operation, key: name?.string, store: place.name)
+            return KVStoreError(error, operation, store: place.name)
         }
         return KVStoreError(
-            .unavailable(.inUse(processID: place.holder)), operation, key: name?.string, store: place.name,
-            underlying: error)
+            .unavailable(.inUse(processID: place.holder)), operation, store: place.name, underlying: error)
     }
 
     private func tell(_ news: SharedNews, _ sharing: EngineSharing) {
@@ -126,7 +129,7 @@ extension KVEngine {
         guard let sharing = place.sharing else { return nil }
         return sharing.watch.add(handler) { [weak self] in
             guard let self, sharing.mayHaveNews else { return }
-            catchUpOrReport(.get, nil)
+            catchUpOrReport(.get)
         }
     }
 }
@@ -148,7 +151,7 @@ extension KVEngine {
 
     /// Brings the table up to what the log holds. For who has the lock of the store.
     private func takeOver(
-        _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ name: KeyName?
+        _ sharing: EngineSharing, _ operation: KVStoreError.Operation
     ) throws(KVStoreError) -> SharedNews {
         do throws(FileSystemError) {
             let status = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
@@ -160,7 +163,7 @@ extension KVEngine {
             }
             if let news { return news }
         } catch {
-            throw failure(error, operation, name)
+            throw failure(error, operation)
         }
         return try writer.withLock { (writer) throws(KVStoreError) in try reopen(sharing, &writer) }
     }

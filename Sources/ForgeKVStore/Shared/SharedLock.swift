@@ -83,6 +83,11 @@ final class SharedLock: Sendable {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, .exclusive, waiting: false)
             }
+            // Another program has removed the file: other processes lock the one that has its name now.
+            guard try fileSystem.status(of: .descriptor(descriptor)).linkCount > 0 else {
+                close()
+                return false
+            }
             return true
         } catch  where error.errno == .resourceTemporarilyUnavailable {
             return false
@@ -93,9 +98,7 @@ final class SharedLock: Sendable {
 
     private func opened() throws(FileSystemError) -> Descriptor {
         if let descriptor = descriptor.withLock({ $0 }) { return descriptor }
-        let opened = try fileSystem.open(
-            .lockName, at: directory, .readWrite, options: [.create, .noFollow], permissions: .privateFile,
-            resolution: [.beneath, .noSymbolicLinks])
+        let opened = try fileSystem.openStoreFile(.lockName, at: directory)
         descriptor.withLock { $0 = opened }
         return opened
     }

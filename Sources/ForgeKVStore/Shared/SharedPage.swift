@@ -28,9 +28,7 @@ final class SharedPage: Sendable {
     init(
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) {
-        let file = try fileSystem.open(
-            .sharedName, at: directory, .readWrite, options: [.create, .noFollow, .nonBlocking],
-            permissions: .privateFile, resolution: [.beneath, .noSymbolicLinks])
+        let file = try fileSystem.openStoreFile(.sharedName, at: directory)
         do throws(FileSystemError) {
             slot = Atomic(
                 try fileSystem.naming(.sharedName) { () throws(FileSystemError) in
@@ -54,9 +52,6 @@ final class SharedPage: Sendable {
     private static func register(
         in file: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) -> Int {
-        let status = try fileSystem.status(of: .descriptor(file))
-        guard status.type == .regular else { throw FileSystemError(.open, .notSupported) }
-        guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks) }
         let found = SharedPageContent(try fileSystem.readBytes(of: file, at: 0, count: SharedPageContent.size))
         if !found.running(processes).isEmpty {
             guard let slot = found.freeSlot(processes) else { throw FileSystemError(.open, .noLocks) }
@@ -120,14 +115,19 @@ extension SharedPage {
         return UInt64(littleEndian: forge_load_word(address)) == word
     }
 
-    /// What tells the state of the log that was last told from every other one.
+    /// The log-state word last published by any process; 0 if another program has cut the page short.
     func word() throws(FileSystemError) -> UInt64 {
-        if let address { return UInt64(littleEndian: forge_load_word(address)) }
+        if let address, let mapping {
+            let word = UInt64(littleEndian: forge_load_word(address))
+            guard mapping.hasFaulted else { return word }
+            try restoreSize()
+            return UInt64(littleEndian: forge_load_word(address))
+        }
         let bytes = try read(SharedPageContent.wordOffset..<SharedPageContent.wordOffset + 8)
         return bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
     }
 
-    /// Tells a state of the log, and mends what is not as it should be of the page. For who has the lock of the store.
+    /// Publishes a state of the log, and repairs the page if it is damaged. The caller holds the lock of the store.
     func tell(_ word: UInt64) throws(FileSystemError) {
         if try !isWhole() { try mend() }
         if let address { return forge_store_word(address, word.littleEndian) }
@@ -141,6 +141,15 @@ extension SharedPage {
     func isAlone() throws(FileSystemError) -> Bool {
         let content = SharedPageContent(try read(0..<SharedPageContent.size))
         return content.running(processes, without: slot.load(ordering: .relaxed)).isEmpty
+    }
+
+    /// Gives a file that another program has made shorter its size back, with zeros, and maps it again.
+    @inline(never)
+    private func restoreSize() throws(FileSystemError) {
+        if try fileSystem.status(of: .descriptor(file)).sizeInBytes < Int64(SharedPageContent.size) {
+            try fileSystem.truncate(.descriptor(file), to: Int64(SharedPageContent.size))
+        }
+        if let mapping, mapping.hasFaulted { try mapping.restore(from: file, at: 0) }
     }
 
     private func isWhole() throws(FileSystemError) -> Bool {
@@ -157,6 +166,7 @@ extension SharedPage {
     /// Puts back what the page begins with, and this process into a slot.
     @inline(never)
     private func mend() throws(FileSystemError) {
+        try restoreSize()
         guard let free = SharedPageContent(try read(0..<SharedPageContent.size)).freeSlot(processes) else {
             throw FileSystemError(.write, .noLocks, path: .sharedName)
         }

@@ -62,7 +62,8 @@ final class SharingWatch: Sendable {
 
         init(on queue: DispatchQueue, every interval: Duration, _ body: @escaping @Sendable () -> Void) {
             source = DispatchSource.makeTimerSource(queue: queue)
-            let nanoseconds = max(1_000_000, Int(clamping: Int64(interval / .nanoseconds(1))))
+            // A day is as good as never.
+            let nanoseconds = Int(min(max(interval, .milliseconds(1)), .seconds(86_400)) / .nanoseconds(1))
             source.setEventHandler(handler: body)
             source.schedule(
                 deadline: .now() + .nanoseconds(nanoseconds), repeating: .nanoseconds(nanoseconds),

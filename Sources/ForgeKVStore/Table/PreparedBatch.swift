@@ -26,13 +26,16 @@ struct PreparedBatch: Sendable {
             var step = Step(name: KeyName(change.name), type: type)
             try step.name.check(.batch, in: store)
             if case .set(_, let bytes) = change {
-                // The record as a whole has to fit as well.
-                guard bytes.count <= valueLimit - size else {
+                guard bytes.count <= valueLimit else {
                     throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
                 }
                 step.bytes = bytes
             }
             size += LogRecord.batchPrefixSize + step.name.count + (step.bytes?.count ?? 0)
+            // A batch is one record.
+            guard size <= FileKVStore.Options.formatLimit else {
+                throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)
+            }
             steps.append(step)
         }
         content.reserveCapacity(size)

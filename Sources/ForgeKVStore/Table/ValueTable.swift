@@ -11,7 +11,12 @@ final class ValueTable: @unchecked Sendable {
     // as a reader that has found it is inside the gate.
 
     /// How values are encoded, in every store.
-    static let coder = ValueCoder()
+    static let coder = {
+        var coder = ValueCoder()
+        // Each store has a limit of its own, up to that of the format.
+        coder.maximumSize = LogRecord.maximumPayloadSize
+        return coder
+    }()
 
     let view = TableView(SlotArray(exponent: 4))
 

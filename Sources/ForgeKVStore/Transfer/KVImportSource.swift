@@ -26,6 +26,7 @@ public struct KVImportSource: Sendable {
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not such a property list.
     public static func propertyList(_ data: Data) throws -> KVImportSource {
+        guard BinaryPropertyList.isHarmless(data) else { throw KVStoreError(.undecodable, .import) }
         let list: Any
         do {
             list = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)

@@ -163,6 +163,25 @@ extension ConformanceChecks {
                 try tree.expectErrno(expected, "map") { _ = try tree.fileSystem.map(descriptor, at: 0, count: 7) }
             }
         },
+        holds("an access behind the file's last page faults, is noted, and changes no file") { tree in
+            // Two pages of the largest size in use.
+            try tree.mapping("short", size: 131_072) { descriptor, mapping in
+                tree.store("kept", at: 0, in: mapping)
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 4)
+                try expect(!mapping.hasFaulted, "truncating alone is no access")
+                tree.store("lost", at: 131_068, in: mapping)
+                try expect(mapping.hasFaulted, "the store is noted")
+                try tree.expectErrno(.ioError, "writing back") { try mapping.writeBack() }
+                try expect(tree.load(0..<4, of: mapping) == "kept", "other pages stay")
+                let status = try tree.fileSystem.status(of: .descriptor(descriptor))
+                try expect(status.sizeInBytes == 4, "the size stays")
+            }
+            try tree.mapping("read", size: 131_072) { descriptor, mapping in
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 0)
+                try expect(tree.load(131_068..<131_072, of: mapping) == "\0\0\0\0", "zeros are loaded")
+                try expect(mapping.hasFaulted, "the load is noted")
+            }
+        },
         refuses("a number that is no descriptor is not mapped", .badFileDescriptor) { tree in
             let none = Descriptor(rawValue: 1_999_999)
             try tree.expectErrno(.badFileDescriptor, "no bytes") {

@@ -46,6 +46,8 @@ private final class WatchedMemory: MappedMemory {
         storing(base, bytes, offset)
     }
 
+    var hasFaulted: Bool { base.hasFaulted }
+
     func writeBack() throws(FileSystemError) {
         guard let writingBack else { return try base.writeBack() }
         try writingBack(base)

@@ -1,0 +1,117 @@
+import Foundation
+
+/// A look at a binary property list before Foundation parses it, which crashes on some invalid lists and takes exponential
+/// time for lists whose containers contain one another many times.
+///
+/// The format is described in `CFBinaryPList.c` of swift-corelibs-foundation: a header, objects that refer to one another by
+/// number, a table of their offsets, and a trailer of 32 bytes.
+struct BinaryPropertyList {
+    private let bytes: [UInt8]
+    private let offsets: [Int]
+    private let referenceSize: Int
+    private let root: Int
+
+    private static let maximumDepth = 512
+
+    /// Whether Foundation may parse the data: it is no binary property list, or one in which every container holds values of
+    /// the documented types, none contains itself, and all of them written out are not much longer than the data.
+    static func isHarmless(_ data: Data) -> Bool {
+        guard data.starts(with: Array("bplist".utf8)) else { return true }
+        return BinaryPropertyList(Array(data))?.isHarmless ?? false
+    }
+
+    /// Reads the trailer and the table of offsets; nil if they are not within the data.
+    private init?(_ bytes: [UInt8]) {
+        guard bytes.count >= 40 else { return nil }
+        func integer(at offset: Int, size: Int) -> Int? {
+            guard (1...8).contains(size), offset >= 0, offset <= bytes.count - size else { return nil }
+            return Int(exactly: bytes[offset..<offset + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
+        }
+        let trailer = bytes.count - 32
+        let (offsetSize, referenceSize) = (Int(bytes[trailer + 6]), Int(bytes[trailer + 7]))
+        guard let count = integer(at: trailer + 8, size: 8), let root = integer(at: trailer + 16, size: 8),
+            let table = integer(at: trailer + 24, size: 8), (1...8).contains(offsetSize),
+            (1...8).contains(referenceSize),
+            count <= bytes.count, root < count, table <= trailer, count <= (trailer - table) / offsetSize
+        else { return nil }
+        var offsets: [Int] = []
+        for number in 0..<count {
+            guard let offset = integer(at: table + number * offsetSize, size: offsetSize), offset < table else {
+                return nil
+            }
+            offsets.append(offset)
+        }
+        self.bytes = bytes
+        self.offsets = offsets
+        self.referenceSize = referenceSize
+        self.root = root
+    }
+
+    private var isHarmless: Bool {
+        var count = Count(sizes: [Int?](repeating: nil, count: offsets.count), unread: bytes.count)
+        guard let size = size(of: root, &count, depth: 0) else { return false }
+        return size <= 4 * bytes.count
+    }
+
+    private struct Count {
+        /// How many values each object is, where that is known; 0 while it is being counted.
+        var sizes: [Int?]
+
+        /// How many references may still be read: each takes at least a byte, and no two containers share any.
+        var unread: Int
+    }
+
+    /// How many values an object is, written out; nil if it is none that Foundation should see, such as one that contains
+    /// itself.
+    private func size(of object: Int, _ count: inout Count, depth: Int) -> Int? {
+        guard object < offsets.count, depth <= Self.maximumDepth, count.sizes[object] != 0 else { return nil }
+        if let size = count.sizes[object] { return size }
+        count.sizes[object] = 0
+        var sum = 1
+        guard let references = references(of: object), references.count <= count.unread else { return nil }
+        count.unread -= references.count
+        for reference in references {
+            guard let size = size(of: reference, &count, depth: depth + 1) else { return nil }
+            sum = min(sum + size, Int.max / 2)
+        }
+        count.sizes[object] = sum
+        return sum
+    }
+
+    /// The objects that a container holds, none for any other type; nil for a type that property lists do not have.
+    private func references(of object: Int) -> [Int]? {
+        let offset = offsets[object]
+        let marker = bytes[offset]
+        switch marker >> 4 {
+        case 0x0 where [0x08, 0x09].contains(marker), 0x1...0x6: return []
+        case 0xA: return references(from: offset, marker, perElement: 1)
+        case 0xD: return references(from: offset, marker, perElement: 2)
+        default: return nil
+        }
+    }
+
+    private func references(from offset: Int, _ marker: UInt8, perElement: Int) -> [Int]? {
+        var count = Int(marker & 0xF)
+        var start = offset + 1
+        if count == 0xF {
+            // The count follows as an integer.
+            guard start < bytes.count, bytes[start] >> 4 == 1, bytes[start] & 0xF <= 3 else { return nil }
+            let size = 1 << Int(bytes[start] & 0xF)
+            guard let long = integer(at: start + 1, size) else { return nil }
+            count = long
+            start += 1 + size
+        }
+        guard count <= bytes.count else { return nil }
+        var references: [Int] = []
+        for place in 0..<count * perElement {
+            guard let reference = integer(at: start + place * referenceSize, referenceSize) else { return nil }
+            references.append(reference)
+        }
+        return references
+    }
+
+    private func integer(at offset: Int, _ size: Int) -> Int? {
+        guard offset <= bytes.count - size else { return nil }
+        return Int(exactly: bytes[offset..<offset + size].reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
+    }
+}

@@ -1,0 +1,183 @@
+import ForgeCoding
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("A key-value store and what other programs leave for it")
+struct HostileInputTests {
+    private let fileSystem = InMemoryFileSystem()
+    private let key = KVKey<Int>("a")
+
+    private func open(on directory: TemporaryDirectory, _ sharing: FileKVStore.Sharing = .exclusive) throws
+        -> FileKVStore
+    {
+        var options = FileKVStore.Options()
+        options.sharing = sharing
+        return try FileKVStore(at: directory.url, options: options)
+    }
+
+    // MARK: Logs
+
+    @Test("a log that is a hole but for one record opens without memory for what is not there")
+    func sparseLog() throws {
+        do { try FileKVStore(at: "/store", fileSystem: fileSystem).set(key, value: 1) }
+        let record = try fileSystem.status("/store/log").sizeInBytes
+        try fileSystem.truncate(.path("/store/log"), to: record + (64 << 20))
+        let file = try fileSystem.open("/store/log", .readOnly)
+        let bytes = try fileSystem.readBytes(of: file, at: 0, count: LogHeader.size)
+        guard case .valid(let header) = LogHeader.read(bytes) else {
+            Issue.record("no header")
+            return
+        }
+        let table = ValueTable()
+        var writer = TableWriter(table)
+        var scan = LogScan(file, size: record + (64 << 20), fileID: header.fileID, on: fileSystem)
+        #expect(try scan.run(into: &writer).recordCount >= 1)
+        #expect(table.view.array.count < 10_000)
+    }
+
+    @Test("a foreign file that is no longer than a header is set aside", arguments: [1, 63, 64])
+    func shortForeignLog(_ size: Int) throws {
+        let foreign = Array("not a log, but something of another program that somebody may miss".utf8.prefix(size))
+        let directory = TemporaryDirectory()
+        try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+        try Data(foreign).write(to: directory.url.appending(path: "log"))
+        let store = try open(on: directory)
+        try store.set(key, value: 1)
+        let kept = try FileManager.default.contentsOfDirectory(at: directory.url, includingPropertiesForKeys: nil)
+            .filter { $0.lastPathComponent.hasPrefix("quarantine") }
+        #expect(try kept.map { Array(try Data(contentsOf: $0)) } == [foreign])
+    }
+
+    // MARK: Locks
+
+    @Test("another link to a file of the store is not written through", arguments: ["#lock", "#shared"])
+    func hardLink(_ name: String) throws {
+        let directory = TemporaryDirectory()
+        try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+        let other = directory.url.appending(path: "other")
+        try Data("PRECIOUS".utf8).write(to: other)
+        try FileManager.default.linkItem(at: other, to: directory.url.appending(path: name))
+        #expect(throws: KVStoreError.self) { try open(on: directory, name == "#lock" ? .exclusive : .shared) }
+        #expect(try Data(contentsOf: other) == Data("PRECIOUS".utf8))
+    }
+
+    @Test("a store stays locked when another program removes its lock", arguments: FileKVStore.Sharing.allCases)
+    func removedLock(_ sharing: FileKVStore.Sharing) throws {
+        let fixture = SharedFixture()
+        let store = try fixture.open(fixture.process(1), sharing)
+        try store.set(key, value: 1)
+        try fixture.fileSystem.unlink("/store/#lock")
+        let error = #expect(throws: KVStoreError.self) { try fixture.open(fixture.process(2), .exclusive) }
+        #expect(error.map { "\($0)" }?.contains("in use") == true)
+        try store.set(key, value: 2)
+        #expect(try store.read(key) == 2)
+    }
+
+    // MARK: Options and limits
+
+    @Test("a polling interval without end is one of a day")
+    func endlessInterval() throws {
+        var options = FileKVStore.Options()
+        options.sharing = .shared
+        options.pollingInterval = Duration(secondsComponent: .max, attosecondsComponent: 0)
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        let observation = store.changesElsewhere { _ in }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("the limit on values is that of each value of a batch")
+    func batchOfLargeValues() throws {
+        let options = FileKVStore.Options(maximumValueSizeInBytes: 1000)
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        let texts = (0..<4).map { KVKey<String>("text.\($0)") }
+        try store.batch { batch in for text in texts { try batch.set(text, value: String(repeating: "x", count: 900)) }
+        }
+        #expect(try store.keys().count == 4)
+        let error = #expect(throws: KVStoreError.self) {
+            try store.batch { batch in try batch.set(texts[0], value: String(repeating: "x", count: 1000)) }
+        }
+        #expect(error?.code == .valueTooLarge)
+    }
+
+    @Test("a value of another size than the codec's usual limit is too large for the store, not for the codec")
+    func largeValue() throws {
+        #expect(ValueTable.coder.maximumSize > FileKVStore.Options.formatLimit)
+    }
+
+    // MARK: Reading
+
+    @Test("an integer is read as a float only if that is the same number")
+    func integerAsFloat() throws {
+        let store = InMemoryKVStore()
+        try store.set(key, value: 1 << 24)
+        #expect(try store.read(KVKey<Float>("a")) == 16_777_216)
+        try store.set(key, value: 1 << 24 + 1)
+        #expect(throws: KVStoreError.self) { try store.read(KVKey<Float>("a")) }
+    }
+
+    @Test("an error shows no key of a dictionary")
+    func dictionaryKey() throws {
+        let store = InMemoryKVStore()
+        try store.set(KVKey<[String: String]>("a"), value: ["s3cret": "x"])
+        let error = #expect(throws: KVStoreError.self) { try store.read(KVKey<[String: Int]>("a")) }
+        #expect(error.map { "\($0)" }?.contains("s3cret") == false)
+    }
+
+    @Test("a date that no calendar has can be described")
+    func endlessDate() {
+        #expect("\(CodedValue.date(Date(timeIntervalSince1970: .infinity)))" == "date(inf)")
+    }
+
+    // MARK: Property lists
+
+    /// A binary property list of these objects, the first of which is its root.
+    private func list(_ objects: [[UInt8]]) -> Data {
+        var bytes = Array("bplist00".utf8)
+        var offsets: [UInt8] = []
+        for object in objects {
+            offsets.append(UInt8(bytes.count))
+            bytes += object
+        }
+        let table = bytes.count
+        bytes += offsets + [0, 0, 0, 0, 0, 0, 1, 1]
+        for number in [objects.count, 0, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
+        return Data(bytes)
+    }
+
+    @Test("a set, which no property list holds, is refused")
+    func set() {
+        let data = list([[0xD1, 1, 2], [0x51, 0x61], [0xC1, 3], [0x10, 1]])
+        #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(data) }
+    }
+
+    @Test("a list that grows exponentially, or without end, is refused", .timeLimit(.minutes(1)))
+    func growingLists() {
+        let doubling = (0..<30).map { [0xA2, UInt8($0 + 3), UInt8($0 + 3)] }
+        let data = list([[0xD1, 1, 2], [0x51, 0x61]] + doubling + [[0x10, 1]])
+        #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(data) }
+        #expect(throws: KVStoreError.self) {
+            try KVImportSource.propertyList(list([[0xD1, 1, 2], [0x51, 0x61], [0xA1, 2]]))
+        }
+    }
+
+    @Test("a list that Foundation has written is accepted")
+    func soundList() throws {
+        let object: [String: Any] = [
+            "a": 1, "b": [1.5, "text", Data([1]), Date(timeIntervalSince1970: 0)], "c": ["d": true],
+        ]
+        let data = try PropertyListSerialization.data(fromPropertyList: object, format: .binary, options: 0)
+        #expect(BinaryPropertyList.isHarmless(data))
+        #expect(try store(from: data).keys().sorted() == ["a", "b", "c"])
+    }
+
+    private func store(from data: Data) throws -> InMemoryKVStore {
+        let store = InMemoryKVStore()
+        try store.importValues(from: .propertyList(data))
+        return store
+    }
+}
