@@ -57,6 +57,7 @@ extension FileStoreError.Code {
         switch (error.operation, error.errno, operation) {
         case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
+        case (.open, .resourceBusy, _): .unsafe(.anotherStore)
         case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
         // A directory was wanted and something else has its name.
         case (_, .fileExists, .createDirectory): .notDirectory

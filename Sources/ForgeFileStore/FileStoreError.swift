@@ -69,6 +69,9 @@ public struct FileStoreError: Error, Sendable {
 
         /// A FIFO, a socket or a device.
         case notRegular = "not a regular file"
+
+        /// The key leads into the root of another store.
+        case anotherStore = "in the directory of another store"
     }
 
     /// Why a file outside the store was not copied or moved.

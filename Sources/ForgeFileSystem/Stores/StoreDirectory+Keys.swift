@@ -141,6 +141,7 @@ extension StoreDirectory {
 
     /// Creates a directory and its parents.
     package func makeDirectory(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
+        try requireNoOtherRoot(key.path)
         try fileSystem.createDirectories(
             key.path, at: root, permissions: .privateDirectory, resolution: Self.resolution)
         guard durability == .full else { return }

@@ -11,6 +11,8 @@ extension StoreDirectory {
     }
 
     /// Opens the directory that holds a key's last component; one that is created is not durable yet.
+    ///
+    /// - Throws: `EBUSY` if the key leads into the root of another store.
     package func withParent<Result>(
         of key: RelativeKey, creating: Bool,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
@@ -18,11 +20,35 @@ extension StoreDirectory {
         let (parent, name) = key.path.splitLast()
         return try fileSystem.naming(key.path) { () throws(FileSystemError) -> Result in
             guard !parent.isEmpty else { return try body(root, name) }
+            try requireNoOtherRoot(parent)
             let descriptor = try openParent(parent, creating: creating)
             defer { fileSystem.discard(descriptor) }
             return try body(descriptor, name)
         }
     }
+
+    /// Throws if a directory, or one on the way to it, is the root of another store.
+    ///
+    /// Costs a few calls for each level, but no listing: the first two of the journals are looked for, since most stores
+    /// never have more objects than that.
+    func requireNoOtherRoot(_ directory: POSIXPath) throws(FileSystemError) {
+        var directory = directory
+        while !directory.isEmpty {
+            for marker in Self.markers {
+                do throws(FileSystemError) {
+                    _ = try fileSystem.status(directory.appending(marker), at: root, followsSymbolicLinks: false)
+                } catch {
+                    // Opening the directory tells what is wrong with it.
+                    guard error.errno.isDisappearance else { throw error }
+                    continue
+                }
+                throw FileSystemError(.open, .resourceBusy, path: directory)
+            }
+            directory = directory.splitLast().parent
+        }
+    }
+
+    private static let markers: [POSIXPath] = [.lockName, "#lock-vaults", "#journal-0", "#journal-1"]
 
     private func openParent(_ parent: POSIXPath, creating: Bool) throws(FileSystemError) -> Descriptor {
         func open() throws(FileSystemError) -> Descriptor {

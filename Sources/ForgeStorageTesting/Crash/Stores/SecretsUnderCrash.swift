@@ -2,7 +2,8 @@ import ForgeCrypt
 package import ForgeFileSystem
 import Foundation
 
-/// A ``VaultCrypt`` with its key in a file, both made when they are first needed.
+/// A ``VaultCrypt`` with its key in a file of another directory; both, and the directories above, are made when they are
+/// first needed.
 package struct SecretsUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
     package static let removesAllAtOnce = true
@@ -10,8 +11,8 @@ package struct SecretsUnderCrash: StoreUnderCrash {
     private let vault: VaultCrypt
 
     package init(on fileSystem: InMemoryFileSystem) throws {
-        let key = try VaultKeyFile.loadOrCreate(at: URL(filePath: "/secrets/key"), fileSystem: fileSystem)
-        vault = try VaultCrypt(at: URL(filePath: "/secrets/vault"), key: key, fileSystem: fileSystem)
+        let key = try VaultKeyFile.loadOrCreate(at: URL(filePath: "/keys/key"), fileSystem: fileSystem)
+        vault = try VaultCrypt(at: URL(filePath: "/app/secrets/vault"), key: key, fileSystem: fileSystem)
     }
 
     package static func isDurable(_ call: StoreCall) -> Bool { true }
