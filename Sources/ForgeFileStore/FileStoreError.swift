@@ -81,13 +81,13 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// Another program changed or replaced it while it was moved. The source has its name; the store may hold a
-        /// copy of what it was before.
+        /// Another program changed, replaced or removed it while it was moved. What has its name now keeps it; the store
+        /// may hold a copy of what the source was before if its device is not the store's.
         case changed = "changed meanwhile"
         /// Its name cannot be taken away, or, when the store already holds a copy, the file cannot be removed.
         case notRemoved = "cannot be removed"
-        /// The move failed and another program has taken the source's name; the underlying error names the file that
-        /// the source is in now, beside its own name.
+        /// The move failed and the source, or what another program put in its place, could not be renamed back, such as
+        /// when the name is taken again. It stays at the path of the underlying error, which no store removes.
         case notRestored = "could not be given its name back"
     }
 

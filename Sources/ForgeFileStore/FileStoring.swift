@@ -67,10 +67,16 @@ public protocol FileStoring: Sendable {
     /// is still there, unless the error is ``FileStoreError/Code/durabilityUnknown``. A symbolic link at `source` is
     /// refused: it is not the file that would be moved.
     ///
-    /// A source that cannot be renamed into the store, such as one on another device, is given a private name and copied.
-    /// Another program that opens the name meanwhile finds no file. If a program that has the source open changes it
-    /// during the copy, the move fails with ``FileStoreError/SourceProblem/changed`` and the source has its name again;
-    /// what such a program writes between the last check and the removal is lost.
+    /// During the move the source has a private name: in the root of a ``DiskFileStore`` if it can be renamed into the
+    /// store, otherwise, such as on another device, beside its own, to be copied. What another program puts under the
+    /// source's name is not stored: a move that meets it fails with ``FileStoreError/SourceProblem/changed``, and it has its
+    /// name again. Only if yet another file has taken the name by then does the private name stay, which
+    /// ``FileStoreError/SourceProblem/notRestored`` gives. A process that is killed during the move leaves the source under
+    /// its private name.
+    ///
+    /// If a program that has the source open changes it during a copy, the move fails with
+    /// ``FileStoreError/SourceProblem/changed`` too; what such a program writes between the last check and the removal is
+    /// lost.
     func move(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// Where other code, such as a player of videos, can read the file at `key`, whether or not there is one yet.

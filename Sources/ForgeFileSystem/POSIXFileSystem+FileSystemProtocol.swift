@@ -61,7 +61,7 @@ extension POSIXFileSystem {
         do {
             let status = try status(path)
             guard status.type == .regular else { return try writeInPlace(data, to: path) }
-            permissions = status.permissions.subtracting([.setUserID, .setGroupID])
+            permissions = status.permissions.withoutSetID
         } catch  where error.errno == .noSuchFileOrDirectory {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }
@@ -128,4 +128,8 @@ extension FilePermissions {
 
     /// `0700`.
     package static let privateDirectory: FilePermissions = .ownerReadWriteExecute
+
+    /// The permissions that a file of another owner may take over: set-user-ID and set-group-ID would give the rights of
+    /// its owner away.
+    var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
 }

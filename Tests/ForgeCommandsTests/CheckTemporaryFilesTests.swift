@@ -43,6 +43,7 @@ struct CheckTemporaryFilesTests {
         try plant(recorded[1] + "/x")
         try plant("files/#tmp-\(id)-7")
         try plant("files/#tmp-abcdefghijklmnop")
+        try plant("files/#move-abcdefghijklmnop")
         let before = try listing()
 
         let alive = try details()
@@ -56,6 +57,7 @@ struct CheckTemporaryFilesTests {
         }
         #expect(dead["files/#tmp-\(id)-7"]?.contains("orphaned: its process has ended and no record") == true)
         #expect(dead["files/#tmp-abcdefghijklmnop"]?.contains("no store removes it") == true)
+        #expect(dead["files/#move-abcdefghijklmnop"]?.contains("a move into the store") == true)
         #expect(dead["files/d/a.txt"] == "")
         #expect(try listing() == before)
     }

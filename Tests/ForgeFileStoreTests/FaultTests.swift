@@ -98,37 +98,6 @@ struct FaultTests {
         #expect(memory.fileExists(atPath: "/other/source"))
     }
 
-    @Test("a move reports a new file under the source's name, but not one that replaces the copy")
-    func swappedSource() async throws {
-        try memory.createDirectory("/in")
-        try memory.write(Data("source".utf8), to: URL(filePath: "/in/source"))
-        try memory.write(Data("other".utf8), to: URL(filePath: "/in/other"))
-        let swapping = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
-            guard call.operation == .rename, call.path == "source" else { return }
-            try memory.rename("/in/other", to: "/in/source", .exchanging)
-        }
-        let store = DiskFileStore(root: root, fileSystem: swapping)
-        await #expect(
-            performing: { try await store.move(from: URL(filePath: "/in/source"), to: "file") },
-            throws: hasCode(.invalidSource(.changed)))
-        #expect(try await store.load("file") == Data("other".utf8))
-        for event in ["replaced", "deleted"] {
-            try memory.write(Data("source".utf8), to: URL(filePath: "/in/source"))
-            let interfering = InterceptedFileSystem(memory) { [memory] (call) throws(FileSystemError) in
-                guard call.operation == .status, call.path == "moved", memory.fileExists(atPath: "/data/store/moved")
-                else {
-                    return
-                }
-                if event == "deleted" { return try memory.unlink("/data/store/moved") }
-                try memory.rename("/in/spare", to: "/data/store/moved")
-            }
-            try memory.write(Data("later".utf8), to: URL(filePath: "/in/spare"))
-            let store = DiskFileStore(root: root, fileSystem: interfering)
-            try await store.move(from: URL(filePath: "/in/source"), to: "moved")
-            #expect(!memory.fileExists(atPath: "/in/source"))
-        }
-    }
-
     @Test("an unreadable source and an unwritable store are distinct errors")
     func sourceFails() async throws {
         try memory.write(Data("content".utf8), to: URL(filePath: "/source"))

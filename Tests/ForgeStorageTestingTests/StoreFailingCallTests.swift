@@ -89,13 +89,17 @@ struct StoreFailingCallTests {
     func fileStore(_ change: Change<DiskFileStore>) async throws {
         let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
             fileSystem in
-            DiskFileStore(root: Self.root, fileSystem: fileSystem)
-        } prepare: { store in
+            (store: DiskFileStore(root: Self.root, fileSystem: fileSystem), fileSystem: fileSystem)
+        } prepare: { (store, _) in
             for (name, value) in Self.old { try await store.save(Data(value.utf8), to: name) }
-        } change: { store in
+        } change: { (store, _) in
             try await change.run(store)
-        } verify: { store, error in
+        } verify: { (open, error) in
+            let store = open.store
             var state: [String: String] = [:]
+            if let path = Self.pathOfUnrestoredSource(error) {
+                state["a"] = String(decoding: try open.fileSystem.readFile(path), as: UTF8.self)
+            }
             for file in try await store.list(recursive: true) where file.kind == .file {
                 state[file.key] = String(decoding: try await store.load(file.key), as: UTF8.self)
             }
@@ -103,6 +107,12 @@ struct StoreFailingCallTests {
             try await store.save(Data(), to: "after")
         }
         #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+    }
+
+    /// Where a move has left its source that could be neither stored nor renamed back.
+    private static func pathOfUnrestoredSource(_ error: (any Error)?) -> POSIXPath? {
+        guard let error = error as? FileStoreError, error.code == .invalidSource(.notRestored) else { return nil }
+        return (error.underlying as? FileSystemError)?.path
     }
 
     // MARK: Secrets

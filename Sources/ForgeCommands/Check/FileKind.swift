@@ -8,7 +8,7 @@ enum FileKind {
     /// Recognises reserved names first, then the first bytes.
     init(of path: POSIXPath, _ entry: DirectoryEntry, on fileSystem: SystemFileSystem) throws(FileSystemError) {
         let name = String(entry.name)
-        if entry.name.isLeftover || FileKVStore.isTemporary(entry.name) {
+        if entry.name.isLeftover || entry.name.isMovedFile || FileKVStore.isTemporary(entry.name) {
             self = .temporary
         } else if entry.name.isStoreMarker || name == "#shared" {
             self = .marker

@@ -27,6 +27,8 @@ struct TemporaryFileFinding {
         case .unrecorded: "orphaned: its process has ended and no record has its place; no store removes it"
         case nil where FileKVStore.isTemporary(name) || VaultCrypt.isTemporary(name):
             "of a write that goes on or was interrupted; the next process that writes to the store removes it"
+        case nil where name.isMovedFile:
+            "of a move into the store that goes on or was interrupted; no store removes it, it may be the only copy"
         case nil: "no store below the checked directory has recorded it; no store removes it"
         }
     }

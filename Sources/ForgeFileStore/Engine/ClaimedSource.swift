@@ -1,13 +1,25 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// A file outside a store whose name was taken away, so that no program opens it by its name while it is copied.
+/// A file outside a store whose name was taken away, so that no program reaches it by its name while it is moved.
 ///
-/// A program that opened the file before can still write to it. ``checkUnchanged()`` detects that by size and times until
-/// ``remove()``; a write between the last check and the removal is lost with the file.
+/// The file that lost its name is the one that was opened and inspected, with as many names as it had then. A program that
+/// opened the file before can still write to it. ``checkUnchanged()`` detects that by size and times until ``remove()``; a
+/// write between the last check and the removal is lost with the file.
 struct ClaimedSource: Sendable {
+    enum Failure: Error {
+        /// The file could not be renamed to its private name; it has its own.
+        case notClaimed(FileSystemError)
+
+        /// Something else had the file's name, and has it again unless the problem is `.notRestored`.
+        case refused(FileStoreError)
+    }
+
+    let privateName: POSIXPath
     private let source: OpenSource
-    private let privateName: POSIXPath
+    private let directory: Descriptor
+    /// The path of `directory`, for errors.
+    private let directoryPath: POSIXPath
     private let status: FileStatus
 
     /// Renames the file to a private name beside its own, on its own device.
@@ -15,31 +27,75 @@ struct ClaimedSource: Sendable {
     /// - Throws: ``FileStoreError``: `.notRemoved` if the name cannot be taken away, `.changed` if the name led to
     ///   another file meanwhile; the name is as it was.
     init(_ source: OpenSource) throws(FileStoreError) {
-        self.source = source
-        let fileSystem = source.origin.fileSystem
-        privateName = POSIXPath.reserved(".forge-move-", using: fileSystem.randomBits)
-        do throws(FileSystemError) {
-            try fileSystem.rename(
-                source.name, at: source.directory, to: privateName, at: source.directory, .exclusive)
-        } catch  where error.errno.isMissingFeature {
-            do {
-                // 80 random bits are unique enough where there is no exclusive rename.
-                try fileSystem.rename(
-                    source.name, at: source.directory, to: privateName, at: source.directory, .replacing)
-            } catch {
-                throw source.origin.failure(.notRemoved, error)
-            }
+        do {
+            try self.init(
+                source, as: ".forge-move-", at: source.directory, path: source.origin.path.splitLast().parent)
         } catch {
-            throw source.origin.failure(.notRemoved, error)
+            switch error {
+            case .notClaimed(let cause): throw source.origin.failure(.notRemoved, cause)
+            case .refused(let refusal): throw refusal
+            }
+        }
+    }
+
+    /// Renames the file to a private name with this prefix in another directory of its device.
+    ///
+    /// What was renamed is inspected under the private name: another program may have put something else under the file's
+    /// own name since the file was opened.
+    ///
+    /// - Parameters:
+    ///   - source: The file. While the claim exists, `directory` stays open.
+    ///   - prefix: The beginning of the private name.
+    ///   - directory: Where the private name is. If other programs cannot write there, the file stays what it was found
+    ///     to be until it is renamed again.
+    ///   - path: The path of the directory.
+    /// - Throws: ``Failure``.
+    init(
+        _ source: OpenSource, as prefix: String, at directory: Descriptor, path: POSIXPath
+    ) throws(Failure) {
+        self.source = source
+        self.directory = directory
+        directoryPath = path
+        let fileSystem = source.origin.fileSystem
+        privateName = POSIXPath.reserved(prefix, using: fileSystem.randomBits)
+        do {
+            try Self.rename(source, to: privateName, at: directory)
+        } catch {
+            guard try Self.isMissing(source, after: error) else { throw .notClaimed(error) }
+            throw .refused(source.origin.failure(.changed, error))
         }
         do {
             status = try fileSystem.status(of: .descriptor(source.file))
-            let named = try fileSystem.status(privateName, at: source.directory, followsSymbolicLinks: false)
-            guard named.inode == status.inode, named.device == status.device else {
-                throw FileSystemError(.rename, .staleNFSFileHandle, path: source.origin.path)
-            }
+            let named = try fileSystem.status(privateName, at: directory, followsSymbolicLinks: false)
+            guard named.inode == status.inode, named.device == status.device,
+                status.linkCount == source.status.linkCount
+            else { throw FileSystemError(.rename, .staleNFSFileHandle, path: source.origin.path) }
         } catch {
-            throw Self.restore(source, privateName) ?? source.origin.failure(.changed, error)
+            throw .refused(
+                Self.restore(source, privateName, at: directory, path) ?? source.origin.failure(.changed, error))
+        }
+    }
+
+    private static func rename(
+        _ source: OpenSource, to privateName: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) {
+        let fileSystem = source.origin.fileSystem
+        do {
+            try fileSystem.rename(source.name, at: source.directory, to: privateName, at: directory, .exclusive)
+        } catch  where error.errno.isMissingFeature {
+            // 80 random bits are unique enough where there is no exclusive rename.
+            try fileSystem.rename(source.name, at: source.directory, to: privateName, at: directory, .replacing)
+        }
+    }
+
+    /// Whether a rename failed because the source's name is gone.
+    private static func isMissing(_ source: OpenSource, after error: FileSystemError) throws(Failure) -> Bool {
+        guard error.errno == .noSuchFileOrDirectory else { return false }
+        do {
+            return try !source.origin.fileSystem.exists(
+                source.name, at: source.directory, followsSymbolicLinks: false)
+        } catch {
+            throw .notClaimed(error)
         }
     }
 
@@ -59,40 +115,47 @@ struct ClaimedSource: Sendable {
     func remove() throws(FileStoreError) {
         let fileSystem = source.origin.fileSystem
         do {
-            try fileSystem.unlink(privateName, at: source.directory)
+            try fileSystem.unlink(privateName, at: directory)
         } catch {
-            throw Self.restore(source, privateName) ?? source.origin.failure(.notRemoved, error)
+            throw restore() ?? source.origin.failure(.notRemoved, error)
         }
         do {
-            try fileSystem.synchronize(source.directory, .full)
+            try fileSystem.synchronize(directory, .full)
         } catch {
             throw FileStoreError(
                 .durabilityUnknown, source.origin.operation, key: source.origin.key, underlying: error)
         }
     }
 
-    /// Gives the file its name back and returns the error to throw: `failure`, or `.notRestored` if that fails too.
+    /// Gives the file its name back; the error to throw if that fails.
     ///
     /// A file that another program created under the name meanwhile is not replaced. The error of a failed restoration
-    /// names the private name that the source still has.
-    func restored<Failure: Error>(after failure: Failure) -> any Error {
-        Self.restore(source, privateName) ?? failure
+    /// has the path that the source is left at.
+    func restore() -> FileStoreError? {
+        Self.restore(source, privateName, at: directory, directoryPath)
     }
 
-    private static func restore(_ source: OpenSource, _ privateName: POSIXPath) -> FileStoreError? {
+    private static func restore(
+        _ source: OpenSource, _ privateName: POSIXPath, at directory: Descriptor, _ path: POSIXPath
+    ) -> FileStoreError? {
         let fileSystem = source.origin.fileSystem
         do throws(FileSystemError) {
             do throws(FileSystemError) {
                 try fileSystem.rename(
-                    privateName, at: source.directory, to: source.name, at: source.directory, .exclusive)
+                    privateName, at: directory, to: source.name, at: source.directory, .exclusive)
             } catch  where error.errno.isMissingFeature {
                 // A link fails as well if the name is taken.
-                try fileSystem.link(privateName, at: source.directory, to: source.name, at: source.directory)
-                try fileSystem.unlink(privateName, at: source.directory)
+                try fileSystem.link(privateName, at: directory, to: source.name, at: source.directory)
+                try fileSystem.unlink(privateName, at: directory)
             }
-            return nil
         } catch {
-            return source.origin.failure(.notRestored, error)
+            var failure = error
+            failure.path = path.isEmpty ? privateName : path.appending(privateName)
+            failure.destination = source.origin.path
+            return source.origin.failure(.notRestored, failure)
         }
+        // A power cut could bring the private name back. The failure that led here is the one to report.
+        do { try fileSystem.synchronize(source.directory, .full) } catch _ {}
+        return nil
     }
 }

@@ -107,7 +107,7 @@ extension ExternalSource {
             try await save(content)
             try claim.checkUnchanged()
         } catch {
-            throw claim.restored(after: error)
+            throw claim.restore() ?? error
         }
         // The file is stored already, so a cancelled task does not stop this half-way.
         try await BlockingWork.run { () throws(any Error) in try claim.remove() }

@@ -24,7 +24,7 @@ extension FileStoreEngine {
                 try pour(open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()
             } catch {
-                throw claim.restored(after: error)
+                throw claim.restore() ?? error
             }
             try claim.remove()
         }
@@ -67,6 +67,9 @@ extension FileStoreEngine {
     }
 
     /// Moves a file by renaming it, if it is one that can become the store's own as it is.
+    ///
+    /// The file first gets a private name in the root, where programs that can write to its own directory no longer reach
+    /// it, and replaces the file at the key only when it was found to be the one that was opened.
     private func rename(
         _ source: OpenSource, to key: RelativeKey, _ overwrite: Bool
     ) throws(FileStoreError) -> Bool {
@@ -78,37 +81,46 @@ extension FileStoreEngine {
         } catch {
             return false  // Another user's file; it may be readable.
         }
+        var claim: ClaimedSource?
+        // An error of the source; the recipe passes on errors of the file system only.
+        var refusal: FileStoreError?
         do {
             try attemptStoring(.move, key.string) { (store) throws(FileSystemError) in
                 if let level = durability.fileLevel { try fileSystem.synchronize(file, level) }
-                try store.adopt(
-                    source.name, at: source.directory, as: key, overwrite ? .replacing : .exclusive,
-                    durability: durability)
+                try store.adopt(as: key, overwrite ? .replacing : .exclusive, durability: durability) {
+                    (root) throws(FileSystemError) in
+                    let new = try Self.claim(source, at: root, of: store, &refusal)
+                    claim = new
+                    return new.privateName
+                } restore: { () throws(FileSystemError) in
+                    refusal = claim?.restore()
+                    if refusal != nil { throw FileSystemError(.rename, .canceled, path: source.origin.path) }
+                }
+                try store.synchronizeNames(source.directory, key.path, durability)
             }
+            return true
         } catch {
             guard error.code != .durabilityUnknown else { throw error }
             // The first failure is the one to report; at worst the source is left for its owner alone.
             do { try fileSystem.setPermissions(status.permissions, of: .descriptor(file)) } catch _ {}
+            if let refusal { throw refusal }
             guard let cause = error.underlying as? FileSystemError, cause.errno.isNoRename else { throw error }
             return false
         }
-        guard try isAdopted(file, status, key) else { throw source.origin.failure(.changed, nil) }
-        return true
     }
 
-    /// Whether the file that was opened is the one that was renamed.
-    private func isAdopted(
-        _ file: Descriptor, _ status: FileStatus, _ key: RelativeKey
-    ) throws(FileStoreError) -> Bool {
-        try attempt(.move, key.string) { (directory) throws(FileSystemError) in
-            do throws(FileSystemError) {
-                let now = try directory.status(of: key)
-                if now.inode == status.inode, now.device == status.device { return true }
-            } catch  where error.errno.isDisappearance {
-                // Deleted again already, or replaced together with its directory.
+    private static func claim(
+        _ source: OpenSource, at root: Descriptor, of store: StoreDirectory, _ refusal: inout FileStoreError?
+    ) throws(FileSystemError) -> ClaimedSource {
+        do {
+            return try ClaimedSource(source, as: POSIXPath.movePrefix, at: root, path: store.path)
+        } catch {
+            switch error {
+            case .notClaimed(let cause): throw cause
+            case .refused(let problem):
+                refusal = problem
+                throw FileSystemError(.rename, .canceled, path: source.origin.path)
             }
-            // Another save may have replaced it since; then it has no name any more.
-            return try fileSystem.status(of: .descriptor(file)).linkCount == 0
         }
     }
 }

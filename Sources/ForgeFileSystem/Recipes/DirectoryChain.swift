@@ -9,7 +9,7 @@ extension POSIXFileSystem {
     ///
     /// - Parameters:
     ///   - path: The directory.
-    ///   - permissions: The exact mode of what is created, whatever the umask.
+    ///   - permissions: The exact mode of what is created, whatever the umask and the set-group-ID bit of the parent.
     /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if something else is at `path`.
     ///   Parents that were created stay.
     public func makeDirectories(
@@ -78,14 +78,14 @@ extension POSIXFileSystem {
 
     /// Creates a directory with this mode, whatever the umask.
     ///
-    /// `mkdir(2)` can only narrow the mode, so no other user can enter before the mode is set.
+    /// `mkdir(2)` can only narrow the rights of users, so no other user can enter before the mode is set. On Linux it also
+    /// passes on the parent's set-group-ID bit, and ignores the one that is asked for.
     package func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
     ) throws(FileSystemError) {
         try createDirectory(path, at: directory, permissions: permissions)
-        let all: FilePermissions = [.ownerReadWriteExecute, .groupReadWriteExecute, .otherReadWriteExecute]
-        let granted = try status(path, at: directory, followsSymbolicLinks: false).permissions.intersection(all)
-        guard granted != permissions.intersection(all) else { return }
+        let granted = try status(path, at: directory, followsSymbolicLinks: false).permissions
+        guard granted != permissions else { return }
         do {
             try setPermissions(permissions, of: .path(path, at: directory, followsSymbolicLinks: false))
             // The mode that mkdir(2) gave must not return after a power cut.

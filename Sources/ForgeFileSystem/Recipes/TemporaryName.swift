@@ -5,6 +5,10 @@ extension POSIXPath {
     /// The beginning of the name of a tree that is being deleted.
     package static let trashPrefix = "#trash-"
 
+    /// The beginning of the name that a file from outside has in a store's root while it is moved to its key; no store
+    /// removes it.
+    package static let movePrefix = "#move-"
+
     /// The beginning of the name of a file that records a store's temporary names.
     package static let journalPrefix = "#journal-"
 
@@ -31,7 +35,7 @@ extension POSIXPath {
 
     /// Whether no key may have the name, because stores or editors use names like it.
     package var isReservedName: Bool {
-        isLeftover || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
+        isLeftover || isMovedFile || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
     }
 
     /// Whether an editor may keep what is not saved yet under this name: `#notes#`.
@@ -43,6 +47,9 @@ extension POSIXPath {
     package var isLeftover: Bool {
         hasPrefix(Self.temporaryPrefix) || hasPrefix(Self.trashPrefix)
     }
+
+    /// Whether the name is like that of a file whose move into a store has not ended.
+    package var isMovedFile: Bool { hasPrefix(Self.movePrefix) }
 
     /// Whether only the root of a store holds a file of this name.
     package var isStoreMarker: Bool {

@@ -4,8 +4,10 @@ extension POSIXFileSystem {
     /// Copies a directory with everything below it to a name that is free; links are copied as links, never followed.
     ///
     /// Every file of the copy is a new one: names of one file become files of their own, holes become zeros. Permissions
-    /// are copied, whatever the umask; owners, times and locks are not. Nothing is synchronised. Not atomic: if it throws,
-    /// part of the copy may be there. No more than seven descriptors are open at once, however deep the tree is.
+    /// are copied, whatever the umask, without the set-user-ID and set-group-ID bits: the copy belongs to the caller, whose
+    /// rights they would give away. Owners, times, locks, access control lists and extended attributes are not copied.
+    /// Nothing is synchronised. Not atomic: if it throws, part of the copy may be there. No more than seven descriptors are
+    /// open at once, however deep the tree is.
     ///
     /// - Parameters:
     ///   - path: The directory.
@@ -73,7 +75,7 @@ extension POSIXFileSystem {
         // Not before everything is in: a directory may forbid even its owner to write.
         for path in directories.reversed() {
             let permissions = try withDirectory(path, at: source, resolution: .insideTree) {
-                (from) throws(FileSystemError) in try status(of: .descriptor(from)).permissions
+                (from) throws(FileSystemError) in try status(of: .descriptor(from)).permissions.withoutSetID
             }
             try withDirectory(path, at: copy, resolution: .insideTree) { (into) throws(FileSystemError) in
                 try setPermissions(permissions, of: .descriptor(into))
@@ -100,7 +102,7 @@ extension POSIXFileSystem {
         defer { discard(from) }
         let into = try open(name, at: copy, .writeOnly, options: [.create, .exclusiveCreate, .noFollow])
         try closing(into) { () throws(FileSystemError) in
-            let permissions = try status(of: .descriptor(from)).permissions
+            let permissions = try status(of: .descriptor(from)).permissions.withoutSetID
             var offset: Int64 = 0
             while true {
                 let bytes = try readBytes(of: from, at: offset, count: 1 << 17)

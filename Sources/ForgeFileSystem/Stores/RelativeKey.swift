@@ -86,7 +86,7 @@ public struct InvalidKey: Error, Hashable, Sendable {
         case componentTooLong = "has a component longer than 255 bytes"
         case dotComponent = "has a component . or .."
         case severalComponents = "has more than one component"
-        case reserved = "has a component that is reserved (#tmp-, #trash-, #journal-, #lock, #…#)"
+        case reserved = "has a component that is reserved (#tmp-, #trash-, #move-, #journal-, #lock, #…#)"
     }
 
     /// The key as it was given.

@@ -79,21 +79,35 @@ extension StoreDirectory {
         }
     }
 
-    /// Moves a file from elsewhere on the same device to a key, by one rename; nothing is checked or synchronised but
-    /// the two directories.
+    /// Renames a file that has a private name in the root to a key's name.
     ///
-    /// - Throws: `EXDEV` if the file is on another device, `EINVAL`, `ENOSYS` or `ENOTSUP` if an exclusive rename is wanted
-    ///   and there is none; as ``replace(_:_:durability:content:)`` for what is there already.
+    /// - Parameters:
+    ///   - key: The file's key.
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if there is such a file.
+    ///   - durability: Whether the rename is synchronised.
+    ///   - claim: Gives the file a private name in the root, which it returns. Called when nothing but the rename is
+    ///     missing, and again if the key's directory is removed meanwhile.
+    ///   - restore: Takes `claim` back, because the rename failed.
+    /// - Throws: What `claim` and `restore` throw; `EXDEV` if the key's directory is on another device, `EINVAL`, `ENOSYS` or
+    ///   `ENOTSUP` if an exclusive rename is wanted and there is none; as ``replace(_:_:durability:content:)`` for what is
+    ///   there already.
     package func adopt(
-        _ source: POSIXPath, at sourceDirectory: Descriptor, as key: RelativeKey, _ mode: RenameMode,
-        durability: Durability
+        as key: RelativeKey, _ mode: RenameMode, durability: Durability,
+        claim: (_ root: Descriptor) throws(FileSystemError) -> POSIXPath, restore: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
+        let isInRoot = key.path.splitLast().parent.isEmpty
         try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
             try requireReplaceable(name, at: parent, mode, key)
-            try fileSystem.rename(source, at: sourceDirectory, to: name, at: parent, mode)
+            let privateName = try claim(root)
+            do throws(FileSystemError) {
+                try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
+            } catch {
+                try restore()
+                throw error
+            }
             // Until both directories are synchronised, a crash may leave both names; the new one first, or none is left.
             try synchronizeNames(parent, key.path, durability)
-            try synchronizeNames(sourceDirectory, key.path, durability)
+            if !isInRoot { try synchronizeNames(root, key.path, durability) }
         }
     }
 

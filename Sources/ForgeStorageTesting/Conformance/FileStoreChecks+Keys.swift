@@ -12,6 +12,7 @@ extension ConformanceChecks {
                 (String(repeating: "a", count: 256), .componentTooLong),
                 (String(repeating: "a", count: 1_025), .tooLong),
                 (Array(repeating: "a", count: 33).joined(separator: "/"), .tooDeep), ("#tmp-x", .reserved),
+                ("#move-x", .reserved),
                 ("a/#lock", .reserved),
             ]
             for (key, reason) in cases {

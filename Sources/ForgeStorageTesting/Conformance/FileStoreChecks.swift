@@ -6,7 +6,8 @@ extension ConformanceChecks {
     /// The checks for copying and moving files in create their sources in the machine's temporary directory and remove
     /// them.
     public static let fileStore: [ConformanceCheck<any FileStoring>] =
-        fileSaving + fileLooking + fileListing + fileDeleting + fileKeys + fileValues + fileSources + fileConcurrency
+        fileSaving + fileLooking + fileListing + fileDeleting + fileKeys + fileValues + fileSources
+        + fileExchangedSources + fileConcurrency
 }
 
 /// A check of a file store.

@@ -5,7 +5,7 @@ extension ConformanceChecks {
     /// What every store on disk promises to other programs: no call changes or removes what the store did not make.
     public static let foreignFiles: [ConformanceCheck<StoreAmongOthers>] = [
         keeps("files whose names only begin like those of temporary files") { place, directory in
-            for name in ["#tmp-x", "#tmp-", "#trash-x", "#tmp-vault-x", "#journal-x", "#lockx"] {
+            for name in ["#tmp-x", "#tmp-", "#trash-x", "#move-x", "#tmp-vault-x", "#journal-x", "#lockx"] {
                 try place.plant(POSIXPath(name), in: directory)
             }
         },
@@ -13,6 +13,7 @@ extension ConformanceChecks {
             try place.plant("#tmp-abcdefghabcdefgh", in: directory)
             try place.plant("#tmp-abcdefghabcdefgh-0", in: directory)
             try place.plant("#tmp-vault-abcdefghabcdefgh", in: directory)
+            try place.plant("#move-abcdefghabcdefgh", in: directory)
             for name: POSIXPath in ["#trash-abcdefghabcdefgh", "#trash-abcdefghabcdefgh-0"] {
                 try place.plantDirectory(name, in: directory)
                 try place.plant("inside", in: directory.appending(name))

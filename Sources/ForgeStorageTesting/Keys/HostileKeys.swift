@@ -77,7 +77,7 @@ public enum HostileKeys {
     private static let reserved = [
         "#lock", "#lock2", "#LOCK", "#Lock", "#loc\u{212a}", "#l\u{200c}ock", "#lock\u{200d}", "#tmp-", "#tmp-x",
         "#TMP-x", "#tMp-x", "#t\u{feff}mp-x", "#tmp-abcdefghabcdefgh", "#trash-", "#trash-x", "#Trash-x",
-        "#tra\u{17f}h-x",
+        "#tra\u{17f}h-x", "#move-", "#move-x", "#Move-x", "a/#move-x",
         "a/#lock", "a/#tmp-x", "#tmp-x/a", "a/#trash-x/b", "#lock/a", "a/b/#LOCK", "#tmp-/../x",
     ]
 

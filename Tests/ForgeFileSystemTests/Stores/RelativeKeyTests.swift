@@ -13,7 +13,8 @@ struct RelativeKeyTests {
             ("/a", .absolute), (Array(repeating: "a", count: 33).joined(separator: "/"), .tooDeep),
             ("a//b", .emptyComponent),
             ("a/", .emptyComponent), (String(repeating: "a", count: 256), .componentTooLong), ("a/..", .dotComponent),
-            (".", .dotComponent), ("#tmp-a", .reserved), ("a/#LOCK", .reserved), ("#loc\u{212a}", .reserved),
+            (".", .dotComponent), ("#tmp-a", .reserved), ("#move-a", .reserved), ("a/#LOCK", .reserved),
+            ("#loc\u{212a}", .reserved),
             ("#tra\u{17f}h-", .reserved), ("#l\u{200c}ock", .reserved),
         ])
     func reasons(_ key: String, _ reason: InvalidKey.Reason) {

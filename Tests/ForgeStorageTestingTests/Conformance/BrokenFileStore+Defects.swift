@@ -57,6 +57,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case copiesOverEverything = "copy and move replace a file unless they may not"
     case storesMissingSources = "a source that is missing, a directory or no path is refused, and nothing is stored"
     case movesLinks = "copy follows a link to a file, move refuses it"
+    case movesExchanged = "a source that another program exchanges for a link during a move is moved or refused"
     case encodesTwice = "a URL names the file"
     case letsEverybodyWin = "of eight saves at once that may not overwrite exactly one succeeds"
     case mixesContents = "a load during saves gives one content or another, never a mixture"
@@ -154,7 +155,7 @@ extension BrokenFileStore {
     }
 
     func move(from source: URL, to key: String, overwrite: Bool) async throws {
-        if defect == .leavesSources || defect == .movesLinks {
+        if [.leavesSources, .movesLinks, .movesExchanged].contains(defect) {
             return try await base.copy(from: source, to: key, overwrite: overwrite)
         }
         try await base.move(from: source, to: key, overwrite: overwrite)
