@@ -29,8 +29,9 @@ extension ForgeCommand {
             }
         } else if !message.isEmpty {
             // Only the message about wrong usage has lines of its own.
-            let kept: Set<Unicode.Scalar> = code == .validationFailure ? ["\n"] : []
-            StandardError.write(message.escapingControls(except: kept) + "\n")
+            let isUsage = code == .validationFailure
+            let text = isUsage ? UsageMessage(message, arguments: CommandLine.arguments.dropFirst()).text : message
+            StandardError.write(text.escapingControls(except: isUsage ? ["\n"] : []) + "\n")
         }
         return code.rawValue
     }

@@ -31,8 +31,12 @@ public struct CryptError: Error, Sendable {
         /// The vault was written by a later version of this library.
         case newerFormat
 
-        /// Others may read or write the file, everybody may replace it, or it is no regular file.
+        /// Other users may read, write or replace the file, a key file belongs to another user, or the file is not
+        /// regular.
         case insecureFile
+
+        /// The vault or key file has a name that stores reserve: one that begins with `#`.
+        case reservedName
 
         /// The key of encryption is too short, or its text is none.
         case invalidKeyMaterial
@@ -114,6 +118,7 @@ extension CryptError.Code: CustomStringConvertible {
         case .truncated: "cut short"
         case .newerFormat: "written by a later version"
         case .insecureFile: "not a private file"
+        case .reservedName: "names that begin with # are reserved"
         case .invalidKeyMaterial: "not a usable key"
         case .unavailable(let reason): "unavailable (\(reason))"
         case .durabilityUnknown: "done, but a power cut may undo it"

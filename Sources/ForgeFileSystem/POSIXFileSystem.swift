@@ -170,6 +170,11 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// - Throws: ``FileSystemError``; a lock that was to be changed may be lost.
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError)
 
+    // MARK: Identity
+
+    /// The user who owns what this process creates (`geteuid(2)`).
+    var effectiveUser: UserID { get }
+
     // MARK: Chance
 
     /// 64 random bits, for the names of temporary files; the system's generator unless the file system has its own.

@@ -72,6 +72,29 @@ struct TerminalTests {
         #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
     }
 
+    @Test("a line as long as the terminal passes is refused, since its rest may be lost")
+    func longLine() throws {
+        let terminal = try Terminal()
+        let process = try start(on: terminal)
+        terminal.type(String(repeating: "x", count: 5000) + "\n")
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 1)
+        #expect(try terminal.echoes)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+
+    @Test("the longest line that is certainly whole is stored")
+    func longestLine() throws {
+        let secret = String(repeating: "x", count: 4094)
+        let terminal = try Terminal()
+        let process = try start(on: terminal)
+        terminal.type(secret + "\n")
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
+        let vault = [scratch.path("vault"), "--key-file", scratch.path("key")]
+        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == secret + "\n")
+    }
+
     @Test("a signal turns the echo on and ends the command", arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT])
     func interrupted(signal: CInt) throws {
         let terminal = try Terminal()

@@ -170,5 +170,7 @@ final class FailingFileSystem: POSIXFileSystem {
         try base.lock(descriptor, mode, waiting: waiting)
     }
 
+    var effectiveUser: UserID { base.effectiveUser }
+
     func randomBits() -> UInt64 { base.randomBits() }
 }

@@ -58,6 +58,7 @@ struct ForwardingTests {
         try fileSystem.createDirectory("e", at: directory, permissions: .privateDirectory)
         try fileSystem.removeDirectory("e", at: directory)
         try fileSystem.close(copy)
+        note(fileSystem.effectiveUser)
         note(fileSystem.randomBits())
         for descriptor in [file, directory] { try fileSystem.close(descriptor) }
         return answers

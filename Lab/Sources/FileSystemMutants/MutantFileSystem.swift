@@ -122,6 +122,8 @@ extension MutantFileSystem {
         try lock(self, descriptor, mode, waiting)
     }
 
+    package var effectiveUser: UserID { base.effectiveUser }
+
     package func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -9,10 +9,13 @@ struct CheckCommand: ParsableCommand {
         abstract: "Verify every store below a directory and report damage.",
         discussion: """
             Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are read \
-            record by record, cached images are decoded, other files are read to the end. Links, pipes, sockets and \
+            record by record, cached images are decoded, other files are read to the end, without the holes of sparse files. Links, pipes, sockets and \
             devices are listed and skipped. Temporary files are listed as in use, or as orphaned if the process that \
             recorded them has ended. A vault is opened with the key file if you give one; without it only its header \
             and length can be verified.
+
+            Long paths are shortened, except with --json. A directory whose path is too long for the system is reported and \
+            not entered.
 
             Exit status: 0 if nothing is damaged, 1 if something is or if there is no store, 64 for a usage error.
             """)
@@ -28,7 +31,7 @@ struct CheckCommand: ParsableCommand {
 
     func run() throws {
         let root = URL(fileURLWithPath: directory)
-        try requireStore("directory", at: root)
+        try requireStore("directory", at: root, isDirectory: true)
         let progress = Progress("files checked")
         let key = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
         guard let findings = try StoreChecker(key: key, progress: progress).check(root) else {
@@ -42,8 +45,9 @@ struct CheckCommand: ParsableCommand {
             var table = TextTable([("Path", .left), ("What", .left), ("Bytes", .right), ("State", .left)])
             for finding in findings {
                 let state = finding.state.rawValue
-                let details = finding.details.isEmpty ? "" : " (\(finding.details.joined(separator: "; ")))"
-                table.add([finding.path, finding.kind, String(finding.bytes), state + details])
+                let texts = finding.details.map { $0.shortenedInside(to: 300) }.joined(separator: "; ")
+                let details = texts.isEmpty ? "" : " (\(texts))"
+                table.add([finding.path.shortenedInside(to: 200), finding.kind, String(finding.bytes), state + details])
             }
             let skipped = findings.count { $0.state == .skipped }
             let summary = "\(findings.count - skipped) checked, \(damaged.count) damaged"

@@ -41,17 +41,19 @@ struct StoreChecker {
                 entries = found
             } catch {
                 guard !directory.shown.isEmpty else { throw error }
-                findings.append(
-                    StoreFinding(
-                        path: directory.shown, kind: "directory", bytes: 0, state: .damaged, details: ["\(error)"]))
+                findings.append(unreadableDirectory(directory, error))
             }
             for entry in entries {
                 let place = directory.appending(entry.name)
                 if entry.type == .directory {
-                    if let trash = try checkTrash(place, entry.name, below: top.path) {
-                        findings.append(trash)
-                    } else {
-                        pending.append(place)
+                    do {
+                        if let trash = try checkTrash(place, entry.name, below: top.path) {
+                            findings.append(trash)
+                        } else {
+                            pending.append(place)
+                        }
+                    } catch {
+                        findings.append(unreadableDirectory(place, error))
                     }
                 } else {
                     isEmpty = false
@@ -73,6 +75,18 @@ struct StoreChecker {
         } catch  where error.errno == .noSuchFileOrDirectory && !isRequired {
             return nil
         }
+    }
+
+    private func unreadableDirectory(_ place: Place, _ error: FileSystemError) -> StoreFinding {
+        StoreFinding(
+            path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)])
+    }
+
+    /// The text of an error without the path of the place, which the finding shows already.
+    private func details(of error: any Error, at place: Place) -> String {
+        guard var error = error as? FileSystemError, error.path == place.path else { return "\(error)" }
+        error.path = nil
+        return "\(error)"
     }
 
     /// The finding for a directory that a store is deleting or was deleting; nil for any other.
@@ -106,22 +120,22 @@ struct StoreChecker {
                 let temporary = TemporaryFileFinding(on: fileSystem)
                 let origin = try temporary.origin(of: path, below: top)
                 finding.details = [temporary.details(of: entry.name, origin)]
-                try readToEnd(path)
+                try readToEnd(path, &finding)
             case .quarantine:
                 finding.kind = "quarantine"
                 finding.details = ["unreadable data that a store set aside"]
-                try readToEnd(path)
+                try readToEnd(path, &finding)
             case .log: try checkLog(path, &finding)
             case .vault: try checkVault(path, &finding)
             case .vaultKey: finding.kind = "vault key"
             case .image: try checkImage(path, &finding)
-            case .other: try readToEnd(path)
+            case .other: try readToEnd(path, &finding)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return nil
         } catch {
             finding.state = .damaged
-            finding.details.append("\(error)")
+            finding.details.append(details(of: error, at: place))
         }
         return finding
     }
@@ -156,18 +170,44 @@ struct StoreChecker {
         finding.state = .intact
     }
 
-    /// Reads a file without checksums to its end.
-    private func readToEnd(_ path: POSIXPath) throws(FileSystemError) {
+    /// Reads a file without checksums to its end, without its holes.
+    private func readToEnd(_ path: POSIXPath, _ finding: inout StoreFinding) throws(FileSystemError) {
         let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
-        try fileSystem.closing(file) { () throws(FileSystemError) in
+        var count = 0
+        let end = try fileSystem.closing(file) { () throws(FileSystemError) in
             var offset: Int64 = 0
-            while true {
+            while let start = try nextData(of: file, at: offset) {
+                offset = start
                 let chunk = try fileSystem.readBytes(of: file, at: offset, count: 1 << 20)
-                if chunk.isEmpty { return }
+                if chunk.isEmpty { break }
+                count += chunk.count
                 offset += Int64(chunk.count)
             }
+            return try fileSystem.status(of: .descriptor(file)).sizeInBytes
+        }
+        guard count < end else { return }
+        finding.details.append("sparse; read \(readableSize(count)), skipped holes")
+    }
+
+    /// The offset of the first data at an offset or behind it; nil if there is none.
+    private func nextData(of file: Descriptor, at offset: Int64) throws(FileSystemError) -> Int64? {
+        do {
+            return try fileSystem.seek(file, to: offset, from: .data)
+        } catch  where error.errno == .noSuchAddressOrDevice {
+            return nil
+        } catch  where error.errno == .invalidArgument {
+            return offset  // The file system does not know holes; reading ends the loop.
         }
     }
+}
+
+extension FileDescriptor.SeekOrigin {
+    #if os(Linux)
+    /// `SEEK_DATA`, which swift-system has for Darwin alone.
+    fileprivate static let data = FileDescriptor.SeekOrigin(rawValue: 3)
+    #else
+    fileprivate static let data = FileDescriptor.SeekOrigin.nextData
+    #endif
 }
 
 extension FileType {

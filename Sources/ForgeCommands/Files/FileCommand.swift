@@ -90,7 +90,7 @@ struct FileStoreArgument: ParsableArguments {
     /// Opens the store; only a command that stores something creates one.
     func open(mustExist: Bool) throws -> DiskFileStore {
         let url = URL(fileURLWithPath: path)
-        if mustExist { try requireStore("file store", at: url) }
+        if mustExist { try requireStore("file store", at: url, isDirectory: true) }
         return DiskFileStore(root: url)
     }
 }

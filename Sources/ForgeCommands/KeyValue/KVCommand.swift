@@ -1,6 +1,7 @@
 import ArgumentParser
 import ForgeStorage
 import Foundation
+import SystemPackage
 
 /// Reads and changes a `FileKVStore` without knowing the types of its values.
 struct KVCommand: AsyncParsableCommand {
@@ -52,7 +53,12 @@ struct KVCommand: AsyncParsableCommand {
     }
 
     struct List: ParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "List all keys and their values.")
+        static let configuration = CommandConfiguration(
+            abstract: "List all keys and their values.",
+            discussion: """
+                A value that cannot be decoded is shown as such, with --json as an object with its length (bytes) and the \
+                reason (undecodable), and the exit status is 1.
+                """)
 
         @OptionGroup var store: KVStoreArgument
         @Flag(help: "Print JSON.") var json = false
@@ -61,16 +67,38 @@ struct KVCommand: AsyncParsableCommand {
             let kv = try store.openForReading()
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
             var entries: [CodedValue.Entry] = []
+            var undecodable: [String] = []
             for key in try kv.keys().sorted() {
                 guard let bytes = try kv.rawValue(named: key) else { continue }
-                let value = try storedValue(bytes, of: key)
-                entries.append(CodedValue.Entry(.string(key), value))
-                table.add([key, String(bytes.count), value.json(prettyPrinted: false).shortened(to: 80)])
+                let shown: String
+                do {
+                    let value = try CodedValue(decoding: ValueEnvelope(decoding: bytes))
+                    entries.append(CodedValue.Entry(.string(key), value))
+                    shown = value.json(prettyPrinted: false)
+                } catch {
+                    entries.append(CodedValue.Entry(.string(key), Self.substitute(for: bytes, error)))
+                    undecodable.append(key)
+                    shown = "cannot be decoded: \(error)"
+                }
+                table.add([key, String(bytes.count), shown.shortened(to: 80)])
             }
-            guard !json else {
-                return try StandardOutput.print(json: CodedValue.map(entries).json(prettyPrinted: true))
+            if json {
+                try StandardOutput.print(json: CodedValue.map(entries).json(prettyPrinted: true))
+            } else {
+                try StandardOutput.print(table.lines)
             }
-            try StandardOutput.print(table.lines)
+            guard undecodable.isEmpty else {
+                let names = undecodable.joined(separator: ", ").shortened(to: 200)
+                throw CommandFailure("\(counted(undecodable.count, "value")) cannot be decoded: \(names)")
+            }
+        }
+
+        /// What JSON has in the place of a value that cannot be decoded.
+        private static func substitute(for bytes: [UInt8], _ error: any Error) -> CodedValue {
+            .map([
+                CodedValue.Entry(.string("bytes"), .integer(Int64(bytes.count))),
+                CodedValue.Entry(.string("undecodable"), .string("\(error)")),
+            ])
         }
     }
 
@@ -128,11 +156,16 @@ struct KVStoreArgument: ParsableArguments {
         options.access = .readOnly
         do {
             return try FileKVStore(at: url, options: options)
-        } catch let error as KVStoreError where error.code == .noStore {
+        } catch let error as KVStoreError where error.code == .noStore || error.isBelowFile {
             throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
         }
     }
 
     /// Opens the store, which is created if it is missing.
     func openForWriting() throws -> FileKVStore { try FileKVStore(at: url) }
+}
+
+extension KVStoreError {
+    /// Whether the path of the store, or a part of it, is a file.
+    fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
 }

@@ -1,5 +1,6 @@
 import ForgeStorage
 import Foundation
+import SystemPackage
 
 extension CommandFailure {
     /// The failure of a command that needs an existing store.
@@ -9,7 +10,17 @@ extension CommandFailure {
 }
 
 /// Throws if there is nothing at `url`, so that a mistyped path does not create an empty store.
-func requireStore(_ kind: String, at url: URL) throws {
+///
+/// - Parameters:
+///   - kind: What should be there, in words.
+///   - url: Where it should be.
+///   - isDirectory: Whether only a directory will do.
+/// - Throws: ``CommandFailure`` if it is not there, or the error of looking it up.
+func requireStore(_ kind: String, at url: URL, isDirectory: Bool = false) throws {
     let path = try POSIXPath(url)
-    guard try SystemFileSystem().exists(path) else { throw CommandFailure.noStore(kind, at: path) }
+    do {
+        let status = try SystemFileSystem().status(path)
+        guard isDirectory, status.type != .directory else { return }
+    } catch  where [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {}
+    throw CommandFailure.noStore(kind, at: path)
 }

@@ -22,4 +22,9 @@ extension String {
         guard let end = index(startIndex, offsetBy: limit, limitedBy: endIndex), end < endIndex else { return self }
         return prefix(limit - 1) + "…"
     }
+    /// The text, or its beginning and end around an ellipsis if it has more characters than `limit`.
+    func shortenedInside(to limit: Int) -> String {
+        guard count > limit else { return self }
+        return prefix(limit / 2) + "…" + suffix(limit - limit / 2 - 1)
+    }
 }

@@ -12,13 +12,36 @@ enum StandardInput {
         try read(limit: limit) { _ in false }
     }
 
-    /// Reads one line, with the line feed that ends it, from a terminal.
-    static func readLine(limit: Int) throws(CommandFailure) -> Data {
-        // A terminal in canonical mode gives at most one line with each call.
-        try read(limit: limit) { $0.last == UInt8(ascii: "\n") }
+    /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
+    ///
+    /// - Throws: ``CommandFailure`` if a read fails, or returns as much as the terminal keeps of a line: it discards the
+    ///   rest without an error.
+    static func readLine() throws(CommandFailure) -> Data {
+        // A read returns at most one line, and less if the user has pressed control-D within it.
+        var lengthBefore = 0
+        return try read(limit: nil) { (line) throws(CommandFailure) in
+            let isComplete = line.last == UInt8(ascii: "\n")
+            let length = line.count - (isComplete ? 1 : 0)
+            guard length - lengthBefore <= longestLine else {
+                throw CommandFailure(
+                    "a terminal passes no more than \(longestLine) bytes of a line for certain; use a pipe or a file")
+            }
+            lengthBefore = length
+            return isComplete
+        }
     }
 
-    private static func read(limit: Int?, until isComplete: (Data) -> Bool) throws(CommandFailure) -> Data {
+    #if os(Linux)
+    /// The longest line, without its end, that is certainly whole: `N_TTY` keeps 4,095 bytes (`termios(3)`).
+    private static let longestLine = 4094
+    #else
+    /// The longest line, without its end, that is certainly whole: Darwin's `MAX_CANON` is 1,024.
+    private static let longestLine = 1022
+    #endif
+
+    private static func read(
+        limit: Int?, until isComplete: (Data) throws(CommandFailure) -> Bool
+    ) throws(CommandFailure) -> Data {
         var data = Data()
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
         while true {
@@ -35,7 +58,7 @@ enum StandardInput {
             if let limit, data.count > limit {
                 throw CommandFailure("standard input is longer than \(readableSize(limit))")
             }
-            if isComplete(data) { return data }
+            if try isComplete(data) { return data }
         }
     }
 }

@@ -30,7 +30,8 @@ struct SecretCommand: AsyncParsableCommand {
             abstract: "Store a secret from standard input.",
             discussion: """
                 All of standard input is the secret, less one line feed at the end; it has to be UTF-8 text. If standard \
-                input is a terminal, one line is read and not shown.
+                input is a terminal, one line is read and not shown; use a pipe or a file for a secret of 4 KiB or more, \
+                which a terminal cuts short.
                 """)
 
         @OptionGroup var vault: VaultArguments

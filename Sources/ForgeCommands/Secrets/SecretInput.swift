@@ -11,7 +11,8 @@ enum SecretInput {
     /// One line feed at the end is removed.
     ///
     /// - Returns: The secret, which is not empty.
-    /// - Throws: ``CommandFailure`` for input that is empty, longer than 16 MiB or not UTF-8, and for a failed read.
+    /// - Throws: ``CommandFailure`` for input that is empty, longer than 16 MiB or not UTF-8, for a line that a
+    ///   terminal may have cut short, and for a failed read.
     static func read() throws(CommandFailure) -> String {
         var bytes = isatty(STDIN_FILENO) == 1 ? try readHiddenLine() : try StandardInput.readToEnd(limit: limit)
         defer { bytes.resetBytes(in: bytes.startIndex..<bytes.endIndex) }
@@ -27,6 +28,6 @@ enum SecretInput {
         let echo = try TerminalEcho.turnOff()
         defer { echo.restore() }
         StandardError.write("Secret (not shown): ")
-        return try StandardInput.readLine(limit: limit)
+        return try StandardInput.readLine()
     }
 }

@@ -13,12 +13,13 @@ import SystemPackage
 /// - Every change replaces the file atomically and is durable when the call returns; it costs two flushes and the
 ///   encryption of the one value, and writes the whole file. There is no file before the first change.
 /// - Any number of `VaultCrypt` objects and processes may use one file. A lock beside it (`#lock-vaults`) serialises
-///   writers, so no change is lost; readers see every change that was acknowledged before.
+///   writers, so no change is lost; readers see every change that was acknowledged before. A change waits for the lock
+///   for a limited time.
 /// - Unreadable data is never overwritten: with a wrong key, or a file that is damaged, truncated or of a later version,
 ///   every call throws, `set` and `delete` too. ``deleteAll()`` renames such a file.
 /// - The file has mode 0600. If other users may read or write it, or if it is a symbolic link, every call throws
-///   `.insecureFile`. A missing directory is created with mode 0700; nothing is written to a directory in which other
-///   users may replace files.
+///   `.insecureFile`. A missing directory is created with mode 0700. Nothing, not even a lock, is written to a
+///   directory that other users own or may write to, sticky or not; root counts as no other user.
 /// - In memory the values stay sealed; `get` opens one, decodes it and erases the opened bytes.
 ///
 /// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. Nonces are random: after 2³¹ changes of
@@ -48,13 +49,16 @@ public final class VaultCrypt: CryptStoring {
     /// - Parameters:
     ///   - url: The vault file; its directory should be the app's own.
     ///   - key: At least 128 random bits, such as ``VaultKeyFile`` creates; not a passphrase.
+    ///   - lockTimeout: How long a change waits for other writers of vaults in the directory before it throws
+    ///     `.unavailable(.inUse)`.
     ///   - fileSystem: Where the file is.
-    /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.unavailable` with the reason for a
-    ///   URL that names no file.
+    /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that begins
+    ///   with `#`, `.unavailable` with the reason for a URL that names no file.
     public init(
-        at url: URL, key: SymmetricKey, fileSystem: any POSIXFileSystem = SystemFileSystem()
+        at url: URL, key: SymmetricKey, lockTimeout: Duration = .seconds(30),
+        fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) {
-        file = try VaultFile(url, on: fileSystem)
+        file = try VaultFile(url, on: fileSystem, lockTimeout: lockTimeout)
         guard key.bitCount >= 128 else {
             throw CryptError(.invalidKeyMaterial, .open, path: file.path, detail: "shorter than 128 bits")
         }

@@ -7,13 +7,19 @@ struct VaultFile: Sendable {
     /// The lock file of all writers of vaults in a directory.
     static let lockName: POSIXPath = "#lock-vaults"
 
+    /// How long a change waits for the lock unless the caller gives another time.
+    static let lockTimeout: Duration = .seconds(30)
+
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
     let directory: POSIXPath
     let name: POSIXPath
+    private let lockTimeout: Duration
 
-    /// - Throws: ``CryptError`` with `EINVAL` for a URL that names no file.
-    init(_ url: URL, on fileSystem: any POSIXFileSystem) throws(CryptError) {
+    /// - Throws: ``CryptError`` with `EINVAL` for a URL that names no file, `.reservedName` for a reserved name.
+    init(
+        _ url: URL, on fileSystem: any POSIXFileSystem, lockTimeout: Duration = Self.lockTimeout
+    ) throws(CryptError) {
         let path: POSIXPath
         do {
             path = try POSIXPath(url)
@@ -24,8 +30,11 @@ struct VaultFile: Sendable {
         guard !name.isEmpty, name != ".", name != ".." else {
             throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
         }
+        // Also where the file system ignores code points before the number sign.
+        guard !name.visibleText.hasPrefix("#") else { throw CryptError(.reservedName, .open, path: path) }
         self.fileSystem = fileSystem
         self.path = path
+        self.lockTimeout = lockTimeout
         directory = parent.isEmpty ? "." : parent
         self.name = name
     }
@@ -72,6 +81,31 @@ struct VaultFile: Sendable {
         }
     }
 
+    /// Checks that neither this user nor root gets a key that another user has planted.
+    ///
+    /// A vault needs no such check: its content is authenticated under the key.
+    func checkOwner(_ held: HeldFile, _ operation: CryptError.Operation) throws(CryptError) {
+        guard isTrusted(held.status.owner) else {
+            throw CryptError(.insecureFile, operation, path: path, detail: "it belongs to another user")
+        }
+    }
+
+    /// Checks that only this user and root can create, rename and remove files in the directory.
+    ///
+    /// In a sticky directory other users cannot replace this user's files, but they can create the lock, the temporary
+    /// file or the vault first.
+    private func check(directory held: HeldFile, _ operation: CryptError.Operation) throws(CryptError) {
+        guard held.status.permissions.isDisjoint(with: [.groupWrite, .otherWrite]) else {
+            let detail = "other users may create or replace files in its directory; set the mode to 0700"
+            throw CryptError(.insecureFile, operation, path: directory, detail: detail)
+        }
+        guard isTrusted(held.status.owner) else {
+            throw CryptError(.insecureFile, operation, path: directory, detail: "it belongs to another user")
+        }
+    }
+
+    private func isTrusted(_ owner: UserID) -> Bool { owner == UserID(0) || owner == fileSystem.effectiveUser }
+
     /// Makes the file's name durable, or its absence.
     ///
     /// The writer of a visible name may not have flushed it, because it was killed or its flush failed.
@@ -99,37 +133,45 @@ struct VaultFile: Sendable {
 
     /// Calls `body` with the lock of the directory's writers held, which excludes other processes too.
     ///
-    /// Waits for the lock. The directory is created if it is missing.
+    /// Waits for the lock, but not without limit. The directory is created if it is missing.
     ///
     /// - Parameters:
     ///   - operation: The operation that errors name.
     ///   - isPrepared: Whether the directory is known to be durable; set once it is.
     ///   - body: Called with the open directory.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws, or the error of taking the lock.
+    /// - Throws: What `body` throws, or the error of taking the lock: `.unavailable(.inUse)` after the timeout,
+    ///   `.insecureFile` for a directory in which others may create files; nothing was created in it.
     func whileLocked<Result>(
         _ operation: CryptError.Operation, isPrepared: inout Bool,
         _ body: (_ directory: Descriptor) throws(CryptError) -> Result
     ) throws(CryptError) -> Result {
         let held: HeldFile
-        let lock: StoreLock
         do {
             held = try openDirectory(isPrepared: isPrepared)
-            isPrepared = true
-            lock = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try StoreLock(
-                    .exclusive, waiting: true, named: Self.lockName, at: held.descriptor, on: fileSystem)
-            }
         } catch {
             throw CryptError(error, operation, path: path)
         }
-        return try withExtendedLifetime(lock) { () throws(CryptError) in
-            let permissions = held.status.permissions
-            if !permissions.isDisjoint(with: [.groupWrite, .otherWrite]), !permissions.contains(.saveText) {
-                let detail = "other users may replace files in its directory; set the mode to 0700"
-                throw CryptError(.insecureFile, operation, path: directory, detail: detail)
+        isPrepared = true
+        try check(directory: held, operation)
+        let lock = try lock(held.descriptor, operation)
+        return try withExtendedLifetime(lock) { () throws(CryptError) in try body(held.descriptor) }
+    }
+
+    private func lock(
+        _ directory: Descriptor, _ operation: CryptError.Operation
+    ) throws(CryptError) -> StoreLock {
+        do {
+            return try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try StoreLock(
+                    .exclusive, waitingAtMost: lockTimeout, named: Self.lockName, at: directory, on: fileSystem)
             }
-            return try body(held.descriptor)
+        } catch  where error.operation == .lock && error.errno == .resourceTemporarilyUnavailable {
+            throw CryptError(
+                .unavailable(.inUse(processID: nil)), operation, path: path,
+                detail: "another process has held \(Self.lockName) for \(lockTimeout)", underlying: error)
+        } catch {
+            throw CryptError(error, operation, path: path)
         }
     }
 
@@ -142,7 +184,7 @@ struct VaultFile: Sendable {
                 // Removed since; it is created again below.
             }
         }
-        try fileSystem.makeDirectories(directory, permissions: .ownerReadWriteExecute)
+        try fileSystem.makeStoreDirectories(directory)
         return try HeldFile(directory, on: fileSystem, isDirectory: true)
     }
 

@@ -16,7 +16,8 @@ public enum VaultKeyFile {
     /// ``loadOrCreate(at:fileSystem:)`` for a key that something is sealed with.
     ///
     /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a damaged file or one that is no key file, `.insecureFile`
-    ///   if others may read or write it, `.unavailable` if it cannot be read.
+    ///   if others may read or write it, or if it belongs neither to the effective user nor to root, `.reservedName` for a
+    ///   name that begins with `#`, `.unavailable` if it cannot be read.
     public static func load(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey? {
@@ -32,8 +33,9 @@ public enum VaultKeyFile {
     /// created it may have ended before it did. Of two processes at the same time, both get the key of the first: a key
     /// is created under the lock of the vaults in its directory (`#lock-vaults`).
     ///
-    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where others may replace files in the
-    ///   directory of a new key; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing
+    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where other users may create or
+    ///   replace files in the directory of a new key, or own it; `.unavailable(.inUse)` if another process has held the
+    ///   lock for 30 seconds; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing
     ///   with the key before another call has succeeded.
     public static func loadOrCreate(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -70,6 +72,7 @@ public enum VaultKeyFile {
     }
 
     private static func key(in held: HeldFile, _ file: VaultFile) throws(CryptError) -> SymmetricKey {
+        try file.checkOwner(held, .loadKey)
         var bytes: [UInt8]
         do {
             bytes = try file.read(held, maximumSizeInBytes: 4096)

@@ -100,6 +100,10 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     }
 
     /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
+    public var effectiveUser: UserID {
+        tree.state.withLock { $0.processes[process].user }
+    }
+
     public func randomBits() -> UInt64 {
         tree.state.withLock { $0.randomBits() }
     }

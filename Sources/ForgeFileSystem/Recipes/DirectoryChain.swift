@@ -15,23 +15,53 @@ extension POSIXFileSystem {
     public func makeDirectories(
         _ path: POSIXPath, permissions: FilePermissions = .ownerReadWriteExecute
     ) throws(FileSystemError) {
-        let created = try createDirectories(path, at: .workingDirectory, permissions: permissions, resolution: [])
+        try makeDirectories(path, permissions) { (_) throws(FileSystemError) in }
+    }
+
+    /// Creates the directory of a store, mode 0700, and every parent that is missing, as
+    /// ``makeDirectories(_:permissions:)`` does.
+    ///
+    /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a parent that is missing, has a
+    ///   name that stores reserve: another store above it could take the directory for its own. Nothing was created.
+    package func makeStoreDirectories(_ path: POSIXPath) throws(FileSystemError) {
+        try makeDirectories(path, .privateDirectory) { (path) throws(FileSystemError) in
+            let name = path.splitLast().name
+            guard name.isReservedWhenFolded else { return }
+            let reason = InvalidKey(key: String(name), reason: .reserved)
+            throw FileSystemError(.createDirectory, .invalidArgument, path: path, underlying: reason)
+        }
+    }
+
+    private func makeDirectories(
+        _ path: POSIXPath, _ permissions: FilePermissions, checking check: (POSIXPath) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        let created = try createDirectories(
+            path, at: .workingDirectory, permissions: permissions, resolution: [], checking: check)
         for path in created { try synchronizeParent(of: path) }
         try synchronizeAncestors(of: created.first?.splitLast().parent ?? path)
     }
 
     /// Creates a directory and every parent that is missing, without making any of them durable.
     ///
+    /// - Parameters:
+    ///   - path: The directory.
+    ///   - directory: Where a relative path starts.
+    ///   - permissions: The exact mode of what is created.
+    ///   - resolution: Limits on the walk.
+    ///   - check: Called with the path and with every parent that is missing before anything is created.
     /// - Returns: The directories that were created, the highest first.
+    /// - Throws: What `check` throws, or ``FileSystemError``; parents that were created stay.
     @discardableResult
     package func createDirectories(
-        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution,
+        checking check: (POSIXPath) throws(FileSystemError) -> Void = { (_) throws(FileSystemError) in }
     ) throws(FileSystemError) -> [POSIXPath] {
         // From the end backwards: what exists already is found with the first call.
         var missing: [POSIXPath] = []
         var created: [POSIXPath] = []
         var current = path
         while true {
+            try check(current)
             do {
                 if try createIfMissing(current, at: directory, permissions, resolution) { created.append(current) }
                 break

@@ -38,6 +38,23 @@ extension POSIXPath {
         isLeftover || isMovedFile || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
     }
 
+    /// Whether some file system could take the name for one that stores reserve.
+    ///
+    /// Names are compared after folding case and without the code points that are ignored by HFS+, or `#LOCK` would be
+    /// the lock on a file system that folds case (the trick of CVE-2014-9390).
+    package var isReservedWhenFolded: Bool {
+        // Upper case first: the long s becomes S, and the Kelvin sign becomes k in the second step.
+        POSIXPath(visibleText.uppercased().lowercased()).isReservedName
+    }
+
+    /// The name without the code points that HFS+ ignores.
+    package var visibleText: String {
+        var visible = String.UnicodeScalarView()
+        visible.append(
+            contentsOf: String(self).unicodeScalars.filter { !$0.properties.isDefaultIgnorableCodePoint })
+        return String(visible)
+    }
+
     /// Whether an editor may keep what is not saved yet under this name: `#notes#`.
     private var isEditorsName: Bool {
         withUnsafeBytes { $0.count > 1 && $0.first == UInt8(ascii: "#") && $0.last == UInt8(ascii: "#") }

@@ -58,16 +58,8 @@ public struct RelativeKey: Hashable, Sendable {
         return nil
     }
 
-    /// Whether some file system could take the component for a name that stores reserve.
-    ///
-    /// Names are compared after folding case and without the code points that are ignored by HFS+, or `#LOCK` would be
-    /// the lock on a file system that folds case (the trick of CVE-2014-9390).
     private static func isReserved(_ component: Substring.UTF8View) -> Bool {
-        let text = String(decoding: component, as: UTF8.self)
-        var visible = String.UnicodeScalarView()
-        visible.append(contentsOf: text.unicodeScalars.filter { !$0.properties.isDefaultIgnorableCodePoint })
-        // Upper case first: the long s becomes S, and the Kelvin sign becomes k in the second step.
-        return POSIXPath(String(visible).uppercased().lowercased()).isReservedName
+        POSIXPath(String(decoding: component, as: UTF8.self)).isReservedWhenFolded
     }
 }
 

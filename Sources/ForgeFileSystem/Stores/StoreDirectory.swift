@@ -25,7 +25,7 @@ package final class StoreDirectory: Sendable {
     ///
     /// Temporary files that processes which are no more have recorded are removed.
     package convenience init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
-        try fileSystem.makeDirectories(path, permissions: .privateDirectory)
+        try fileSystem.makeStoreDirectories(path)
         try self.init(existing: path, on: fileSystem)
         try prepareForWriting()
     }

@@ -6,19 +6,17 @@ package final class StoreLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Descriptor
 
-    /// Takes the lock, and waits for its release by others only if asked to.
+    /// Takes the lock, and waits for its release by others at most as long as asked to.
     ///
-    /// - Throws: `EAGAIN` if another store object, in this process or another, is in the way.
+    /// - Throws: `EAGAIN` if another store object, in this process or another, still holds the lock after that time.
     package init(
-        _ mode: LockMode, waiting: Bool = false, named name: POSIXPath = .lockName, at directory: Descriptor,
-        on fileSystem: any POSIXFileSystem
+        _ mode: LockMode, waitingAtMost timeout: Duration = .zero, named name: POSIXPath = .lockName,
+        at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
         let descriptor = try fileSystem.openStoreFile(name, at: directory)
         do {
             try fileSystem.naming(name) { () throws(FileSystemError) in
-                try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                    try fileSystem.lock(descriptor, mode, waiting: waiting)
-                }
+                try Self.lock(descriptor, mode, waitingAtMost: timeout, on: fileSystem)
             }
         } catch {
             fileSystem.discard(descriptor)
@@ -32,6 +30,24 @@ package final class StoreLock: Sendable {
     package func write(_ text: [UInt8]) throws(FileSystemError) {
         try fileSystem.truncate(.descriptor(descriptor), to: 0)
         try fileSystem.writeBytes(text, to: descriptor, at: 0)
+    }
+
+    /// Tries to take the lock until it succeeds or the time is up: `flock(2)` itself waits without limit.
+    private static func lock(
+        _ descriptor: Descriptor, _ mode: LockMode, waitingAtMost timeout: Duration, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
+        let end = ContinuousClock.now + timeout
+        var pause = 0.000_1
+        while true {
+            do {
+                return try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                    try fileSystem.lock(descriptor, mode, waiting: false)
+                }
+            } catch  where error.errno == .resourceTemporarilyUnavailable && ContinuousClock.now < end {
+                Thread.sleep(forTimeInterval: pause)
+                pause = min(2 * pause, 0.002)
+            }
+        }
     }
 
     /// The process that took the lock.

@@ -50,7 +50,7 @@ package final class StoreRoot: Sendable {
         try prepared.withLock { (prepared) throws(FileSystemError) in
             if let directory = try existing(), directory === prepared { return directory }
             prepared = nil
-            try fileSystem.makeDirectories(path, permissions: .privateDirectory)
+            try fileSystem.makeStoreDirectories(path)
             guard let directory = try existing() else {
                 throw FileSystemError(.open, .noSuchFileOrDirectory, path: path)
             }

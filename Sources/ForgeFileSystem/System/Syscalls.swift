@@ -26,6 +26,10 @@ func sysOpen(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ m
     openat(directory, path, flags, mode)
 }
 
+func sysEffectiveUser() -> uid_t {
+    geteuid()
+}
+
 func sysClose(_ descriptor: CInt) -> CInt {
     close(descriptor)
 }

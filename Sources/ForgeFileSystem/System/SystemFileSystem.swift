@@ -15,6 +15,8 @@ import Musl
 public struct SystemFileSystem: POSIXFileSystem {
     /// The file system that this process sees.
     public init() {}
+
+    public var effectiveUser: UserID { UserID(sysEffectiveUser()) }
 }
 
 // MARK: Descriptors

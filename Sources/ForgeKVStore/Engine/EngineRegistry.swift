@@ -105,7 +105,7 @@ enum EngineRegistry {
         _ path: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> (Descriptor, Identity?) {
         do throws(FileSystemError) {
-            try fileSystem.makeDirectories(path, permissions: .privateDirectory)
+            try fileSystem.makeStoreDirectories(path)
             let directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
             guard let number = number(of: fileSystem) else { return (directory, nil) }
             do throws(FileSystemError) {

@@ -8,7 +8,7 @@ struct POSIXImageDirectory: ImageDirectory {
     let url: URL
 
     func create() throws {
-        try fileSystem.makeDirectories(try POSIXPath(url), permissions: .privateDirectory)
+        try fileSystem.makeStoreDirectories(try POSIXPath(url))
     }
 
     func content(of name: String) throws -> Data? {

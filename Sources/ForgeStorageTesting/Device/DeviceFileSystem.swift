@@ -32,6 +32,8 @@ public final class DeviceFileSystem: POSIXFileSystem {
     /// All descriptors that the process has open, in ascending order.
     public var openDescriptors: [Descriptor] { view.openDescriptors }
 
+    public var effectiveUser: UserID { view.effectiveUser }
+
     public func randomBits() -> UInt64 { view.randomBits() }
 
     // MARK: Protection

@@ -1,6 +1,6 @@
 public import ForgeFileSystem
 import Synchronization
-import SystemPackage
+public import SystemPackage
 
 /// Wraps a file system with planned, reproducible faults and a log of all calls.
 ///
@@ -100,6 +100,10 @@ public final class FaultingFileSystem: POSIXFileSystem {
     }
 
     static var currentThread: String? { threadName }
+
+    // MARK: Identity
+
+    public var effectiveUser: UserID { base.effectiveUser }
 
     // MARK: Randomness
 

@@ -113,6 +113,8 @@ extension InterceptedFileSystem {
         try base.lock(descriptor, mode, waiting: waiting)
     }
 
+    package var effectiveUser: UserID { base.effectiveUser }
+
     package func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -125,6 +125,7 @@ public func fstatat(
 ) -> Int32 { 0 }
 public func fchmod(_ descriptor: Int32, _ mode: mode_t) -> Int32 { 0 }
 public func fchmodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ flags: Int32) -> Int32 { 0 }
+public func geteuid() -> uid_t { 0 }
 public func fchown(_ descriptor: Int32, _ user: uid_t, _ group: gid_t) -> Int32 { 0 }
 public func fchownat(
     _ directory: Int32, _ path: UnsafePointer<CChar>, _ user: uid_t, _ group: gid_t, _ flags: Int32

@@ -10,7 +10,7 @@ struct CryptErrorTests {
         "every code reads as a sentence of one line",
         arguments: [
             .invalidKey, .unencodable, .undecodable, .tooLarge, .wrongKey, .tampered, .truncated, .newerFormat,
-            .insecureFile, .invalidKeyMaterial, .unavailable(.locked), .durabilityUnknown, .unsupported,
+            .insecureFile, .reservedName, .invalidKeyMaterial, .unavailable(.locked), .durabilityUnknown, .unsupported,
             .system(status: -50),
         ] as [CryptError.Code])
     func codes(_ code: CryptError.Code) {

@@ -186,6 +186,8 @@ final class RecordingFileSystem: POSIXFileSystem {
         try base.lock(descriptor, mode, waiting: waiting)
     }
 
+    var effectiveUser: UserID { base.effectiveUser }
+
     func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -71,9 +71,6 @@ struct VaultCryptTests {
         try place.fileSystem.setPermissions([.ownerReadWriteExecute, .otherWrite], of: .path("/app/secrets"))
         #expect(try CryptError.code { try vault.set("w", for: TestKeys.token) } == .insecureFile)
         #expect(try vault.get(TestKeys.token) == "v")
-        let sticky: FilePermissions = [.ownerReadWriteExecute, .otherWrite, .saveText]
-        try place.fileSystem.setPermissions(sticky, of: .path("/app/secrets"))
-        try vault.set("w", for: TestKeys.token)
     }
 
     @Test("a wrong key is a distinct error that changes nothing, and deleteAll sets the vault aside")

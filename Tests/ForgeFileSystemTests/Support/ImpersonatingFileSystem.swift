@@ -41,6 +41,8 @@ struct ImpersonatingFileSystem: POSIXFileSystem {
 }
 
 extension ImpersonatingFileSystem {
+    var effectiveUser: UserID { user }
+
     func open(
         _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
         options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution

@@ -1,0 +1,28 @@
+import ArgumentParser
+
+/// The message about wrong usage, without the arguments of a command that may be a secret.
+struct UsageMessage {
+    let text: String
+
+    /// - Parameters:
+    ///   - message: What the parser says, which may quote arguments.
+    ///   - arguments: The arguments of the process.
+    init(_ message: String, arguments: some Sequence<String>) {
+        let words = arguments.filter { !$0.hasPrefix("-") }
+        let verbs = ForgeCommand.configuration.subcommands
+        let verb = verbs.first { $0.configuration.commandName == words.first }
+        let isHarmless = verb != nil && verb != SecretCommand.self || words.first == "help" || words.isEmpty
+        // These messages name only what the command declares.
+        guard !isHarmless, !message.hasPrefix("Error: Missing ") else {
+            text = message
+            return
+        }
+        let subcommands = verb?.configuration.subcommands ?? []
+        let command = subcommands.first { $0._commandName == words.dropFirst().first } ?? verb ?? ForgeCommand.self
+        text = """
+            Error: Wrong usage. The arguments are not repeated here, since one may be a secret; a secret is read from \
+            standard input.
+            Usage: \(ForgeCommand.usageString(for: command))
+            """
+    }
+}
