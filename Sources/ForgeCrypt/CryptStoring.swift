@@ -1,4 +1,4 @@
-/// A store of secrets: small Codable values under names, kept from everybody but the app.
+/// A store of secrets: small Codable values under names, readable by the app only.
 ///
 /// Depend on this protocol and inject ``VaultCrypt``, ``KeychainCrypt`` or, in tests, ``InMemoryCrypt``. A type of your
 /// own needs the first five calls; the rest have defaults that throw ``CryptError/Code/unsupported``.

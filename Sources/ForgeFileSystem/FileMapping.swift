@@ -29,18 +29,18 @@ import SystemPackage
 /// The system notes the time of modification at some moment between a store and the end of the synchronisation that
 /// covers it: Linux at the first store into a page since that was last written out, and at no other.
 ///
-/// All threads may use it at once. Who reads bytes while another thread stores them gets any mixture of old and new, so
-/// bytes that threads share need an order of their own.
+/// All threads may use it at once. Bytes that are read while another thread stores them are any mixture of old and new, so
+/// threads that share bytes must order their accesses.
 public final class FileMapping: Sendable {
     /// How many bytes are mapped.
     public let count: Int
 
-    /// As ``count`` where the memory is the system's, 0 where every access goes through ``memory``: one comparison tells
+    /// As ``count`` where the memory is the system's, 0 where every access goes through ``memory``: one comparison decides
     /// both whether an access is within bounds and whether it is a plain copy.
     @usableFromInline let directCount: Int
 
-    /// The first byte of the system's memory, an address that is never used where there is none. What it leads to is
-    /// shared with other processes in any case, and nobody is promised to have any part of it alone.
+    /// The first byte of the system's memory, an address that is never used where there is none. It leads to memory
+    /// that is shared with other processes.
     @usableFromInline nonisolated(unsafe) let base: UnsafeMutableRawPointer
 
     private let memory: (any MappedMemory)?
@@ -89,7 +89,7 @@ public final class FileMapping: Sendable {
         try SystemFileSystem().calling(.map) { forge_remap(record, file.rawValue, offset, count) }
     }
 
-    /// The system's memory, for who stores so often that the call counts; nil where every access goes through an object.
+    /// The system's memory, for callers that cannot afford a call for each store; nil where every access goes through an object.
     ///
     /// Good for as long as the mapping is.
     package var systemMemory: UnsafeMutableRawPointer? { memory == nil ? base : nil }

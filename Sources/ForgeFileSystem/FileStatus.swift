@@ -1,6 +1,6 @@
 public import SystemPackage
 
-/// What `stat(2)` tells of a file.
+/// The status of a file (`stat(2)`).
 public struct FileStatus: Hashable, Sendable {
     /// Regular file, directory, symbolic link and so on.
     public var type: FileType

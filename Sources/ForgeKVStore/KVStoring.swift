@@ -83,11 +83,11 @@ public protocol KVStoring: Sendable {
 
     /// Observes changes made by other processes to a shared store.
     ///
-    /// - Parameter tell: Called with the names whose values may have changed, or nil if any may have. Calls come one at
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one at
     ///   a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
     /// - Returns: The observation, which ends when it is released; nil, the default, if the store is not shared or does
     ///   not support observation.
-    func changesElsewhere(_ tell: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
+    func observeRemoteChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 
 extension KVStoring {
@@ -117,5 +117,5 @@ extension KVStoring {
 
     public func synchronize() throws { throw KVStoreError(.unsupported, .synchronize) }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }

@@ -86,7 +86,7 @@ struct HostileInputTests {
         options.sharing = .shared
         options.pollingInterval = Duration(secondsComponent: .max, attosecondsComponent: 0)
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
-        let observation = store.changesElsewhere { _ in }
+        let observation = store.observeRemoteChanges { _ in }
         withExtendedLifetime(observation) {}
     }
 

@@ -65,8 +65,8 @@ private final class Probe: KVStoring {
     func commit(_ batch: KVBatch) throws { count(.commit) }
     func synchronize() throws { count(.synchronize) }
 
-    func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        count(.changesElsewhere)
+    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        count(.observeRemoteChanges)
         return KVObservation {}
     }
 }
@@ -131,7 +131,7 @@ struct LayerForwardingTests {
         case .snapshot: _ = try store.snapshot()
         case .commit: try store.batch { $0.remove(key) }
         case .synchronize: try store.synchronize()
-        case .changesElsewhere: #expect(store.changesElsewhere { _ in } != nil)
+        case .observeRemoteChanges: #expect(store.observeRemoteChanges { _ in } != nil)
         }
     }
 
@@ -157,7 +157,7 @@ struct LayerForwardingTests {
 
     @Test("layers with defaults or migration also read the second store")
     func secondStores() throws {
-        for operation: Operation in [.get, .read, .contains, .keys, .rawValue, .changesElsewhere] {
+        for operation: Operation in [.get, .read, .contains, .keys, .rawValue, .observeRemoteChanges] {
             let probe = Probe()
             try Self.call(operation, of: DefaultsKVStore(InMemoryKVStore(), defaults: probe))
             let instead = operation

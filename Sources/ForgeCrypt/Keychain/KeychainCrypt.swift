@@ -49,7 +49,7 @@ public final class KeychainCrypt: CryptStoring {
         try deleteValue(named: key.key)
     }
 
-    /// Whether there is such an item; tells so even while its value may not be read.
+    /// Whether there is such an item; works even while its value may not be read.
     public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
         let query = try query(key.key, .contains)
         let status = calls.copyAccounts(query).status
@@ -99,7 +99,7 @@ public final class KeychainCrypt: CryptStoring {
             if added == .success { return }
             guard added == .duplicateItem else { return try check(added, .set, name) }
             let updated = calls.update(query, to: value)
-            // Deleted by somebody between the two calls: add again.
+            // Deleted between the two calls: add again.
             if updated == .itemNotFound { continue }
             return try check(updated, .set, name)
         }

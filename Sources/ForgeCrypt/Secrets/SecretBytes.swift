@@ -3,10 +3,10 @@
 /// What is not promised: copies that callers make, that the encoder made on its way, or that the operating system put
 /// into its swap are out of reach.
 final class SecretBytes: @unchecked Sendable {
-    // Sendable, because the memory is written by the initialiser alone until nobody refers to it any more.
+    // Sendable, because the memory is written by the initialiser alone until its last reference goes.
     private let memory: UnsafeMutableRawBufferPointer
 
-    /// Takes a copy of the bytes and erases the array, as far as nobody else shares it.
+    /// Takes a copy of the bytes and erases the array, unless its buffer is shared.
     init(_ bytes: consuming [UInt8]) {
         var bytes = bytes
         memory = .allocate(byteCount: bytes.count, alignment: 1)

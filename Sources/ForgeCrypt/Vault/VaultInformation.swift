@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// What a vault file tells without its key.
+/// What can be read of a vault file without its key.
 public struct VaultInformation: Hashable, Sendable {
     /// The version of the format.
     public var formatVersion: Int

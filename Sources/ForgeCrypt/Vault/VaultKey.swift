@@ -1,7 +1,7 @@
 public import Crypto
 import Foundation
 
-/// Keys of vaults from text, for those who keep theirs in an environment variable or a password manager.
+/// Keys of vaults as text, for environment variables and password managers.
 public enum VaultKey {
     /// The length of a vault's key: 256 bits.
     public static let sizeInBytes = 32

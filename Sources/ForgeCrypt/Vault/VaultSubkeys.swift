@@ -12,7 +12,7 @@ struct VaultSubkeys: Sendable {
     /// Seals names and values, by AES-256-GCM.
     let entry: SymmetricKey
 
-    /// Authenticates the header, by HMAC-SHA-256, which tells a wrong key at once.
+    /// Authenticates the header, by HMAC-SHA-256, which detects a wrong key at once.
     let header: SymmetricKey
 
     /// Authenticates the whole file, by HMAC-SHA-256.

@@ -4,7 +4,7 @@ package import SystemPackage
 ///
 /// It is cheap to copy and to change: contents and directories that stay the same are shared by all copies.
 package struct DiskImage: Sendable {
-    /// What `stat(2)` tells of a file beyond its size.
+    /// The attributes of a file that `stat(2)` gives besides its size.
     package struct Attributes: Hashable, Sendable {
         package var permissions: FilePermissions
         package var owner: UserID

@@ -27,7 +27,7 @@ package enum FileSystemEffect: Sendable {
     /// A name moved, over whatever stood at the new place.
     case moveName(Place, to: Place, inode: UInt64)
     case exchangeNames(Place, inode: UInt64, with: Place, otherInode: UInt64)
-    /// Something that whoever records wants to find between the changes again.
+    /// A mark that the recorder places between changes.
     case mark(Int)
 }
 

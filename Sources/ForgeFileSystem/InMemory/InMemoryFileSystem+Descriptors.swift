@@ -21,7 +21,7 @@ extension InMemoryFileSystem {
 
     /// Takes, changes or gives back the lock of an open file (`flock(2)`).
     ///
-    /// A waiting call blocks its thread until the lock is free; who waits longest is not preferred. A change from shared
+    /// A waiting call blocks its thread until the lock is free; waiters are not served in order. A change from shared
     /// to exclusive or back gives the old lock up first, as on Linux, so it is gone if the call throws.
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         while true {

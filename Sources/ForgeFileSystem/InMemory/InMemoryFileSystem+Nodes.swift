@@ -1,13 +1,13 @@
 import Synchronization
 package import SystemPackage
 
-/// The tree by its nodes, for those who bring their own way of walking paths, as a kernel does.
+/// The tree by its nodes, for callers that walk paths themselves, as a kernel does.
 ///
 /// A node is held by a descriptor that allows neither reading nor writing (`O_PATH` of `open(2)`): it can be named as the
 /// directory that a path starts from, and as the file whose attributes are asked for or set. Everything here goes through
 /// the same checks as the calls that take a path.
 extension InMemoryFileSystem {
-    /// What `stat(2)` tells of a node, device number included.
+    /// The status of a node (`stat(2)`), device number included.
     package struct NodeStatus: Sendable {
         package var status: FileStatus
         /// Of a device node: what it was created with.

@@ -38,7 +38,7 @@ enum EngineRegistry {
         _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> EngineUse {
         guard options.access == .readWrite else {
-            let place = try StorePlace(reading: path, on: fileSystem, options: options)
+            let place = try StoreHandle(reading: path, on: fileSystem, options: options)
             return EngineUse(of: try KVEngine(place, options: options))
         }
         let (directory, identity) = try openDirectory(path, on: fileSystem)
@@ -48,7 +48,7 @@ enum EngineRegistry {
         while true {
             switch engines.withLock({ claim(identity, in: &$0) }) {
             case .claimed(let registered):
-                // Whoever waits looks again, and opens the store himself if this fails.
+                // Waiting threads look again, and open the store themselves if this fails.
                 defer { registered.opening.end() }
                 do throws(KVStoreError) {
                     let use = try openEngine(directory, path, options, fileSystem, lifetime: registered.lifetime)
@@ -96,11 +96,11 @@ enum EngineRegistry {
         _ directory: Descriptor, _ path: POSIXPath, _ options: FileKVStore.Options,
         _ fileSystem: any POSIXFileSystem, lifetime: EngineLifetime
     ) throws(KVStoreError) -> EngineUse {
-        let place = try StorePlace(directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
+        let place = try StoreHandle(directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
         return EngineUse(of: try KVEngine(place, options: options))
     }
 
-    /// Opens the directory of a store; its identity is nil on a file system that cannot be told from another one.
+    /// Opens the directory of a store; its identity is nil if the file system object has none.
     private static func openDirectory(
         _ path: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> (Descriptor, Identity?) {
@@ -120,7 +120,7 @@ enum EngineRegistry {
         }
     }
 
-    /// What tells one file system from another; nil for a value of a type that may stand for several.
+    /// The identity of a file system; nil for a value type, of which two equal values may be two file systems.
     private static func number(of fileSystem: any POSIXFileSystem) -> ObjectIdentifier? {
         if fileSystem is SystemFileSystem { return ObjectIdentifier(SystemFileSystem.self) }
         guard type(of: fileSystem) is AnyObject.Type else { return nil }

@@ -67,8 +67,8 @@ final class GroupCommit: Sendable {
 
 /// The states of a ``GroupCommit``, without threads.
 ///
-/// The lead is never free while somebody waits: it passes from one leader to the next without a gap, so that no waiter can
-/// be forgotten when another one turns out to have nothing to do.
+/// Invariant: while a thread waits, there is a leader. The lead passes from one thread to the next without a gap, so no
+/// waiter is forgotten when another one has nothing left to do.
 struct GroupCommitState<Waiter> {
     private var isLed = false
     private var waiting: [(goal: UInt64, waiter: Waiter)] = []

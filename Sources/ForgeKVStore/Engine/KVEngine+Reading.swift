@@ -1,7 +1,7 @@
 import Synchronization
 
 extension KVEngine {
-    /// Why a value could not be had.
+    /// Why a value could not be read.
     enum ReadFailure: Error {
         case undecodable(UndecodableValue)
         case unavailable(KVStoreError)

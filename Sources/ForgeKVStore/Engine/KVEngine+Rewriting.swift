@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// Rewriting the log without what is out of date, while everybody goes on reading and writing.
+/// Rewriting (compacting) the log without superseded records, beside readers and writers.
 extension KVEngine {
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
@@ -14,14 +14,14 @@ extension KVEngine {
     func compact() throws(KVStoreError) {
         try checkFork(.compact)
         if let sharing = place.sharing { return try compact(sharing) }
-        try whileNobodyRewrites { (_) throws(KVStoreError) in
+        try withRewritingLock { (_) throws(KVStoreError) in
             try rewrite()
             try flush()
         }
     }
 
-    /// Calls `body` while nobody else rewrites the log, and reports what it adds to the issues when others may again.
-    func whileNobodyRewrites<Failure>(
+    /// Calls `body` holding `rewriting`, and reports the issues that it adds after releasing the lock.
+    func withRewritingLock<Failure>(
         _ body: (inout [KVStoreIssue]) throws(Failure) -> Void
     ) throws(Failure) {
         var issues: [KVStoreIssue] = []
@@ -44,7 +44,7 @@ extension KVEngine {
         return dead - live > Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
     }
 
-    /// Sees to it that the log is rewritten, by another thread if the options allow.
+    /// Rewrites the log, in a background job if the options allow.
     func rewriteWhenDue() {
         let isMine = writer.withLock { writer in
             guard isRewritingDue(writer) else { return false }
@@ -58,9 +58,9 @@ extension KVEngine {
     }
 
     private func rewriteNow() {
-        whileNobodyRewrites { issues in
+        withRewritingLock { issues in
             let isWanted = writer.withLock { writer in
-                // Somebody else may have done it.
+                // Another thread may have rewritten it.
                 writer.rewritingThreshold = 0
                 guard writer.isWritable, isRewritingDue(writer) else { return false }
                 writer.rewritingThreshold = .max
@@ -79,13 +79,13 @@ extension KVEngine {
         }
     }
 
-    /// Sees to it that there is space for what is written next, in another thread if the options allow.
+    /// Reserves the next window of the log, in a background job if the options allow.
     func prepareSpace() {
         guard options.compactsInBackground, let space = writer.withLock({ $0.log.nextSpace() }) else { return }
         inBackground { _ in space.prepare() }
     }
 
-    /// For who holds `rewriting`. Until the next flush a power cut could bring the old log back, with all that was flushed
+    /// The caller holds `rewriting`. Until the next flush, a power cut may bring the old log back, with all that was flushed
     /// there.
     func rewrite() throws(KVStoreError) {
         // What is damaged and could not be set aside is nowhere but in the log that is there.
@@ -123,10 +123,10 @@ extension KVEngine {
         return collected.sorted { $0.cell.revision < $1.cell.revision }
     }
 
-    /// Copies what is appended meanwhile, until little is left; returns up to where.
+    /// Copies records appended since, in rounds, until little is left; returns the end of what was copied.
     ///
-    /// Copying is faster than writing, so that every round has less to do than the one before, unless the device is waited
-    /// for in between: that is only done before the first, and again if somebody else has waited for it meanwhile.
+    /// Copying is faster than writing, so each round is shorter than the one before, unless it waits for a flush: that happens
+    /// before the first round, and once more if the old log was flushed since.
     private func follow(
         _ old: LogFile, from start: Int64, _ restarts: Int, into replacement: inout LogReplacement
     ) throws(FileSystemError) -> Int64 {

@@ -17,7 +17,7 @@ extension KVEngine {
         }
     }
 
-    /// Stores a value of a type whose encoding runs no code of the app, so that it can be done while nobody else writes.
+    /// Stores a value of a type whose encoding runs no code of the app, so it is encoded under `writer`.
     @_specialize(where Value == Int)
     @_specialize(where Value == String)
     @_specialize(where Value == Bool)
@@ -26,14 +26,14 @@ extension KVEngine {
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
         guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: place.name) }
-        var examined: Examined?
+        var checked: CheckedRevisions?
         while true {
-            let hindrance = try write(.set) { (writer) throws(KVStoreError) in
+            let retryReason = try write(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if let entry, entry.kind != InlineTypes.kind(of: Value.self),
-                    let suspect = Overwriting.suspect(in: entry, .encoded(key)), !examined.contains(suspect)
+                    let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
                 {
-                    return .suspect(suspect)
+                    return .unverified(unverified)
                 }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
                 guard bytes.count <= options.valueLimit else {
@@ -44,8 +44,8 @@ extension KVEngine {
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
                 return nil
             }
-            guard let hindrance else { return examined?.issue }
-            try remove(hindrance, to: key, &examined)
+            guard let retryReason else { return checked?.issue }
+            try remove(retryReason, to: key, &checked)
         }
     }
 
@@ -55,23 +55,23 @@ extension KVEngine {
         let encoded = try ValueTable.encoded(
             value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: place.name)
         let type = CellType.encoded(key)
-        var examined: Examined?
+        var checked: CheckedRevisions?
         while true {
-            let hindrance = try write(.set) { (writer) throws(KVStoreError) in
+            let retryReason = try write(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
-                if let suspect = Overwriting.suspect(in: entry, type), !examined.contains(suspect) {
-                    return .suspect(suspect)
+                if let unverified = OverwritePolicy.unverified(in: entry, type), !checked.contains(unverified) {
+                    return .unverified(unverified)
                 }
                 let revision = try append(.set, .set, key.identity, encoded.bytes, &writer)
                 let cell = EncodedCell.copying(encoded.bytes, revision: revision, type: type)
                 writer.table.store(EntryContent(cell), key.identity, in: entry)
                 return nil
             }
-            guard let hindrance else {
+            guard let retryReason else {
                 withExtendedLifetime(encoded) {}
-                return examined?.issue
+                return checked?.issue
             }
-            try remove(hindrance, to: key, &examined)
+            try remove(retryReason, to: key, &checked)
         }
     }
 
@@ -134,23 +134,23 @@ extension KVEngine {
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
         guard !changes.isEmpty else {
-            try catchUp(.batch)
+            try loadRemoteChanges(.batch)
             try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
             return nil
         }
-        var examined: Examined?
+        var checked: CheckedRevisions?
         while true {
-            var next: PreparedBatch.Suspect?
+            var next: PreparedBatch.UnverifiedValue?
             _ = try write(.batch) { (writer) throws(KVStoreError) in
                 try changes.check(writer.table, store: place.name)
-                next = changes.suspect(in: writer.table) { !examined.contains($0) }
+                next = changes.unverified(in: writer.table) { !checked.contains($0) }
                 guard next == nil else { return nil }
                 let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
                 changes.apply(to: &writer.table, last: revision)
                 return nil
             }
-            guard let suspect = next else { return examined?.issue }
-            try examine(suspect.cell, suspect.name, isReadable: suspect.isReadable, &examined)
+            guard let unverified = next else { return checked?.issue }
+            try examine(unverified.cell, unverified.name, isReadable: unverified.isReadable, &checked)
         }
     }
 }
@@ -159,23 +159,23 @@ extension KVEngine {
 
 extension KVEngine {
     /// Why a write has changed nothing and has to be tried again.
-    enum Hindrance {
+    enum RetryReason {
         /// What stands in the place may be nothing that the key's type can be read from.
-        case suspect(ValueCell)
+        case unverified(ValueCell)
     }
 
     @inline(never)
     private func remove<Value>(
-        _ hindrance: Hindrance, to key: KVKey<Value>, _ examined: inout Examined?
+        _ retryReason: RetryReason, to key: KVKey<Value>, _ checked: inout CheckedRevisions?
     ) throws(KVStoreError) {
-        switch hindrance {
-        case .suspect(let cell):
-            try examine(cell, key.identity, isReadable: Overwriting.isReadable(cell, as: key), &examined)
+        switch retryReason {
+        case .unverified(let cell):
+            try examine(cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
         }
     }
 
     /// The values that were looked at for a write that is to replace them.
-    fileprivate struct Examined {
+    fileprivate struct CheckedRevisions {
         var revisions: [UInt64] = []
         var issue: KVStoreIssue?
     }
@@ -183,9 +183,9 @@ extension KVEngine {
     /// Sets a value aside unless it can be read.
     @inline(never)
     private func examine(
-        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ examined: inout Examined?
+        _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ checked: inout CheckedRevisions?
     ) throws(KVStoreError) {
-        var found = examined ?? Examined()
+        var found = checked ?? CheckedRevisions()
         if !isReadable {
             func setAside() throws(KVStoreError) {
                 do throws(FileSystemError) {
@@ -201,11 +201,11 @@ extension KVEngine {
             if let sharing = place.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
         }
         found.revisions.append(cell.revision)
-        examined = found
+        checked = found
     }
 }
 
-extension KVEngine.Examined? {
+extension KVEngine.CheckedRevisions? {
     @inline(__always)
     fileprivate func contains(_ cell: ValueCell) -> Bool { self?.revisions.contains(cell.revision) ?? false }
 }
@@ -214,48 +214,48 @@ extension KVEngine.Examined? {
 
 extension KVEngine {
     /// What a write leaves to be done when the lock is given back.
-    struct Chores: OptionSet, Sendable {
+    struct PostWriteTasks: OptionSet, Sendable {
         let rawValue: UInt8
 
-        static let rewriting = Chores(rawValue: 1)
-        static let garbage = Chores(rawValue: 2)
-        static let space = Chores(rawValue: 4)
+        static let rewriting = PostWriteTasks(rawValue: 1)
+        static let garbage = PostWriteTasks(rawValue: 2)
+        static let space = PostWriteTasks(rawValue: 4)
     }
 
-    /// Runs `body` while nobody else writes; it has changed nothing if it says what stands in the way.
+    /// Runs `body` under `writer`. If it returns a retry reason, it has changed nothing.
     @inline(__always)
     private func write(
-        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Hindrance?
-    ) throws(KVStoreError) -> Hindrance? {
+        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> RetryReason?
+    ) throws(KVStoreError) -> RetryReason? {
         try checkFork(operation)
-        var chores: Chores = []
-        let hindrance = try writing(operation) { (writer) throws(KVStoreError) -> Hindrance? in
+        var tasks: PostWriteTasks = []
+        let retryReason = try writing(operation) { (writer) throws(KVStoreError) -> RetryReason? in
             try check(writer, operation)
-            let hindrance = try body(&writer)
-            chores = self.chores(of: writer)
-            return hindrance
+            let retryReason = try body(&writer)
+            tasks = self.tasks(of: writer)
+            return retryReason
         }
-        if !chores.isEmpty { run(chores) }
-        return hindrance
+        if !tasks.isEmpty { run(tasks) }
+        return retryReason
     }
 
     @inline(__always)
-    private func chores(of writer: borrowing Writer) -> Chores {
-        var chores: Chores = []
-        if isRewritingDue(writer) { chores.insert(.rewriting) }
-        if writer.table.hasGarbage { chores.insert(.garbage) }
-        if writer.log.wantsSpace { chores.insert(.space) }
-        return chores
+    private func tasks(of writer: borrowing Writer) -> PostWriteTasks {
+        var tasks: PostWriteTasks = []
+        if isRewritingDue(writer) { tasks.insert(.rewriting) }
+        if writer.table.hasGarbage { tasks.insert(.garbage) }
+        if writer.log.wantsSpace { tasks.insert(.space) }
+        return tasks
     }
 
     @inline(never)
-    private func run(_ chores: Chores) {
-        if chores.contains(.garbage) {
+    private func run(_ tasks: PostWriteTasks) {
+        if tasks.contains(.garbage) {
             // With a value may go code of its type: outside the lock.
             _ = writer.withLock { $0.table.collect() }
         }
-        if chores.contains(.space) { prepareSpace() }
-        if chores.contains(.rewriting) { rewriteWhenDue() }
+        if tasks.contains(.space) { prepareSpace() }
+        if tasks.contains(.rewriting) { rewriteWhenDue() }
     }
 
     @inline(__always)

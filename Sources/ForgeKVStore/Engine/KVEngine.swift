@@ -5,13 +5,11 @@ import Logging
 import Synchronization
 import SystemPackage
 
-/// The one object that reads and writes a store's log, shared by all who have the store open in this process.
+/// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share it.
 ///
-/// Who reads what the table holds takes no lock at all. Three locks, always taken in this order: who rewrites the log holds
-/// `rewriting` throughout, who flushes it has his turn in `flushing`, and who changes it holds `writer`, which is never held
-/// while the device is waited for.
+/// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`; `writer` is never held across a flush.
 final class KVEngine: Sendable {
-    let place: StorePlace
+    let place: StoreHandle
     let table: ValueTable
     let options: FileKVStore.Options
 
@@ -36,13 +34,13 @@ final class KVEngine: Sendable {
         /// Why nothing can be written, if the log was found in a state that could not be repaired.
         var obstacle: KVStoreError?
 
-        /// The out-of-date bytes at which rewriting is tried again after it has failed; out of reach while somebody is at it.
+        /// The superseded bytes at which rewriting is tried again after a failure; `.max` while the log is being rewritten.
         var rewritingThreshold: Int64 = 0
 
         var isWritable: Bool { obstacle == nil && !log.isPoisoned }
     }
 
-    init(_ place: StorePlace, options: FileKVStore.Options) throws(KVStoreError) {
+    init(_ place: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { place.sharing?.lock.giveBack() }
         var options = options
         if place.sharing != nil {
@@ -76,7 +74,7 @@ extension KVEngine {
 // MARK: The end
 
 extension KVEngine {
-    /// Makes everything durable that was written, when nobody uses the store any more.
+    /// Flushes and trims the log when the last `FileKVStore` object is released.
     func close() {
         // The log belongs to the parent, and its threads do not exist here.
         guard !fork.isForkedChild else { return }
@@ -88,7 +86,7 @@ extension KVEngine {
             if let sharing = place.sharing {
                 try close(sharing)
             } else {
-                try whileNobodyRewrites { (issues) throws(KVStoreError) in try closeLog(&issues) }
+                try withRewritingLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
             }
         } catch {
             options.logger.error("closing \(place.path): \(error)")
@@ -107,13 +105,13 @@ extension KVEngine {
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
         // Rewriting may have found damage that could not be set aside: the log is left as it is then.
         guard writer.withLock({ $0.isWritable }) else { return }
-        try vouchForAll()
+        try appendFlushMarker()
         try changeLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
     /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken for a
     /// torn tail otherwise.
-    func vouchForAll() throws(KVStoreError) {
+    func appendFlushMarker() throws(KVStoreError) {
         try changeLog { (log) throws(FileSystemError) in
             if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
         }
@@ -139,13 +137,13 @@ extension KVEngine {
         // There is nothing to flush in a store that is only read.
         guard options.access == .readWrite else { return }
         try checkFork(.synchronize)
-        try catchUp(.synchronize)
+        try loadRemoteChanges(.synchronize)
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
         try flush()
         try checkReachability()
     }
 
-    /// Throws unless the name that is opened next leads to the log: somebody may have removed the directory.
+    /// Throws unless the name `log` still leads to the open file: another program may have removed the directory.
     private func checkReachability() throws(KVStoreError) {
         while true {
             let log = writer.withLock { $0.log.file }
@@ -166,8 +164,8 @@ extension KVEngine {
         }
     }
 
-    /// Pushes everything that was written before the call to the device. Who comes while another flushes waits and then
-    /// mostly finds it done: all who wait are served by one flush.
+    /// Flushes everything written before the call to the device. Group commit: threads that arrive during a flush share the
+    /// next one.
     func flush() throws(KVStoreError) {
         let wanted = writer.withLock { $0.log.sequence }
         guard flushing.begin(wanted, isDone: { writer.withLock { !$0.log.needsFlush(wanted) } }) else { return }

@@ -318,7 +318,7 @@ extension ExpiringKVStore {
 
     public func synchronize() throws { try base.synchronize() }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.changesElsewhere(tell)
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeRemoteChanges(handler)
     }
 }

@@ -26,8 +26,8 @@ extension FileKVStore {
         /// takes to write the store's content when the log is rewritten; a process that is stopped meanwhile keeps it.
         public var lockTimeout: Duration = .seconds(10)
 
-        /// How often a store that is shared is looked at for changes of other processes while there are streams that have
-        /// to tell of them: every 20 milliseconds by default, at most every millisecond. A look is one load.
+        /// How often a shared store is checked for changes by other processes while streams observe them: every 20 milliseconds
+        /// by default, between a millisecond and a day. A check is one load from memory.
         public var pollingInterval: Duration = .milliseconds(20)
 
         /// What the store knows of processes.

@@ -28,16 +28,17 @@ public import Foundation
 /// A store that is shared is the same in all processes: what one has written, when its call returns, is what every later
 /// read in every process returns, and ``KVStoring/update(_:default:_:)``, ``KVStoring/createIfAbsent(_:value:)``,
 /// ``KVStoring/compareAndSet(_:revision:value:)`` and ``KVStoring/commit(_:)`` are atomic among all of them. A
-/// ``ReactiveKVStore`` over it tells of changes that were made elsewhere too. No lock is held between calls.
-/// - A write waits for other processes that write, ``Options/lockTimeout`` at most.
-/// - A read looks at one word of memory. If that tells of changes, they are read from the log first; only if the log was
-///   rewritten elsewhere does a read wait as a write does.
-/// - If what was written elsewhere cannot be read, `get` and `contains` answer by what is known, which is reported through
-///   ``Options/onIssue``; everything else throws.
-/// - The log is rewritten by the write that makes it worth the while, before it returns.
-/// - A flush covers what other processes have written before. One that fails puts an end to the writes of its own
-///   process; on Linux, the next flush of every other one fails too.
-/// - Processes are told apart by their numbers, so all have to see the same ones: not from two containers.
+/// ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between calls.
+/// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue: with more
+///   than about a hundred processes that write all the time, some may time out.
+/// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits as a
+///   write does only if another process has rewritten the log.
+/// - If new records cannot be read, `get` and `contains` return what is known, which is reported through
+///   ``Options/onIssue``; every other call throws.
+/// - A write that finds the log worth rewriting rewrites it before it returns.
+/// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on Linux,
+///   the next flush of every other process fails too.
+/// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).
 public final class FileKVStore: KVStoring {
     private let use: EngineUse
     private let engine: KVEngine
@@ -115,7 +116,7 @@ public final class FileKVStore: KVStoring {
 
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
-        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.get, about: key.identity) }
+        if let sharing, sharing.mayHaveRemoteChanges { engine.loadRemoteChangesOrReport(.get, about: key.identity) }
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -131,7 +132,7 @@ extension FileKVStore {
             switch error {
             case .unavailable(let error): options.report(.unavailable(error))
             case .undecodable(let value):
-                if value.isNews { options.report(.undecodable(undecodable(key.name, .get, value))) }
+                if value.isFirstReport { options.report(.undecodable(undecodable(key.name, .get, value))) }
             }
             return nil
         }
@@ -139,7 +140,7 @@ extension FileKVStore {
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
         try key.identity.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, about: key.identity)
+        try engine.loadRemoteChanges(.read, about: key.identity)
         do throws(TableView.Interruption) {
             return try table.value(of: key)
         } catch {
@@ -175,7 +176,9 @@ extension FileKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
-        if let sharing, sharing.mayHaveNews { engine.catchUpOrReport(.contains, about: key.identity) }
+        if let sharing, sharing.mayHaveRemoteChanges {
+            engine.loadRemoteChangesOrReport(.contains, about: key.identity)
+        }
         do throws(KVStoreError) {
             return try engine.cell(of: key.identity, .contains) != nil
         } catch {
@@ -189,14 +192,14 @@ extension FileKVStore {
     }
 
     public func keys() throws -> [String] {
-        try engine.catchUp(.keys)
+        try engine.loadRemoteChanges(.keys)
         return try engine.names()
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, about: name)
+        try engine.loadRemoteChanges(.read, about: name)
         return try engine.cell(of: name, .read)?.bytes
     }
 
@@ -218,12 +221,12 @@ extension FileKVStore {
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
-        try engine.catchUp(.read, about: name)
+        try engine.loadRemoteChanges(.read, about: name)
         return try engine.cell(of: name, .read).map { KVEntry($0) }
     }
 
     public func snapshot() throws -> KVSnapshot {
-        try engine.catchUp(.snapshot)
+        try engine.loadRemoteChanges(.snapshot)
         return try engine.snapshot()
     }
 
@@ -231,7 +234,7 @@ extension FileKVStore {
         if let issue = try engine.commit(batch) { options.report(issue) }
     }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observe(tell)
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        engine.observe(handler)
     }
 }

@@ -22,9 +22,8 @@ public indirect enum KVStoreIssue: Sendable {
     /// The log could not be rewritten without what is out of date. Nothing is lost; it is tried again later.
     case compactionFailed(KVStoreError)
 
-    /// Of a store that is shared: what other processes have written could not be read, and `get` and `contains` answered by
-    /// what was read before, or they could not be told of what was written here. The next call tries again; told once until
-    /// it succeeds.
+    /// Of a shared store: records of other processes could not be read, so `get` and `contains` returned what was read before;
+    /// or a write of this process could not be published. The next call tries again; reported once until it succeeds.
     case sharing(KVStoreError)
 }
 

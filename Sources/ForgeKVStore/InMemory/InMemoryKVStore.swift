@@ -76,8 +76,12 @@ public final class InMemoryKVStore: KVStoring {
             value, key.identity, version: key.schemaVersion, maximumSize: maximumValueSize, store: nil)
         var unreadable: ValueCell?
         var readable: ValueCell?
-        while let suspect = store(value, encoded.bytes, key, unreadable: unreadable, readable: readable) {
-            if Overwriting.isReadable(suspect, as: key) { readable = suspect } else { unreadable = suspect }
+        while let unverified = store(value, encoded.bytes, key, unreadable: unreadable, readable: readable) {
+            if OverwritePolicy.isReadable(unverified, as: key) {
+                readable = unverified
+            } else {
+                unreadable = unverified
+            }
         }
         withExtendedLifetime(encoded) {}
     }
@@ -86,12 +90,12 @@ public final class InMemoryKVStore: KVStoring {
     private func store<T>(
         _ value: T, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<T>, unreadable: ValueCell?, readable: ValueCell?
     ) -> ValueCell? {
-        var suspect: ValueCell?
+        var unverified: ValueCell?
         change { writer in
             let entry = writer.table.entry(of: key.identity)
-            if let found = Overwriting.suspect(in: entry, .encoded(key)), found.revision != readable?.revision {
+            if let found = OverwritePolicy.unverified(in: entry, .encoded(key)), found.revision != readable?.revision {
                 guard found.revision == unreadable?.revision else {
-                    suspect = found
+                    unverified = found
                     return
                 }
                 writer.setAside.append((key.name, KVEntry(found)))
@@ -100,7 +104,7 @@ public final class InMemoryKVStore: KVStoring {
             writer.table.store(
                 ValueTable.content(value, bytes, key, revision: writer.revision), key.identity, in: entry)
         }
-        return suspect
+        return unverified
     }
 
     /// The values that could not be read as the type that was then set in their place, in the order in which it was.
@@ -154,31 +158,31 @@ public final class InMemoryKVStore: KVStoring {
 
     public func commit(_ batch: KVBatch) throws {
         let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
-        var examined: [(suspect: PreparedBatch.Suspect, isReadable: Bool)] = []
-        while let suspect = try commit(changes, examined) { examined.append((suspect, suspect.isReadable)) }
+        var checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)] = []
+        while let unverified = try commit(changes, checked) { checked.append((unverified, unverified.isReadable)) }
     }
 
     /// Makes changes, unless a value that they would replace has to be looked at first.
     private func commit(
-        _ changes: PreparedBatch, _ examined: [(suspect: PreparedBatch.Suspect, isReadable: Bool)]
-    ) throws(KVStoreError) -> PreparedBatch.Suspect? {
-        var suspect: PreparedBatch.Suspect?
+        _ changes: PreparedBatch, _ checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)]
+    ) throws(KVStoreError) -> PreparedBatch.UnverifiedValue? {
+        var unverified: PreparedBatch.UnverifiedValue?
         _ = try writer.withLock { (writer) throws(KVStoreError) -> DeferredReclamation.Garbage? in
             try changes.check(writer.table, store: nil)
-            suspect = changes.suspect(in: writer.table) { cell in
-                !examined.contains { $0.suspect.cell.revision == cell.revision }
+            unverified = changes.unverified(in: writer.table) { cell in
+                !checked.contains { $0.unverified.cell.revision == cell.revision }
             }
-            guard suspect == nil else { return nil }
-            for (suspect, isReadable) in examined where !isReadable {
-                // Somebody may have replaced it meanwhile, who has then seen to it.
-                guard writer.table.revision(of: suspect.name) == suspect.cell.revision else { continue }
-                writer.setAside.append((suspect.name.string, KVEntry(suspect.cell)))
+            guard unverified == nil else { return nil }
+            for (unverified, isReadable) in checked where !isReadable {
+                // A write that has replaced it since has set it aside.
+                guard writer.table.revision(of: unverified.name) == unverified.cell.revision else { continue }
+                writer.setAside.append((unverified.name.string, KVEntry(unverified.cell)))
             }
             writer.revision += changes.count
             changes.apply(to: &writer.table, last: writer.revision)
             return writer.table.collect()
         }
-        return suspect
+        return unverified
     }
 
     /// Nothing to do: there is no device.
@@ -193,7 +197,7 @@ public final class InMemoryKVStore: KVStoring {
     }
 
     private func change(_ body: (inout Writer) -> Void) {
-        // What nobody can see any more goes outside the lock.
+        // Values that no reader can see any more are released outside the lock.
         _ = writer.withLock { writer -> DeferredReclamation.Garbage? in
             body(&writer)
             return writer.table.collect()

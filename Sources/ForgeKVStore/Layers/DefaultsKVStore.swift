@@ -66,8 +66,8 @@ extension DefaultsKVStore {
         return KVSnapshot(entries + Array(try base.snapshot()))
     }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(base.changesElsewhere(tell), defaults.changesElsewhere(tell))
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        KVObservation(base.observeRemoteChanges(handler), defaults.observeRemoteChanges(handler))
     }
 }
 

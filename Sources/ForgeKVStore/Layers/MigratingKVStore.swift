@@ -101,7 +101,7 @@ public final class MigratingKVStore: KVStoring {
         do {
             try writing.withLock { try copy(name) }
         } catch {
-            // The read has succeeded. `migrateAll` tells why a value cannot be copied.
+            // The read has succeeded. `migrateAll` reports why a value cannot be copied.
         }
     }
 }
@@ -160,8 +160,8 @@ extension MigratingKVStore {
         }
     }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(new.changesElsewhere(tell), old.changesElsewhere(tell))
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        KVObservation(new.observeRemoteChanges(handler), old.observeRemoteChanges(handler))
     }
 }
 

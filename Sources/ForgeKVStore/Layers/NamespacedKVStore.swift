@@ -76,11 +76,11 @@ extension NamespacedKVStore {
         KVSnapshot(try base.snapshot().compactMap { name, entry in outer(name).map { ($0, entry) } })
     }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.changesElsewhere { names in
-            guard let names else { return tell(nil) }
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeRemoteChanges { names in
+            guard let names else { return handler(nil) }
             let own = names.compactMap(outer)
-            if !own.isEmpty { tell(own) }
+            if !own.isEmpty { handler(own) }
         }
     }
 }

@@ -1,7 +1,7 @@
 /// A key-value store that can be read and not changed.
 ///
 /// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, also where there would be nothing
-/// to do. Whoever has the store underneath can still change it, and that is seen here.
+/// to do. Changes made through the store underneath are visible here.
 public struct ReadOnlyKVStore: KVStoring {
     private let base: any KVStoring
 
@@ -27,8 +27,8 @@ public struct ReadOnlyKVStore: KVStoring {
     /// Makes durable what others have written.
     public func synchronize() throws { try base.synchronize() }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.changesElsewhere(tell)
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeRemoteChanges(handler)
     }
 }
 

@@ -9,7 +9,7 @@ public final class RecordingKVStore: KVStoring {
     /// What a store can be asked to do: one case for each requirement of ``KVStoring``.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case get, set, remove, contains, removeAll, read, keys, rawValue, setRawValue, removeValue, entry, snapshot
-        case commit, synchronize, changesElsewhere
+        case commit, synchronize, observeRemoteChanges
     }
 
     /// A call.
@@ -89,9 +89,9 @@ extension RecordingKVStore {
         return try base.snapshot()
     }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        record(.changesElsewhere)
-        return base.changesElsewhere(tell)
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        record(.observeRemoteChanges)
+        return base.observeRemoteChanges(handler)
     }
 }
 

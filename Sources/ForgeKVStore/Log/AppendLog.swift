@@ -23,7 +23,7 @@ struct AppendLog: ~Copyable, Sendable {
     /// Whether a flush failed, so that nothing is acknowledged any more.
     private(set) var isPoisoned = false
 
-    /// Whether the name that leads to this log may not have reached the device yet: whoever gave it may have been killed.
+    /// Whether the name that leads to this log may not be durable: the process that renamed it may have been killed.
     private(set) var isNew = true
 
     /// How many times all records were removed in place.
@@ -92,11 +92,11 @@ struct AppendLog: ~Copyable, Sendable {
         return sequence
     }
 
-    /// Whether somebody should prepare the space that comes next.
+    /// Whether the next window should be prepared.
     @inline(__always)
     var wantsSpace: Bool { end >= space.preparesAt }
 
-    /// The space that comes next, for somebody to prepare.
+    /// The next window, to be prepared by the caller.
     mutating func nextSpace() -> LogWindow? { wantsSpace ? space.next(of: file) : nil }
 
     private mutating func write(_ record: UnsafeRawBufferPointer) throws(FileSystemError) {
@@ -131,7 +131,7 @@ extension AppendLog {
         }
     }
 
-    /// A flush of everything; the log must be told by ``didFlush(_:)`` or ``poison()`` how it ended.
+    /// A flush of everything appended; the caller reports its end by ``didFlush(_:)`` or ``poison()``.
     mutating func startFlush(directory: Descriptor) -> Flush {
         Flush(
             file: file, mappings: space.takeMappings(), directory: isNew ? directory : nil, sequence: sequence)

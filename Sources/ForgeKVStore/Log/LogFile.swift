@@ -5,7 +5,7 @@ extension POSIXPath {
     static let logName: POSIXPath = "log"
 }
 
-/// The open file of a log, closed when nobody uses it any more.
+/// The open file of a log, closed with its last reference.
 final class LogFile: Sendable {
     let fileSystem: any POSIXFileSystem
     let descriptor: Descriptor

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Opens the log of a store: reads it, sets aside what is damaged, and leaves a log that can be appended to.
 struct LogOpening: ~Copyable {
-    let place: StorePlace
+    let place: StoreHandle
     private let space: LogSpace.Options
 
     /// What the log holds.
@@ -12,7 +12,7 @@ struct LogOpening: ~Copyable {
     /// What was found that the owner should hear of.
     var issues: [KVStoreIssue] = []
 
-    init(_ place: StorePlace, table: ValueTable, options: FileKVStore.Options) {
+    init(_ place: StoreHandle, table: ValueTable, options: FileKVStore.Options) {
         self.place = place
         self.table = TableWriter(table)
         space = options.space
@@ -76,7 +76,7 @@ struct LogOpening: ~Copyable {
         do throws(FileSystemError) {
             let status = try fileSystem.status(of: .descriptor(log))
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
-            // Through another name somebody else could change it.
+            // Another program could change it through another name.
             guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
             size = status.sizeInBytes
             var window = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)

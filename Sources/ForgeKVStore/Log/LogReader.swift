@@ -48,7 +48,7 @@ struct LogReader {
         while offset < size {
             let length = Int(min(Int64(Self.step), size - offset))
             let last = try withBytes(at: offset, count: length) { $0.lastNonZeroIndex }
-            // A file that has become shorter meanwhile is looked at again by whoever reads on.
+            // The file has become shorter since; reading on will notice.
             guard let last else { return size }
             if let last { end = offset + Int64(last) + 1 }
             offset += Int64(length)

@@ -43,8 +43,8 @@ struct LogReplacement: ~Copyable {
         if sequence < number { try appendFlushed(number) }
     }
 
-    /// Adds a record that says that all before `number`, under which it stands, is on the device: true by the time that
-    /// anybody can read it, if nothing else is added before the log is synchronised.
+    /// Adds a flush marker with this number: all records before it are on the device. That is true once the marker can be read,
+    /// provided that nothing else is added before the log is synchronised.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
         try append(.flushed, .empty, [], sequence: number)
     }
@@ -142,8 +142,8 @@ struct LogReplacement: ~Copyable {
         synchronizedSequence = sequence
     }
 
-    /// Reserves space behind what was written, so that nobody has to wait for that when the log is in use; if it cannot be
-    /// had now, who wants to store something there will hear of it.
+    /// Reserves space behind what was written, so that the first writes to the new log need not wait for it. A failure is left
+    /// to the write that needs the space.
     mutating func reserve(_ options: LogSpace.Options) {
         var space = LogSpace(options)
         do throws(FileSystemError) {

@@ -14,8 +14,8 @@ extension LogScan {
                 while Self.loadPart(&rest, checksum, after: &state, into: &table) {}
             }
             guard read != nil, state.end > start else { return }
-            // As many names as there would be if the rest of the log were like what was read, but no more than a few times
-            // what was found: a log may be a hole for the most part.
+            // As many names as there would be if the rest of the log were like what was read, but at most eight times what was
+            // found: most of the file may be a hole.
             let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }

@@ -1,10 +1,10 @@
 import ForgeFileSystem
 
-/// Reads a log from its first record to its end and tells what is intact, what is damaged and what is torn.
+/// Reads a log from its first record to its end and classifies bad records as damaged or torn.
 ///
-/// Every record says which records had reached the device when it was written. A bad record that a later one vouches
-/// for was damaged; it costs itself and nothing else. A bad record that none vouches for was never known to be on the
-/// device; the log ends before it, whatever stands behind, because that is what a power cut leaves.
+/// Every record says which records had been flushed when it was written. A bad record that a later record calls flushed was
+/// damaged; only it is lost. A bad record that no later one calls flushed is torn: the log ends before it, whatever follows,
+/// because that is what a power cut leaves.
 struct LogScan {
     /// What a scan found.
     struct Outcome {
@@ -46,7 +46,7 @@ struct LogScan {
     /// A bad stretch and the intact records behind it, which count only once a record vouches for what is missing.
     private struct Segment {
         var damage: Range<Int64>
-        /// The last record that is missing; nil until an intact one tells.
+        /// The number of the last missing record; nil until an intact record follows.
         var lastMissing: UInt64?
         var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
         /// The state behind the last of the changes.

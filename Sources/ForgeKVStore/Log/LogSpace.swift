@@ -8,7 +8,7 @@ struct LogSpace: @unchecked Sendable {
     // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped for as long as it stands
     // there, and only the one owner of the space stores into it.
 
-    /// How space is had.
+    /// How space is reserved.
     struct Options: Sendable {
         /// Whether files are mapped where the file system can do that.
         var isMapped = true
@@ -45,7 +45,7 @@ struct LogSpace: @unchecked Sendable {
     /// The window that comes next, once it was asked for.
     private var coming: LogWindow?
 
-    /// Where the log's end should be before somebody prepares the next window.
+    /// The end of the log from which on the next window should be prepared.
     private(set) var preparesAt = Int64.max
 
     /// Windows before this one, with records that no flush has covered.
@@ -157,7 +157,7 @@ struct LogSpace: @unchecked Sendable {
         preparesAt = limit - growth / 2
     }
 
-    /// The window that comes next, for somebody to prepare it before it is needed.
+    /// The next window, to be prepared by the caller before it is needed.
     mutating func next(of file: LogFile) -> LogWindow? {
         preparesAt = .max
         guard window != nil else { return nil }

@@ -29,7 +29,7 @@ final class LogWindow: Sendable {
         zeros = offset..<limit
     }
 
-    /// Makes the window, unless that was done or it is not wanted any more. A failure is told to who makes it again.
+    /// Makes the window, unless that was done or it is no longer needed. A failure shows when the window is made again.
     func prepare() {
         state.withLock { state in
             guard case .wanted = state else { return }
@@ -41,7 +41,7 @@ final class LogWindow: Sendable {
         }
     }
 
-    /// The window, if it was made; if somebody is making it, that is waited for, and nobody begins any more.
+    /// The window, if it was made. Waits for a thread that is making it; no thread begins to make it afterwards.
     func take() -> (mapping: FileMapping, range: Range<Int64>)? {
         state.withLock { state in
             defer { state = .given }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension Quarantine {
-    /// Keeps a value that is about to be overwritten although nobody could read it, durably.
+    /// Keeps an unreadable value that is about to be overwritten, durably.
     ///
     /// The file holds the name and the value as a batch in the log does. It is called
     /// `quarantine-value-0badcafe-17-1f2e3d4c`: after the CRC-32C of the name, the revision of the value and the CRC-32C

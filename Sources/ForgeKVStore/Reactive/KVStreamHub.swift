@@ -10,7 +10,7 @@ final class KVStreamHub: Sendable {
         var isPresent: @Sendable () -> Bool
 
         /// Notifies of a write: whether the key exists afterwards, and the number of the write.
-        var tell: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Void
+        var notify: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Void
 
         /// Waits until the consumer has made this progress on all earlier notifications.
         var reach: @Sendable (KVStreamProgress) async -> Void

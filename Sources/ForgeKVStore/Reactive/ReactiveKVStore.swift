@@ -6,7 +6,7 @@ import Synchronization
 /// to the base store or through another `ReactiveKVStore`, are not reported: share one instance.
 ///
 /// Changes by other processes to a shared store are reported once this process notices them; changes noticed together
-/// are coalesced (``KVStoring/changesElsewhere(_:)``).
+/// are coalesced (``KVStoring/observeRemoteChanges(_:)``).
 ///
 /// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
 /// of the value must not write through this object.
@@ -47,11 +47,11 @@ public final class ReactiveKVStore: KVStoring {
         let id = writing.withLock { write in
             let watcher = KVStreamHub.Watcher(
                 finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
-                tell: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
+                notify: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
                 reach: { await buffer.reach($0) })
             let id = hub.add(watcher, of: key.identity)
             // Before the first element, so that no change is missed.
-            hub.observe { base.changesElsewhere { [weak self] names in self?.tell(ofChangesElsewhere: names) } }
+            hub.observe { base.observeRemoteChanges { [weak self] names in self?.report(remoteChangesTo: names) } }
             Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
             return id
         }
@@ -142,8 +142,8 @@ extension ReactiveKVStore {
 
     public func snapshot() throws -> KVSnapshot { try base.snapshot() }
 
-    public func changesElsewhere(_ tell: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.changesElsewhere(tell)
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeRemoteChanges(handler)
     }
 }
 
@@ -199,12 +199,12 @@ extension ReactiveKVStore {
     }
 
     /// Notifies the watchers of changes that were not made through this object.
-    private func tell(ofChangesElsewhere names: [String]?) {
+    private func report(remoteChangesTo names: [String]?) {
         writing.withLock { write in
             let watchers = names.map { $0.flatMap { hub.watchers(of: KeyName($0)) } } ?? hub.all
             guard !watchers.isEmpty else { return }
             write += 1
-            for watcher in watchers { watcher.tell(watcher.isPresent(), write) }
+            for watcher in watchers { watcher.notify(watcher.isPresent(), write) }
         }
     }
 
@@ -213,17 +213,17 @@ extension ReactiveKVStore {
         _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ write: inout UInt64,
         _ body: () throws -> Void
     ) throws {
-        func tell() {
+        func notify() {
             write += 1
-            for change in changes { for watcher in change.watchers { watcher.tell(change.isPresent, write) } }
+            for change in changes { for watcher in change.watchers { watcher.notify(change.isPresent, write) } }
         }
         do {
             try body()
         } catch let error as KVStoreError where error.code == .durabilityUnknown {
             // The write is visible to readers although it failed, so watchers are notified.
-            tell()
+            notify()
             throw error
         }
-        tell()
+        notify()
     }
 }

@@ -13,8 +13,8 @@ final class EngineSharing: Sendable {
     /// What ``SharedPage/word()`` is while there is nothing that this process has not read.
     private let known = Atomic<UInt64>(0)
 
-    /// The number of the log's inode, by which it is known that another log has taken its place; 0 if it is not known.
-    /// Changed by who has the lock of the store.
+    /// The inode number of the open log, to detect that another log has replaced it; 0 if it is not known. Changed under the
+    /// lock of the store.
     private let inode = Atomic<UInt64>(0)
 
     /// Whether it was reported that reading what others have written fails, until it succeeds again.
@@ -60,15 +60,15 @@ final class EngineSharing: Sendable {
 extension EngineSharing {
     /// Whether something may have been written that this process has not read.
     @inline(__always)
-    var mayHaveNews: Bool { !page.surelyHolds(known.load(ordering: .acquiring)) }
+    var mayHaveRemoteChanges: Bool { !page.surelyHolds(known.load(ordering: .acquiring)) }
 
     /// Whether a word is that of the state that this process has read.
     func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
 
-    /// What tells a state of a log from every other state of it and of every other log: its end, mixed with its number.
+    /// The log-state word: the end of the log, exclusive or the first eight bytes of its file ID, so that no two logs share one.
     private static func word(_ log: borrowing AppendLog, end: Int64) -> UInt64 { tag(log) ^ UInt64(bitPattern: end) }
 
-    /// Where the log ends if it is in the state that a word tells; nonsense if that is another log's.
+    /// Where the log ends by a word; meaningless if the word is that of another log.
     static func end(of log: borrowing AppendLog, in word: UInt64) -> Int64 { Int64(bitPattern: tag(log) ^ word) }
 
     private static func tag(_ log: borrowing AppendLog) -> UInt64 {
@@ -78,8 +78,8 @@ extension EngineSharing {
     /// Notes that the table holds what the log does.
     func note(_ log: borrowing AppendLog) { known.store(Self.word(log, end: log.end), ordering: .releasing) }
 
-    /// Tells the others the state that was noted last. For who has the lock of the store.
-    func tell() throws(FileSystemError) { try page.tell(known.load(ordering: .acquiring)) }
+    /// Publishes the state that was noted last. The caller holds the lock of the store.
+    func publish() throws(FileSystemError) { try page.publish(known.load(ordering: .acquiring)) }
 
     /// Whether a file is the log that this process has open.
     func isOpen(_ status: FileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
@@ -95,8 +95,8 @@ extension EngineSharing {
         }
     }
 
-    /// Notes how an attempt to read what others have written ended; whether that it failed is news.
-    func isNews(failed: Bool) -> Bool {
+    /// Notes how an attempt to read what others have written ended; whether that it failed is remoteChanges.
+    func isFirstReport(failed: Bool) -> Bool {
         guard isFailing.load(ordering: .relaxed) != failed else { return false }
         return isFailing.exchange(failed, ordering: .relaxed) != failed && failed
     }

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Rewriting and closing a store that other processes have open too.
 extension KVEngine {
-    /// Rewrites the log, durably, while nobody else can write.
+    /// Rewrites the log, durably, under the lock of the store.
     func compact(_ sharing: EngineSharing) throws(KVStoreError) {
         try withLock(sharing, .compact) { () throws(KVStoreError) in
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
@@ -63,7 +63,7 @@ extension KVEngine {
         sharing.note(writer.log)
     }
 
-    /// Makes everything durable that was written, and, if nobody else has the store open, says so in a record.
+    /// Flushes the log and, if no other process has the store open, appends a flush marker.
     func close(_ sharing: EngineSharing) throws(KVStoreError) {
         guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }
         // Before the lock is asked for, which may be in vain.
@@ -76,7 +76,7 @@ extension KVEngine {
                 throw KVStoreError(error, .synchronize, store: place.name)
             }
             try flush()
-            try vouchForAll()
+            try appendFlushMarker()
             writer.withLock { sharing.note($0.log) }
         }
     }

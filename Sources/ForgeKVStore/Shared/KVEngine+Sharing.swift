@@ -2,14 +2,13 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// A store that other processes have open too.
+/// A store that several processes have open.
 ///
-/// Who writes has the lock of the store from before it looks whether others have written until after it has told that it
-/// has. Who reads takes no lock that another process could have, unless another log has taken the place of the one that
-/// is open. Locks are taken in this order: that of the store, `flushing`, `writer`.
+/// A write holds the lock of the store while it reads the records of other processes, appends its own and publishes the new
+/// state. A read takes no lock of the store unless another log has replaced the open one. Lock order: the lock of the store,
+/// `flushing`, `writer`.
 extension KVEngine {
-    /// Calls `body` with the writer; in a store that is shared while nobody else writes, and everything having been read that
-    /// others have written.
+    /// Calls `body` with the writer; in a shared store, under its lock and with all records of other processes applied.
     @inline(__always)
     func writing<Result: ~Copyable & Sendable>(
         _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Result
@@ -35,15 +34,15 @@ extension KVEngine {
 
     /// Reads what other processes have written.
     @inline(__always)
-    func catchUp(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        if let sharing = place.sharing, sharing.mayHaveNews { try catchUp(sharing, operation) }
+    func loadRemoteChanges(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        if let sharing = place.sharing, sharing.mayHaveRemoteChanges { try loadRemoteChanges(sharing, operation) }
     }
 
     /// The same for a call that concerns a key.
     @inline(__always)
-    func catchUp(_ operation: KVStoreError.Operation, about name: KeyName) throws(KVStoreError) {
+    func loadRemoteChanges(_ operation: KVStoreError.Operation, about name: KeyName) throws(KVStoreError) {
         do throws(KVStoreError) {
-            try catchUp(operation)
+            try loadRemoteChanges(operation)
         } catch {
             throw error.about(name)
         }
@@ -51,60 +50,59 @@ extension KVEngine {
 
     /// The same for a call that cannot throw: a failure is reported once, and what is known of the store stays.
     @inline(never)
-    func catchUpOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
+    func loadRemoteChangesOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
         guard let sharing = place.sharing else { return }
         do throws(KVStoreError) {
-            try catchUp(sharing, operation)
+            try loadRemoteChanges(sharing, operation)
         } catch {
-            if sharing.isNews(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
+            if sharing.isFirstReport(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
         }
     }
 
     @inline(never)
-    private func catchUp(_ sharing: EngineSharing, _ operation: KVStoreError.Operation) throws(KVStoreError) {
+    private func loadRemoteChanges(_ sharing: EngineSharing, _ operation: KVStoreError.Operation) throws(KVStoreError) {
         try checkFork(operation)
-        var news: SharedNews?
+        var remoteChanges: RemoteChanges?
         do throws(FileSystemError) {
             let word = try sharing.page.word()
             guard !sharing.isKnown(word) else { return }
-            news = try writer.withLock { (writer) throws(FileSystemError) -> SharedNews? in
+            remoteChanges = try writer.withLock { (writer) throws(FileSystemError) -> RemoteChanges? in
                 // Another thread may have done it meanwhile.
                 let word = try sharing.page.word()
-                if sharing.isKnown(word) { return SharedNews() }
+                if sharing.isKnown(word) { return RemoteChanges() }
                 return try follow(sharing, to: EngineSharing.end(of: writer.log, in: word), &writer)
             }
         } catch {
             throw failure(error, operation)
         }
-        if let news {
-            tell(news, sharing)
+        if let remoteChanges {
+            publish(remoteChanges, sharing)
         } else {
             try withLock(sharing, operation) { () throws(KVStoreError) in }
         }
-        _ = sharing.isNews(failed: false)
+        _ = sharing.isFirstReport(failed: false)
     }
 
-    /// Calls `body` while no other process writes, everything having been read that others have written; what `body` has
-    /// written is told then.
+    /// Calls `body` under the lock of the store, with all records of other processes applied, and publishes what it wrote.
     func withLock<Result: ~Copyable>(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ body: () throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         try checkFork(operation)
-        var news = SharedNews()
-        defer { tell(news, sharing) }
+        var remoteChanges = RemoteChanges()
+        defer { publish(remoteChanges, sharing) }
         do throws(FileSystemError) {
             try sharing.lock.take(within: sharing.timeout)
         } catch {
             throw failure(error, operation)
         }
         defer { sharing.lock.giveBack() }
-        news = try takeOver(sharing, operation)
+        remoteChanges = try takeOver(sharing, operation)
         defer {
             do throws(FileSystemError) {
-                try sharing.tell()
+                try sharing.publish()
             } catch {
-                // What was written is in the log and stays acknowledged; the next call tells of it too.
-                news.issues.append(.sharing(failure(error, operation)))
+                // What was written is in the log and stays acknowledged; the next call publishes it too.
+                remoteChanges.issues.append(.sharing(failure(error, operation)))
             }
         }
         return try body()
@@ -118,18 +116,18 @@ extension KVEngine {
             .unavailable(.inUse(processID: place.holder)), operation, store: place.name, underlying: error)
     }
 
-    private func tell(_ news: SharedNews, _ sharing: EngineSharing) {
-        for issue in news.issues { options.report(issue) }
-        guard sharing.watch.isOn, !news.isEmpty else { return }
-        sharing.watch.tell(news.mayConcernAll ? nil : news.names.map(\.string))
+    private func publish(_ remoteChanges: RemoteChanges, _ sharing: EngineSharing) {
+        for issue in remoteChanges.issues { options.report(issue) }
+        guard sharing.watch.isOn, !remoteChanges.isEmpty else { return }
+        sharing.watch.notify(remoteChanges.mayConcernAll ? nil : remoteChanges.names.map(\.string))
     }
 
     /// Calls a handler with the names that other processes have changed, until the observation goes.
     func observe(_ handler: @escaping SharingWatch.Handler) -> KVObservation? {
         guard let sharing = place.sharing else { return nil }
         return sharing.watch.add(handler) { [weak self] in
-            guard let self, sharing.mayHaveNews else { return }
-            catchUpOrReport(.get)
+            guard let self, sharing.mayHaveRemoteChanges else { return }
+            loadRemoteChangesOrReport(.get)
         }
     }
 }
@@ -137,31 +135,31 @@ extension KVEngine {
 // MARK: Taking over
 
 extension KVEngine {
-    /// Begins to share a log that was just opened. For who has the lock of the store.
-    static func share(_ opened: inout OpenedLog, at place: StorePlace) throws(KVStoreError) {
+    /// Begins to share a log that was just opened. The caller holds the lock of the store.
+    static func share(_ opened: inout OpenedLog, at place: StoreHandle) throws(KVStoreError) {
         guard let sharing = place.sharing else { return }
         try prepare(&opened, sharing, store: place.name)
         sharing.note(opened.log)
         do throws(FileSystemError) {
-            try sharing.tell()
+            try sharing.publish()
         } catch {
             throw KVStoreError(error, .open, store: place.name)
         }
     }
 
-    /// Brings the table up to what the log holds. For who has the lock of the store.
+    /// Applies all records of other processes to the table. The caller holds the lock of the store.
     private func takeOver(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation
-    ) throws(KVStoreError) -> SharedNews {
+    ) throws(KVStoreError) -> RemoteChanges {
         do throws(FileSystemError) {
             let status = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
-            let news = try writer.withLock { (writer) throws(FileSystemError) -> SharedNews? in
+            let remoteChanges = try writer.withLock { (writer) throws(FileSystemError) -> RemoteChanges? in
                 guard sharing.isOpen(status), writer.obstacle == nil else { return nil }
-                if status.sizeInBytes == writer.log.end { return SharedNews() }
-                // A process was killed before it had told of what it wrote; or only told in a way that was damaged.
+                if status.sizeInBytes == writer.log.end { return RemoteChanges() }
+                // A process was killed before it published what it wrote, or the page is damaged.
                 return try follow(sharing, to: status.sizeInBytes, &writer)
             }
-            if let news { return news }
+            if let remoteChanges { return remoteChanges }
         } catch {
             throw failure(error, operation)
         }
@@ -171,38 +169,38 @@ extension KVEngine {
     /// Reads what was appended up to an end; nil if that is not what there is.
     private func follow(
         _ sharing: EngineSharing, to end: Int64, _ writer: inout Writer
-    ) throws(FileSystemError) -> SharedNews? {
+    ) throws(FileSystemError) -> RemoteChanges? {
         guard writer.obstacle == nil, end > writer.log.end, end - writer.log.end < LogFollower.limit else { return nil }
         var follower = LogFollower(writer.log, to: end)
         guard let found = try follower.run() else { return nil }
-        var news = SharedNews()
+        var remoteChanges = RemoteChanges()
         let isWatched = sharing.watch.isOn
         for (change, sequence) in found.records {
-            news.apply(change, sequence, to: &writer.table, isWatched: isWatched)
+            remoteChanges.apply(change, sequence, to: &writer.table, isWatched: isWatched)
         }
-        news.collect(from: &writer.table)
+        remoteChanges.collect(from: &writer.table)
         writer.log.follow(
             to: end, sequence: found.sequence, flushedSequence: found.flushedSequence, endsFlushed: found.endsFlushed)
         sharing.note(writer.log)
-        return news
+        return remoteChanges
     }
 
-    /// Opens the log anew: another one has taken its place, or what stands at its end has to be repaired. For who has the
-    /// lock of the store.
-    private func reopen(_ sharing: EngineSharing, _ writer: inout Writer) throws(KVStoreError) -> SharedNews {
+    /// Opens the log again: another one has replaced it, or its end has to be repaired. The caller holds the lock of the
+    /// store.
+    private func reopen(_ sharing: EngineSharing, _ writer: inout Writer) throws(KVStoreError) -> RemoteChanges {
         var opening = LogOpening(place, table: ValueTable(), options: options)
         var opened = try opening.run()
         try Self.prepare(&opened, sharing, store: place.name)
-        var news = SharedNews()
-        news.apply(opening.table.contents, to: &writer.table)
-        news.collect(from: &writer.table)
-        news.issues = opening.issues
+        var remoteChanges = RemoteChanges()
+        remoteChanges.apply(opening.table.contents, to: &writer.table)
+        remoteChanges.collect(from: &writer.table)
+        remoteChanges.issues = opening.issues
         if writer.log.isPoisoned { opened.log.poison() }
         writer.log = opened.log
         writer.obstacle = opened.obstacle
         writer.rewritingThreshold = 0
         sharing.note(writer.log)
-        return news
+        return remoteChanges
     }
 
     /// Makes a log that was opened fit for being shared, and notes which it is.

@@ -19,8 +19,8 @@ final class SharedLock: Sendable {
     /// What stands in the lock's file while processes share the store, where there is a number otherwise.
     private static let text = Array("shared\n     ".utf8)
 
-    /// How long a process that opens the store believes that a number in the lock's file is left over from earlier, and
-    /// that whoever has the lock is about to write something else.
+    /// How long a process that opens the store takes a number in the lock's file for a leftover that the holder of the lock
+    /// is about to overwrite.
     private static let grace = Duration.milliseconds(50)
 
     init(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {

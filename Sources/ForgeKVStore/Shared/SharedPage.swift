@@ -23,8 +23,8 @@ final class SharedPage: Sendable {
     /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
     private nonisolated(unsafe) let address: UnsafeMutableRawPointer?
 
-    /// Opens the page of the store in a directory, makes it anew if nobody has it open, and puts this process
-    /// into a slot. For who has the lock of the store.
+    /// Opens the page of the store in a directory, initializes it if no running process has it open, and enters this process
+    /// into a slot. The caller holds the lock of the store.
     init(
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) {
@@ -128,7 +128,7 @@ extension SharedPage {
     }
 
     /// Publishes a state of the log, and repairs the page if it is damaged. The caller holds the lock of the store.
-    func tell(_ word: UInt64) throws(FileSystemError) {
+    func publish(_ word: UInt64) throws(FileSystemError) {
         if try !isWhole() { try mend() }
         if let address { return forge_store_word(address, word.littleEndian) }
         guard try self.word() != word else { return }
@@ -178,7 +178,7 @@ extension SharedPage {
     private func read(_ range: Range<Int>) throws(FileSystemError) -> [UInt8] {
         if let mapping { return mapping.withUnsafeBytes(range) { Array($0) } }
         let bytes = try fileSystem.readBytes(of: file, at: Int64(range.lowerBound), count: range.count)
-        // Somebody has cut it short; what was never written is zero.
+        // Another program has truncated it; what was never written is zero.
         return bytes + [UInt8](repeating: 0, count: range.count - bytes.count)
     }
 

@@ -15,14 +15,14 @@ struct SharedPageContent {
         return bytes
     }()
 
-    /// Where the word stands that tells one state of the log from another.
+    /// The offset of the log-state word.
     static let wordOffset = 16
 
     private static let firstSlot = 64
     static let slotSize = 16
     static let slotCount = (size - firstSlot) / slotSize
 
-    /// A page that nobody has open.
+    /// A page without processes.
     init() {
         bytes = Self.signature + [UInt8](repeating: 0, count: Self.size - Self.signature.count)
     }

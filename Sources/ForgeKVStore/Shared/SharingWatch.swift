@@ -1,8 +1,7 @@
 import Dispatch
 import Synchronization
 
-/// Who wants to hear of what other processes have changed in a store. While there is anybody, the store is looked at from
-/// time to time.
+/// The observers of changes by other processes. While there is one, a timer checks the store.
 final class SharingWatch: Sendable {
     typealias Handler = @Sendable ([String]?) -> Void
 
@@ -21,7 +20,7 @@ final class SharingWatch: Sendable {
         self.interval = interval
     }
 
-    /// Whether there is anybody.
+    /// Whether there is an observer.
     var isOn: Bool { count.load(ordering: .acquiring) > 0 }
 
     /// Adds a handler; `look` is called from time to time while there is one.
@@ -47,9 +46,9 @@ final class SharingWatch: Sendable {
         }
     }
 
-    /// Tells everybody of names whose values have changed, or, with nil, that any may have; in another thread, in the order
-    /// of the calls.
-    func tell(_ names: [String]?) {
+    /// Calls all observers with the names that have changed, or with nil if any may have; on a queue, in the order of the
+    /// calls.
+    func notify(_ names: [String]?) {
         queue.async { [self] in
             for handler in state.withLock({ Array($0.handlers.values) }) { handler(names) }
         }

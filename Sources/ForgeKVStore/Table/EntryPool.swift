@@ -1,6 +1,6 @@
 /// Memory for the entries of a table, many in one piece, so that those that were made together lie together.
 final class EntryPool: @unchecked Sendable {
-    // Invariant of the unchecked conformance: it is used by the table's one writer, or by who gives the table up.
+    // Invariant of the unchecked conformance: only the table's one writer uses it, or the deinitializer of the table.
 
     private var slabs: [UnsafeMutableRawPointer] = []
 

@@ -11,7 +11,7 @@ struct KeyEntry {
         let version = Atomic<UInt32>(0)
         let nameCount: UInt16
         let kind = Atomic<UInt8>(EntryContent.nothing)
-        /// The ``mark(_:)`` of the revision that was last told to be unreadable; zero for none.
+        /// The ``mark(_:)`` of the revision that was last reported as unreadable; zero for none.
         let reported = Atomic<UInt8>(0)
         let first = Atomic<UInt64>(0)
         let second = Atomic<UInt64>(0)
@@ -103,7 +103,7 @@ extension KeyEntry {
         (front.pointee.first.load(ordering: .relaxed), front.pointee.second.load(ordering: .relaxed))
     }
 
-    /// What stands here: for the writer, and for who asks ``isStill(_:)`` afterwards.
+    /// The content: for the writer, and for readers that check ``isStill(_:)`` afterwards.
     var content: EntryContent {
         EntryContent(
             kind: kind, words: words, revision: revision,
@@ -112,7 +112,7 @@ extension KeyEntry {
 
     var revision: UInt64 { back.pointee.revision.load(ordering: .relaxed) }
 
-    /// Whether it is told for the first time that the value of a revision cannot be read.
+    /// Records that the value of a revision cannot be read; returns whether that is the first report.
     func report(_ revision: UInt64) -> Bool {
         let mark = Self.mark(revision)
         return front.pointee.reported.exchange(mark, ordering: .relaxed) != mark

@@ -1,5 +1,5 @@
 /// The hash of names: multiplications of eight bytes at a time, folded (after Wang Yi's wyhash), under a secret of this
-/// process, so that nobody outside can choose names that collide.
+/// process, so that names that collide cannot be chosen from outside.
 enum KeyHash {
     /// What a hash depends on beside the name.
     struct Seed: Hashable, Sendable {

@@ -59,7 +59,7 @@ struct PreparedBatch: Sendable {
     }
 
     /// A value that has to be looked at before it is overwritten.
-    struct Suspect {
+    struct UnverifiedValue {
         var name: KeyName
         var cell: ValueCell
         fileprivate var type: WrittenType
@@ -69,12 +69,12 @@ struct PreparedBatch: Sendable {
     }
 
     /// The first value that has to be looked at before the batch may overwrite it.
-    func suspect(in table: borrowing TableWriter, where isNew: (ValueCell) -> Bool) -> Suspect? {
+    func unverified(in table: borrowing TableWriter, where isNew: (ValueCell) -> Bool) -> UnverifiedValue? {
         for index in steps.indices where steps[index].bytes != nil {
             guard let type = steps[index].type?.cellType,
-                let cell = Overwriting.suspect(in: table.entry(of: steps[index].name), type), isNew(cell)
+                let cell = OverwritePolicy.unverified(in: table.entry(of: steps[index].name), type), isNew(cell)
             else { continue }
-            return steps[index].type.map { Suspect(name: steps[index].name, cell: cell, type: $0) }
+            return steps[index].type.map { UnverifiedValue(name: steps[index].name, cell: cell, type: $0) }
         }
         return nil
     }

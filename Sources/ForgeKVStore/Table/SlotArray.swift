@@ -101,7 +101,7 @@ struct SlotArray {
         address.assumingMemoryBound(to: Atomic<UInt>.self) + index
     }
 
-    /// Which slot is looked at first is told by the last bits of a hash, this by the first.
+    /// The fingerprint is the first bits of a hash; the last bits select the first slot.
     @inline(__always)
     private static func tag(_ hash: UInt64) -> UInt {
         UInt(truncatingIfNeeded: hash &>> UInt64(UInt64.bitWidth - lowBits.nonzeroBitCount))

@@ -1,6 +1,6 @@
 import CForgeKVStore
 
-/// Filling a table from a log, before anybody reads it: without an object for each record.
+/// Filling a table from a log before it has readers, without an object for each record.
 extension TableWriter {
     /// What one record of a log does to one name, in the memory of the record.
     struct LoadedRecord {

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The one who changes a table. It belongs behind the lock that makes writers come one after another.
+/// The only type that changes a table. The caller serializes its use by a lock.
 struct TableWriter: ~Copyable, Sendable {
     let table: ValueTable
 
@@ -146,7 +146,7 @@ struct TableWriter: ~Copyable, Sendable {
     @inline(__always)
     var hasGarbage: Bool { reclamation.isDue }
 
-    /// What no reader can see any more, for the caller to let go of outside the lock.
+    /// Garbage that no reader can see any more, for the caller to release outside the lock.
     mutating func collect() -> DeferredReclamation.Garbage? {
         reclamation.isDue ? reclamation.collect() : nil
     }

@@ -1,11 +1,11 @@
 import ForgeCoding
 import Synchronization
 
-/// What a store holds, by name, for everybody who reads: values found here cost no lock and no decoding.
+/// The values of a store by name; a read of a decoded value takes no lock.
 ///
-/// A hash table with open addressing whose slots, entries and cells are only ever changed by one writer at a time
-/// (``TableWriter``) and read meanwhile by anybody. A value is decoded when it is first read and kept so beside its bytes.
-/// Encoding and decoding run outside every lock, because they run the code of the value's type.
+/// A hash table with open addressing. One writer at a time (``TableWriter``) changes its slots, entries and cells, beside any
+/// number of readers. A value is decoded when it is first read and kept beside its bytes. Encoding and decoding run outside
+/// every lock, because they run the code of the value's type.
 final class ValueTable: @unchecked Sendable {
     // Invariant of the unchecked conformance: what the view leads to is read and changed atomically, and stays for as long
     // as a reader that has found it is inside the gate.
@@ -96,7 +96,7 @@ extension ValueTable {
         do {
             value = try Self.decode(cell.bytes, as: key)
         } catch {
-            throw UndecodableValue(cause: error, isNews: view.report(cell, of: key.identity))
+            throw UndecodableValue(cause: error, isFirstReport: view.report(cell, of: key.identity))
         }
         // A value that is read as two types is decoded by each read of the second.
         if let source = cell as? EncodedCell, let content = Self.decodedContent(value, from: source, key) {

@@ -27,7 +27,7 @@ struct WrittenType: Sendable {
     }
 
     private init(_ type: WrittenType, _ unwrap: @escaping @Sendable ([UInt8]) -> Unwrapped) {
-        // Nothing is known of a cell: it is examined by every write.
+        // Nothing is known of a cell: it is checked by every write.
         cellType = .unknown
         self.type = type.type
         schema = type.schema
@@ -57,6 +57,6 @@ private protocol Written: Sendable {
 private enum WrittenAs<Value: Codable & Sendable>: Written {
     static func canRead(_ bytes: [UInt8], _ name: KeyName, _ schema: AnyObject?) -> Bool {
         let schema = schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) }
-        return Overwriting.isReadable(bytes, as: KVKey(name, schema))
+        return OverwritePolicy.isReadable(bytes, as: KVKey(name, schema))
     }
 }

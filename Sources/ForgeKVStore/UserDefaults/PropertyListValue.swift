@@ -19,7 +19,7 @@ enum PropertyListValue {
                 return object
             }
         } catch {
-            // Not bytes that a coder wrote; whoever reads them is told.
+            // Not bytes that a coder wrote; reading them reports that.
         }
         return Data(marker + bytes)
     }
@@ -75,7 +75,7 @@ enum PropertyListValue {
         }
     }
 
-    /// The value in its envelope that an object stands for, whoever stored it; nil if it stands for none.
+    /// The value in its envelope for an object, whichever program stored it; nil if there is none.
     static func bytes(of object: Any) -> [UInt8]? {
         if let data = object as? Data, data.starts(with: marker) { return Array(data.dropFirst(marker.count)) }
         guard let tree = tree(of: object, depth: 0) else { return nil }

@@ -76,7 +76,7 @@ public final class UserDefaultsKVStore: KVStoring {
             store: store)
         let bytes = Array(encoded.bytes)
         let isDictionary = value is [String: any Sendable]
-        try write(key.identity, .set, isReadable: { Overwriting.isReadable($0, as: key) }) {
+        try write(key.identity, .set, isReadable: { OverwritePolicy.isReadable($0, as: key) }) {
             PropertyListValue.object(for: bytes, isDictionary: isDictionary)
         }
     }
@@ -107,7 +107,7 @@ public final class UserDefaultsKVStore: KVStoring {
         }
     }
 
-    /// Removes every key of this suite, whoever put it there; other suites, global settings and what was set aside stay.
+    /// Removes every key of this suite, whichever program stored it; other suites, global settings and values set aside stay.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
@@ -173,19 +173,19 @@ extension UserDefaultsKVStore {
         _ object: () -> Any?
     ) throws(KVStoreError) {
         try name.check(operation, in: store)
-        var examined: (object: StoredObject, isReadable: Bool) = (.none, true)
+        var checked: (object: StoredObject, isReadable: Bool) = (.none, true)
         while true {
             let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in
                 let found = StoredObject(defaults.object(forKey: UserDefaultsName.encoded(name.string)))
-                guard found == examined.object else { return found }
-                try replace(name, operation, by: object(), in: defaults, setsAside: !examined.isReadable)
+                guard found == checked.object else { return found }
+                try replace(name, operation, by: object(), in: defaults, setsAside: !checked.isReadable)
                 return nil
             }
             guard let next else { return }
             switch next {
-            case .none: examined = (next, true)
-            case .foreign: examined = (next, false)
-            case .value(let bytes): examined = (next, isReadable(bytes))
+            case .none: checked = (next, true)
+            case .foreign: checked = (next, false)
+            case .value(let bytes): checked = (next, isReadable(bytes))
             }
         }
     }

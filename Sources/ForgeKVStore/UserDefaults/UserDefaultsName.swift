@@ -24,7 +24,7 @@ enum UserDefaultsName {
         return encoded
     }
 
-    /// The key that stands under a name, whoever put it there.
+    /// The key for a name, whichever program stored it.
     static func decoded(_ name: String) -> String {
         guard name.hasPrefix(prefix) else { return name }
         var bytes: [UInt8] = []

@@ -39,7 +39,7 @@ public enum FaultAction: Hashable, Sendable {
 
     /// The device has room for this many more bytes, counted from the first affected call: the write that exceeds it is
     /// cut short and all later ones fail. Once the device is full, the rule's calls that add a name fail too.
-    /// Overwriting counts.
+    /// OverwritePolicy counts.
     case fillUp(afterBytes: Int, Errno = .noSpace)
 
     /// From this call on, changes of the rule's files fail with `EROFS`.

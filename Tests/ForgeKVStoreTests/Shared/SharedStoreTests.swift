@@ -147,11 +147,11 @@ struct SharedStoreTests {
             while !isDone.isSet { for name in names where isMissing(name, in: table) { _ = missing.next() } }
         }
         for round in 0..<500 {
-            var news = SharedNews()
+            var remoteChanges = RemoteChanges()
             let extra = (name: KeyName("extra"), cell: EncodedCell([], revision: UInt64(100 + round)) as ValueCell)
-            news.apply(round.isMultiple(of: 2) ? contents + [extra] : contents, to: &writer)
-            news.collect(from: &writer)
-            #expect(news.mayConcernAll && writer.count == (round.isMultiple(of: 2) ? 51 : 50))
+            remoteChanges.apply(round.isMultiple(of: 2) ? contents + [extra] : contents, to: &writer)
+            remoteChanges.collect(from: &writer)
+            #expect(remoteChanges.mayConcernAll && writer.count == (round.isMultiple(of: 2) ? 51 : 50))
         }
         isDone.set()
         readers.wait()

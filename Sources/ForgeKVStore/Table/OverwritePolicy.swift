@@ -1,13 +1,13 @@
 import ForgeCoding
 
-/// Which values may be overwritten just so: those that can be read as the type that is written in their place. All others
-/// are set aside first, for a value that nobody could read is not to be lost because of it.
-enum Overwriting {
+/// Which values may be overwritten: those that can be read as the type that is written in their place. All others are set
+/// aside first, so that no value is lost because it is unreadable.
+enum OverwritePolicy {
     /// The value in a key's place if it has to be looked at before it is overwritten.
     ///
     /// Costs nothing to speak of if the value was written or read as the key's type before.
     @inline(__always)
-    static func suspect(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
+    static func unverified(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
         guard let entry, entry.kind != EntryContent.nothing else { return nil }
         let content = entry.content
         guard let cell = content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }

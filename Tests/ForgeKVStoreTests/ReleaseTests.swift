@@ -7,12 +7,12 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Letting go of a store")
-struct LettingGoTests {
+@Suite("Releasing a store")
+struct ReleaseTests {
     /// Holds the only reference.
     private final class Owner: Sendable {
         let store = Mutex<FileKVStore?>(nil)
-        let hasLetGo = DispatchSemaphore(value: 0)
+        let hasReleased = DispatchSemaphore(value: 0)
     }
 
     @Test("in the issue handler, in another thread, closes the store", .timeLimit(.minutes(20)))
@@ -26,7 +26,7 @@ struct LettingGoTests {
         options.onIssue = { issue in
             recorder.record(issue)
             owner.store.withLock { $0 = nil }
-            owner.hasLetGo.signal()
+            owner.hasReleased.signal()
         }
         let key = KVKey<Int>("count")
         do {
@@ -37,7 +37,7 @@ struct LettingGoTests {
             // Until it is gone.
             try owner.store.withLock { try $0?.set(key, value: number) }
         }
-        owner.hasLetGo.wait()
+        owner.hasReleased.wait()
         #expect(recorder.descriptions.first?.hasPrefix("compaction failed") == true)
         // Waits until the store is closed.
         let again = try FileKVStore(at: "/store", fileSystem: fileSystem, options: recorder.options())

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 
-/// What was taken over from other processes, to be told and let go of when no lock is held.
-struct SharedNews: Sendable {
+/// Changes by other processes that were applied to the table, to be published and released when no lock is held.
+struct RemoteChanges: Sendable {
     private(set) var names: Set<KeyName> = []
     private(set) var mayConcernAll = false
     var issues: [KVStoreIssue] = []

@@ -3,7 +3,7 @@ import Synchronization
 import SystemPackage
 
 /// The directory of a store, held open, and locked against every other process or shared with others.
-final class StorePlace: Sendable {
+final class StoreHandle: Sendable {
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
     let directory: Descriptor
@@ -22,7 +22,7 @@ final class StorePlace: Sendable {
 
     /// Takes over an open directory; it is closed even if this throws.
     ///
-    /// If the store is shared, its lock is had, and has to be given back when the store is open.
+    /// For a shared store, this takes its lock; the caller releases it once the store is open.
     init(
         _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem, options: FileKVStore.Options,
         lifetime: EngineLifetime

@@ -3,8 +3,8 @@ import ForgeStorageTesting
 import SystemPackage
 import Testing
 
-@Suite("The floor under crashes")
-struct FloorCrashTests {
+@Suite("Replacing files and making directories under crashes")
+struct FileReplacementCrashTests {
     private static let old = letters("o", 1300)
     private static let new = letters("n", 5000)
 
