@@ -2,7 +2,8 @@
 ///
 /// The recovery is a run of the program itself: what it begins and acknowledges counts for the crashes that follow.
 public struct Crash<Mark: Sendable>: Sendable {
-    /// How the last run ended.
+    /// How the runs before ended: ``CrashKind/powerCut`` if the power has failed at least once, since what that took stays
+    /// lost when the recovery is killed; ``CrashKind/processKill`` if they were only killed.
     public let kind: CrashKind
 
     /// What had been acknowledged, in order, by all runs before.

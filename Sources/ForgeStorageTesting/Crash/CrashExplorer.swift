@@ -96,7 +96,8 @@ public struct CrashExplorer<Mark: Sendable> {
             let events = run.events.prefix(start.markCount)
             try await recover(
                 fileSystem,
-                Crash(level.kind, events, effectCount: level.effectCount, depth: place + 1, run: marks))
+                Crash(
+                    CrashKind(id.levels[...place]), events, effectCount: level.effectCount, depth: place + 1, run: marks))
             run = RecordedRun(start: start, effects: fileSystem.takeEffects(), events: events + marks.allEvents)
         }
     }

@@ -6,4 +6,9 @@ public enum CrashKind: Hashable, Sendable, CaseIterable {
 
     /// The power fails: what was not synchronised may be lost, names of files too.
     case powerCut
+
+    /// What a recovery has to expect after these crashes.
+    init(_ levels: some Sequence<CrashStateID.Level>) {
+        self = levels.allSatisfy { $0.kind == .processKill } ? .processKill : .powerCut
+    }
 }

@@ -158,7 +158,7 @@ final class Exploration<Mark: Sendable> {
         if start != nil { fileSystem.startRecordingEffects() }
         let marks = CrashRun<Mark>(fileSystem)
         let crash = Crash(
-            levels.last?.kind ?? .powerCut, events, effectCount: levels.last?.effectCount ?? 0, depth: levels.count,
+            CrashKind(levels), events, effectCount: levels.last?.effectCount ?? 0, depth: levels.count,
             run: marks)
         do {
             try await recover(fileSystem, crash)

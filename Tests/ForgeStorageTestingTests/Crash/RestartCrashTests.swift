@@ -66,6 +66,20 @@ struct RestartCrashTests {
         #expect(report.killCount == 4)
     }
 
+    @Test("a kill of the recovery from a power cut counts as a power cut")
+    func killAfterPowerCut() async throws {
+        let report = try await forEachCrash { fileSystem, run in
+            try fileSystem.put("/f", letters("f", 10))
+            run.acknowledge("f")
+        } recover: { fileSystem, crash in
+            if crash.kind == .processKill, crash.acknowledged.contains("f") {
+                try demand(fileSystem.has("/f"), "a kill loses what was written")
+            }
+            if crash.depth == 1 { try fileSystem.put("/g", letters("g", 10)) }
+        }
+        #expect(report.nestedStateCount > 0, "\(report)")
+    }
+
     @Test("a flush after a kill covers what the killed process stored through a mapping")
     func storesOfTheKilled() async throws {
         let report = try await forEachCrash(
