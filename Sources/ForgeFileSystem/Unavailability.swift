@@ -24,7 +24,7 @@ extension Unavailability: CustomStringConvertible {
         case .inUse: "in use"
         case .inputOutput: "file system error"
         case .forked: "opened before the process was forked; it belongs to the parent"
-        case .poisoned: "an earlier flush failed; open the store anew"
+        case .poisoned: "an earlier flush failed; release all objects for the store and open it again"
         }
     }
 }

@@ -89,8 +89,16 @@ extension KVStoring {
     }
 
     /// Stores a value and, for `.full`, waits until it is durable against a power cut.
+    ///
+    /// - Throws: What `set` throws; ``KVStoreError`` with `.durabilityUnknown` if the value was stored and `synchronize` failed.
     public func set<T>(_ key: KVKey<T>, value: T, durability: Durability) throws {
         try set(key, value: value)
-        if durability != .none { try synchronize() }
+        guard durability != .none else { return }
+        do {
+            try synchronize()
+        } catch {
+            let store = (error as? KVStoreError)?.store
+            throw KVStoreError(.durabilityUnknown, .set, key: key.name, store: store, underlying: error)
+        }
     }
 }

@@ -1,3 +1,4 @@
+import ForgeStorage
 import Foundation
 import Testing
 
@@ -30,6 +31,28 @@ struct StoreCommandTests {
         #expect(gone.status == 1)
         #expect(gone.errorLines.count == 1)
         #expect(try CommandRun(["kv", "rm", store, "count"]).status == 1)
+    }
+
+    @Test("setting what get shows keeps a date a date and a value at its schema version")
+    func whatGetShows() throws {
+        let store = scratch.path("settings")
+        let date = KVKey<Date>("date")
+        let versioned = KVKey<Int>("versioned", migrations: [.from(1) { (old: String) in old.count }])
+        do {
+            let settings = try FileKVStore(at: URL(filePath: store))
+            try settings.set(date, value: Date(timeIntervalSince1970: 1_000_000.125))
+            try settings.set(versioned, value: 1)
+        }
+        for key in ["date", "versioned"] {
+            let shown = try CommandRun(["kv", "get", store, key]).output.dropLast()
+            #expect(try CommandRun(["kv", "set", store, key, String(shown)]).status == 0)
+        }
+        #expect(try CommandRun(["kv", "set", store, "date", "soon"]).status != 0)
+        let settings = try FileKVStore(at: URL(filePath: store))
+        #expect(try settings.read(date) == Date(timeIntervalSince1970: 1_000_000.125))
+        #expect(try settings.read(versioned) == 1)
+        let bytes = try #require(try settings.rawValue(named: "versioned"))
+        #expect(try ValueEnvelope(decoding: bytes).schemaVersion == 2)
     }
 
     @Test("a list cuts a long value short with an ellipsis, get prints all of it")

@@ -34,4 +34,14 @@ import Testing
         try fileSystem.close(file)
         #expect(throws: KVStoreError.self) { try store.synchronize() }
     }
+
+    @Test("names the key, and says that the write may be lost, if a durable set cannot be flushed")
+    func durableSet() throws {
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        try store.set(key, value: 1, durability: .full)
+        try fileSystem.removeTree("/store")
+        let error = #expect(throws: KVStoreError.self) { try store.set(key, value: 2, durability: .full) }
+        #expect(error?.code == .durabilityUnknown && error?.operation == .set && error?.key == "a")
+        #expect(try store.read(key) == 2)
+    }
 }

@@ -45,10 +45,25 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Take the value for a string, whatever it looks like.") var string = false
 
         func run() throws {
-            let coded = string ? CodedValue.string(value) : jsonOrText(value)
             let kv = try store.openForWriting()
-            try kv.setRawValue(envelope(of: coded), named: key)
+            let old = try kv.rawValue(named: key).map { try ValueEnvelope(decoding: $0) }
+            var coded = string ? CodedValue.string(value) : jsonOrText(value)
+            if let old, !string { coded = try asDate(coded, inPlaceOf: old) }
+            // The app reads the value by the version that it has stored it under.
+            let envelope = ValueEnvelope(schemaVersion: old?.schemaVersion ?? 1, payload: try coded.encoded())
+            try kv.setRawValue(envelope.encoded, named: key)
             try kv.synchronize()
+        }
+
+        /// JSON has no dates: a text in the place of a date is one, if it is in the form in which dates are shown.
+        private func asDate(_ new: CodedValue, inPlaceOf old: ValueEnvelope) throws -> CodedValue {
+            guard case .string(let text) = new, case .date(let date) = try CodedValue(decoding: old) else { return new }
+            if CodedValue.date(date).json(prettyPrinted: false) == new.json(prettyPrinted: false) { return .date(date) }
+            do {
+                return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+            } catch {
+                throw ValidationError("\(key) holds a date; \(value) is none. With --string it becomes a text.")
+            }
         }
     }
 
@@ -131,10 +146,6 @@ private func storedValue(_ bytes: [UInt8], of key: String) throws -> CodedValue 
 }
 
 /// The bytes that a store keeps for a value.
-private func envelope(of value: CodedValue) throws -> [UInt8] {
-    ValueEnvelope(schemaVersion: 1, payload: try value.encoded()).encoded
-}
-
 /// The value of a JSON text; any other text is a string.
 private func jsonOrText(_ text: String) -> CodedValue {
     do {

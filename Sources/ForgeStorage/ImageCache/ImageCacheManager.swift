@@ -54,6 +54,8 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error; with
     ///   the file systems of this toolkit the old image is still there.
     public func cacheImage(id: String, data: Data) throws {
+        // With the identifier and the date, the content is somewhat longer.
+        guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw ImageCacheError.tooLarge(id: id) }
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
         guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
         try named(id) { try directory.store(content, as: $0) }

@@ -97,7 +97,8 @@ public struct CrashExplorer<Mark: Sendable> {
             try await recover(
                 fileSystem,
                 Crash(
-                    CrashKind(id.levels[...place]), events, effectCount: level.effectCount, depth: place + 1, run: marks))
+                    CrashKind(id.levels[...place]), events, effectCount: level.effectCount, depth: place + 1, run: marks
+                ))
             run = RecordedRun(start: start, effects: fileSystem.takeEffects(), events: events + marks.allEvents)
         }
     }
