@@ -32,7 +32,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void call_previous(int number, siginfo_t *info, void *context) {
     if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(number, info, context);
     if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
-    // A signal that somebody sent may be ignored; an access that faults cannot be, and faults again with the default action.
+    // A signal sent by kill(2) may be ignored; an access that faults cannot be, and faults again with the default action.
     int is_fault = info->si_code > 0;
     if (previous.sa_handler == SIG_IGN && !is_fault) return;
     signal(number, SIG_DFL);

@@ -1,7 +1,7 @@
 /// When a secret may be read: the classes of the Keychain (`kSecAttrAccessible…`).
 ///
 /// ``KeychainCrypt`` has the operating system enforce it. ``VaultCrypt`` stores it with the value, authenticated, but
-/// nothing enforces it there: whoever has the vault's key can read every value at any time.
+/// nothing enforces it there: the vault's key opens every value at any time.
 public enum CryptAccessibility: String, Hashable, Sendable, CaseIterable, Codable {
     /// While the device is unlocked; moves to a new device with an encrypted backup.
     case whenUnlocked

@@ -61,7 +61,7 @@ extension FileStoreError.Code {
         case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
         // A directory was wanted and something else has its name.
         case (_, .fileExists, .createDirectory): .notDirectory
-        // Everything that is needed was created, and somebody removes it again and again.
+        // Every parent was created, and another program removes it again and again.
         case (_, .noSuchFileOrDirectory, .save), (_, .noSuchFileOrDirectory, .createDirectory),
             (_, .noSuchFileOrDirectory, .copy), (_, .noSuchFileOrDirectory, .move):
             .unavailable(.inputOutput)

@@ -45,7 +45,7 @@ extension URL {
     ///   - isDirectory: Whether the URL ends in a slash, as Foundation marks directories.
     public init(_ path: POSIXPath, isDirectory: Bool = false) {
         if let text = String(validating: path) {
-            // Foundation takes a leading `~` for somebody's home.
+            // Foundation takes a leading `~` for a home directory.
             let literal = path.isAbsolute ? text : "./" + text
             self.init(filePath: literal, directoryHint: isDirectory ? .isDirectory : .notDirectory)
             return

@@ -3,7 +3,7 @@ public import SystemPackage
 /// A path as POSIX sees it: a string of bytes, kept exactly as given.
 ///
 /// Unlike `FilePath` it is never normalised: `link/` is not `link` (a trailing slash follows a symbolic link) and bytes
-/// that are no UTF-8 stay as they are. A NUL can be held, so that whoever is handed it can refuse it.
+/// that are no UTF-8 stay as they are. A NUL can be held, so that the call that gets it refuses it.
 public struct POSIXPath: Hashable, Sendable {
     /// The bytes and one NUL behind them, as system calls want them.
     @usableFromInline let terminated: [UInt8]

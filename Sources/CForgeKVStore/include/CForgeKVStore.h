@@ -97,7 +97,7 @@ uint32_t forge_count_forks(void);
 /// Calls a function in a thread of its own; returns 0, having called nothing, if there can be no such thread.
 int forge_run_in_thread(void (*_Nonnull run)(void *_Nullable), void *_Nullable context);
 
-/// Whether a process of this number is running, as far as the system tells: one that ended and that nobody has waited for
+/// Whether a process of this number is running, as far as the system tells: one that has ended but was not waited for
 /// is not.
 int forge_process_is_running(int32_t process_id);
 

@@ -27,7 +27,7 @@ extension InMemoryFileSystem {
         package var usage: Usage
     }
 
-    /// Lets this process go on as somebody else, as `setfsuid(2)` does; its descriptors stay.
+    /// Changes the identity of this process, as `setfsuid(2)` does; its descriptors stay.
     package func assumeIdentity(user: UserID, group: GroupID, groups: [GroupID]) {
         tree.state.withLock { state in
             state.processes[process].user = user
@@ -98,7 +98,7 @@ extension InMemoryFileSystem {
 
     /// Sets the times of last access and modification, each to a given time or to that of the call.
     ///
-    /// Whoever may write to a file may set both to now; everything else takes the owner.
+    /// Setting both to now takes write permission; everything else takes ownership.
     package func setTimes(
         accessed: TimeChange, modified: TimeChange, of file: FileReference
     ) throws(FileSystemError) {

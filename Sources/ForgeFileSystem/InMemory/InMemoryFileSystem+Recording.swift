@@ -27,7 +27,7 @@ extension InMemoryFileSystem {
         tree.state.withLock { $0.record(.mark(number)) }
     }
 
-    /// Records that a synchronisation was tried and failed, as whoever makes it fail has to say.
+    /// Records a failed synchronisation; called by the wrapper that makes it fail.
     ///
     /// What it would have covered is undecided for ever after: later successes do not cover it.
     package func recordFailedSynchronization(

@@ -17,8 +17,8 @@ public import SystemPackage
 /// One lock guards the whole tree, so every operation is atomic and visible to all threads when it returns. Nothing
 /// depends on the wall clock or on a random seed: the same calls give the same results in every run.
 ///
-/// What it does not have: nobody waits at a FIFO, but is told `EAGAIN` where he would have to, or `ENXIO` when opening
-/// it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to do.
+/// What it does not have: no call waits at a FIFO, but fails with `EAGAIN` where it would have to wait, or `ENXIO` on
+/// opening it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to do.
 public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     let tree: Tree
     let process: Int

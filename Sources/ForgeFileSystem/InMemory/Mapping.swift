@@ -15,8 +15,8 @@ extension InMemoryFileSystem {
 
     /// The memory that the owner of a mapping sees: a copy of the file's content that follows every change of it.
     ///
-    /// It is only written to under the lock of the tree, and read by whoever has the mapping, as memory of the system is:
-    /// whoever reads bytes that somebody changes meanwhile has to know what he does. That is why it is `Sendable`.
+    /// It is only written to under the lock of the tree, and read without it by the owner of the mapping, as the
+    /// memory of the system is; ordering such reads is the caller's task.
     final class Pages: @unchecked Sendable {
         let memory: UnsafeMutableRawBufferPointer
 

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension InMemoryFileSystem {
-    /// Who asks, and with what open: one process of the file system.
+    /// One process of the file system: its identity and open descriptors.
     struct Process: Sendable {
         var user: UserID
         var group: GroupID

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// The changes that everything else is made of. Whoever wants to know all that happens to the tree listens here.
+/// The changes that everything else is made of. A recording of the tree records these.
 extension InMemoryFileSystem.State {
     // MARK: Content
 
@@ -47,7 +47,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// What was stored through mappings was handed to the file system, or nobody will ever know how much of it.
+    /// What was stored through mappings was handed to the file system, or an unknown part of it was.
     mutating func writeBack(_ range: Range<Int64>, of index: Int, succeeds: Bool) {
         if recording != nil { record(.writeBack(inode: inodes[index].number, range, succeeds: succeeds)) }
     }

@@ -58,7 +58,7 @@ extension InMemoryFileSystem.State {
 
     /// Stores bytes through a mapping.
     ///
-    /// Without a process behind it any more, a mapping is nobody's, and nothing is stored.
+    /// Nothing is stored through a mapping whose process has ended.
     mutating func store(_ bytes: UnsafeRawBufferPointer, at offset: Int, in pages: Pages) {
         guard let place = place(of: pages) else { return }
         begin(mappings[place].process)

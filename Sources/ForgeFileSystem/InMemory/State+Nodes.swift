@@ -36,7 +36,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Makes a directory the working directory, the one with this number, which somebody must hold or a name lead to.
+    /// Makes a directory the working directory, the one with this number, which must be open or have a name.
     mutating func changeDirectory(toInode number: UInt64) throws(Errno) {
         let found = inodes.indices.first { index in
             let inode = inodes[index]

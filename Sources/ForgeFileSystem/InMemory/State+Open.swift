@@ -99,7 +99,7 @@ extension InMemoryFileSystem.State {
             try requireOtherEnd(of: index, mode, flags)
             return
         }
-        // Sockets and devices are names only: nobody is ever at the other end.
+        // Sockets and devices are names only, without another end.
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
         if let writeError { throw fail(because: writeError) }

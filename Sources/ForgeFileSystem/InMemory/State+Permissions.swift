@@ -62,7 +62,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// `protected_hardlinks`: whoever does not own a file may link it only if he could read and write it anyway.
+    /// `protected_hardlinks`: a user who does not own a file may link it only with read and write permission.
     func mayLink(_ index: Int) throws(Errno) {
         guard options.profile == .linux, !isOwner(of: index) else { return }
         let permissions = inodes[index].permissions
@@ -70,7 +70,7 @@ extension InMemoryFileSystem.State {
         guard isRegular(index), !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
     }
 
-    /// The permissions that are left when somebody without privilege changes the content of a file.
+    /// The permissions that are left when an unprivileged process changes the content of a file.
     func permissionsAfterWrite(_ index: Int) -> FilePermissions {
         var permissions = inodes[index].permissions
         guard !isSuperuser, isRegular(index) else { return permissions }
@@ -88,7 +88,7 @@ extension InMemoryFileSystem.State {
 }
 
 extension InMemoryFileSystem.Process {
-    /// Whether somebody without privileges may do this (`path_resolution(7)`): the first class that fits decides alone.
+    /// Whether an unprivileged process may do this (`path_resolution(7)`): the first class that fits decides alone.
     fileprivate func isPermitted(
         _ access: InMemoryFileSystem.State.Access, by permissions: FilePermissions, owner: UserID, group: GroupID
     ) -> Bool {

@@ -1,9 +1,8 @@
 import SystemPackage
 
-/// What goes through FIFOs (`fifo(7)`, `pipe(7)`). Nobody ever waits: who would have to is told so by the error that
-/// Linux gives to those who do not want to wait.
+/// What goes through FIFOs (`fifo(7)`, `pipe(7)`). No call waits: it fails as a non-blocking one does on Linux.
 extension InMemoryFileSystem.State {
-    /// Whether a FIFO may be opened: for writing somebody must have it open for reading, and the other way round unless
+    /// Whether a FIFO may be opened: for writing it must be open for reading, and the other way round unless
     /// the reader does not wait. Opened for both, it has both ends.
     func requireOtherEnd(
         of index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
@@ -37,7 +36,7 @@ extension InMemoryFileSystem.State {
         return count
     }
 
-    /// What a FIFO holds is gone once nobody has it open.
+    /// The content of a FIFO is gone once no process has it open.
     mutating func drainPipe(_ index: Int) {
         guard pipes[index] != nil, !hasReader(index), !hasWriter(index) else { return }
         pipes[index] = nil

@@ -26,7 +26,7 @@ extension InMemoryFileSystem {
         var lockWaiters: [DispatchSemaphore] = []
         var writeError: (any Error)?
         var readError: (any Error)?
-        /// What happened to the tree since somebody asked for it to be recorded; nil for as long as nobody did.
+        /// The effects recorded so far; nil while nothing is recorded.
         var recording: EffectRecording?
         /// What stands behind an `EIO`.
         private(set) var cause: (any Error)?
@@ -188,12 +188,12 @@ extension InMemoryFileSystem.State {
         return index
     }
 
-    /// Keeps an inode for as long as somebody uses it.
+    /// Counts one use of an inode.
     mutating func hold(_ index: Int) {
         inodes[index].holderCount += 1
     }
 
-    /// Gives up one use of an inode, which goes if nobody else uses it and no name leads to it.
+    /// Gives up one use of an inode, which is removed with its last use and name.
     mutating func release(_ index: Int) {
         inodes[index].holderCount -= 1
         if inodes[index].nameCount == 0 { removeIfUnused(index) }

@@ -35,7 +35,7 @@ extension SystemFileSystem {
     }
 
     public func close(_ descriptor: Descriptor) throws(FileSystemError) {
-        // The descriptor is gone even after EINTR on Linux and Darwin, so a retry could close somebody else's.
+        // The descriptor is gone even after EINTR on Linux and Darwin, so a retry could close another file's.
         do {
             try calling(.close) { sysClose(descriptor.rawValue) }
         } catch  where error.errno == .interrupted {

@@ -72,7 +72,7 @@ extension FlatFileName {
             else { return nil }
             key.append(value)
         }
-        // Only one spelling is the name of a key; all others belong to somebody else.
+        // Only one spelling is the name of a key; all others are foreign.
         guard let decoded = String(validating: key, as: UTF8.self), FlatFileName(decoded).string == name else {
             return nil
         }

@@ -8,7 +8,7 @@ public import SystemPackage
 /// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
 /// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files be
 /// renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when it
-/// is moved; a class that nobody has set is `FileProtection.completeUntilFirstUserAuthentication`.
+/// is moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
 /// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with ``ProcessEnded``
 /// underlying, and has no effect: nothing that is left of the old process can reach the disk.
@@ -58,7 +58,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         FileSystemError(operation, .notPermitted, path: path, underlying: ProtectedDataUnavailable())
     }
 
-    /// The view, as long as there is somebody to see it.
+    /// The view; nil once its last user has gone.
     func live(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) throws(FileSystemError) -> InMemoryFileSystem
     {
         guard !hasEnded.load(ordering: .sequentiallyConsistent) else {
@@ -186,7 +186,7 @@ extension DeviceFileSystem {
     /// Maps part of a file, whose content can be reached.
     ///
     /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock would
-    /// take its pages away, and whoever uses them then ends by a signal. That still happens where the class is set after
+    /// take its pages away, and an access then raises a signal. That still happens where the class is set after
     /// the file was mapped: it is a trap that says so.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         let view = try content(of: descriptor, for: .map)

@@ -1,4 +1,4 @@
-/// Whether anybody has told the device's passcode: what protected files and secrets depend on.
+/// Whether the device's passcode was entered: what protected files and secrets depend on.
 public enum LockState: String, Hashable, Sendable, CaseIterable {
     /// The device was started and not unlocked since.
     case beforeFirstUnlock

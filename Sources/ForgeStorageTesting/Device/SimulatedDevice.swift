@@ -64,7 +64,7 @@ public final class SimulatedDevice: Sendable {
             do throws(FileSystemError) { try disk.setQuota(quota) } catch _ {}
         }
 
-        /// Ends the app's process and starts another; what is returned is to be let go of outside of any lock.
+        /// Ends the app's process and starts another; release what is returned outside of any lock.
         mutating func restartProcess(_ rules: DataProtection) -> [DeviceKVStore] {
             process.endProcess()
             process = DeviceFileSystem(disk, rules)

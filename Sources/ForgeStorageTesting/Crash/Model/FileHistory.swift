@@ -94,10 +94,10 @@ struct FileHistory: Sendable {
         }
     }
 
-    /// What was stored in a range was handed to the file system, or nobody will ever know how much of it.
+    /// What was stored in a range was handed to the file system, or an unknown part of it was.
     mutating func writeBack(_ range: Range<Int64>, succeeds: Bool) {
         revision += 1
-        // It is done by pages, whoever stored into them.
+        // It covers whole pages, whichever mapping stored into them.
         let touched = range.lowerBound / 4096...(range.upperBound - 1) / 4096
         for block in blocks.keys where touched.contains(block) {
             if succeeds { blocks[block]?.writeBack() } else { blocks[block]?.unsettle() }

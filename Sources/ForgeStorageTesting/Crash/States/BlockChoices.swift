@@ -8,7 +8,7 @@ struct BlockChoices: Sendable {
         var older: Int
         /// Which bytes are those of the newer content.
         var part = 0..<BlockHistory.size
-        /// The bytes that are not what anybody wrote, if the block holds garbage.
+        /// Bytes that no write stored, if the block holds garbage.
         var garbage: [UInt8]?
         var hash: UInt64 = 0
     }

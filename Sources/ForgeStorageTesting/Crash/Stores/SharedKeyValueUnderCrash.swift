@@ -21,7 +21,7 @@ package struct SharedKeyValueUnderCrash: StoreUnderCrash {
     }
 
     package init(on fileSystem: InMemoryFileSystem) throws {
-        // The first takes everybody that it finds for dead, the second for alive.
+        // The first takes every process in the page for dead, the second for alive.
         let stores = try [fileSystem, fileSystem.process()].enumerated().map { index, process in
             try KeyValueUnderCrash(on: process) { options in
                 options.sharing = .shared

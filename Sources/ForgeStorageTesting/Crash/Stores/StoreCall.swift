@@ -86,7 +86,7 @@ package struct StoreValue: Hashable, Sendable {
 
     /// The value that these bytes are.
     ///
-    /// - Throws: ``ConformanceViolation`` for bytes of which nobody can have stored all.
+    /// - Throws: ``ConformanceViolation`` for bytes that no call has stored.
     package init(_ bytes: some Collection<UInt8>, named name: String) throws(ConformanceViolation) {
         let bytes = [UInt8](bytes)
         let letter = bytes.first ?? 0
