@@ -69,12 +69,14 @@ extension StoreDirectory {
         let names = try names()
         let directory = key.path.splitLast().parent
         try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
-            try requireReplaceable(name, at: parent, mode, key)
-            try names.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
-                (temporary) throws(FileSystemError) in
-                try fileSystem.replaceFile(
-                    name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary,
-                    content: content)
+            try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
+                try requireReplaceable(name, at: parent, mode, key)
+                try names.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
+                    (temporary) throws(FileSystemError) in
+                    try fileSystem.replaceFile(
+                        name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary,
+                        content: content)
+                }
             }
         }
     }
@@ -97,7 +99,9 @@ extension StoreDirectory {
     ) throws(FileSystemError) {
         let isInRoot = key.path.splitLast().parent.isEmpty
         try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
-            try requireReplaceable(name, at: parent, mode, key)
+            try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
+                try requireReplaceable(name, at: parent, mode, key)
+            }
             let privateName = try claim(root)
             do throws(FileSystemError) {
                 try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
@@ -108,6 +112,19 @@ extension StoreDirectory {
             // Until both directories are synchronised, a crash may leave both names; the new one first, or none is left.
             try synchronizeNames(parent, key.path, durability)
             if !isInRoot { try synchronizeNames(root, key.path, durability) }
+        }
+    }
+
+    /// Calls `body`; if a file is in its way, the name of that file is made durable before the error is thrown, since the
+    /// process that stored it may have been killed before it did so.
+    private func synchronizingPresence(
+        of key: RelativeKey, at parent: Descriptor, _ durability: Durability, _ body: () throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try body()
+        } catch {
+            if error.errno == .fileExists { try synchronizeNames(parent, key.path, durability) }
+            throw error
         }
     }
 
@@ -137,15 +154,8 @@ extension StoreDirectory {
     /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or `ENOTSUP`
     ///   for what is not the store's, and stays.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
-        try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
-            let status: FileStatus
-            do throws(FileSystemError) {
-                status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-            } catch {
-                // A process that was killed may have removed the file without a flush.
-                if error.errno == .noSuchFileOrDirectory { try synchronizeNames(parent, key.path, durability) }
-                throw error
-            }
+        try removing(key, durability) { (parent, name) throws(FileSystemError) in
+            let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
             guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
             try Self.check(status, of: key)
             try fileSystem.unlink(name, at: parent)

@@ -104,6 +104,39 @@ extension StoreDirectory {
         flushed.insert(directory, identity, descriptor)
     }
 
+    /// Opens the directory that holds a key's last component, to remove that; makes the absence of the key durable if there is
+    /// nothing to remove, since a process that was killed may have removed it, or a directory above, without a flush.
+    func removing(
+        _ key: RelativeKey, _ durability: Durability,
+        _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try withParent(of: key, creating: false, body)
+        } catch {
+            if error.errno == .noSuchFileOrDirectory, durability == .full { try synchronizeLastDirectory(on: key.path) }
+            throw error
+        }
+    }
+
+    /// Makes the names durable in the last directory on the way to a path that exists.
+    private func synchronizeLastDirectory(on path: POSIXPath) throws(FileSystemError) {
+        var directory = path.splitLast().parent
+        while !directory.isEmpty {
+            let descriptor: Descriptor
+            do throws(FileSystemError) {
+                descriptor = try fileSystem.open(
+                    directory, at: root, .readOnly, options: [.directory], permissions: [], resolution: Self.resolution)
+            } catch {
+                guard error.errno == .noSuchFileOrDirectory else { throw error }
+                directory = directory.splitLast().parent
+                continue
+            }
+            defer { fileSystem.discard(descriptor) }
+            return try synchronizeNames(descriptor, path)
+        }
+        try synchronizeNames(root, path)
+    }
+
     /// Makes a removal durable; if that fails, the removal is visible but a power cut may undo it.
     package func synchronizeNames(
         _ directory: Descriptor, _ path: POSIXPath?, _ durability: Durability = .full
