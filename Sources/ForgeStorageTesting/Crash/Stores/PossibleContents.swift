@@ -4,8 +4,8 @@ package struct RecoveredContents: Hashable, Sendable {
     let depth: Int
     /// What a later power cut may leave if nothing durable follows; what the store held stands last.
     let mayHold: [[String: StoreValue]]
-    /// Of what a later power cut may leave any part: the contents that an interrupted `removeAll` began to remove.
-    var mayHoldPartOf: [String: StoreValue]?
+    /// Of what a later power cut may leave any part: the contents that interrupted calls of `removeAll` began to remove.
+    var mayHoldPartOf: [[String: StoreValue]] = []
 }
 
 /// The contents that a store may have after a crash: all that was durable, and then any number of the calls that
@@ -15,7 +15,7 @@ package struct PossibleContents {
     private var candidates: [[String: StoreValue]] = []
     /// What a power cut may leave in place of `candidates`; more only after a kill.
     private var afterPowerCut: [[String: StoreValue]] = []
-    private var partOf: [String: StoreValue]?
+    private var partOf: [[String: StoreValue]] = []
 
     package init<Store: StoreUnderCrash>(after crash: Crash<StoreCall>, in _: Store.Type) {
         let (base, begun) = Self.lastRun(crash.begun)
@@ -27,11 +27,11 @@ package struct PossibleContents {
         var contents = start.last ?? [:]
         if durableCount == 0 {
             afterPowerCut = start
-            partOf = base?.mayHoldPartOf
+            partOf = base?.mayHoldPartOf ?? []
         }
         if requiredCount == 0 { candidates = crash.kind == .processKill ? [contents] : start }
         for (place, call) in begun.enumerated() {
-            if call == .removeAll, place >= acknowledged.count, !Store.removesAllAtOnce { partOf = contents }
+            if call == .removeAll, place >= acknowledged.count, !Store.removesAllAtOnce { partOf.append(contents) }
             call.apply(to: &contents)
             if place + 1 >= requiredCount { candidates.append(contents) }
             if place + 1 >= durableCount { afterPowerCut.append(contents) }
@@ -47,9 +47,7 @@ package struct PossibleContents {
     }
 
     package func allow(_ found: [String: StoreValue]) -> Bool {
-        if candidates.contains(found) { return true }
-        guard let partOf else { return false }
-        return found.allSatisfy { partOf[$0.key] == $0.value }
+        candidates.contains(found) || partOf.contains { part in found.allSatisfy { part[$0.key] == $0.value } }
     }
 
     /// The mark that says what the store held.
