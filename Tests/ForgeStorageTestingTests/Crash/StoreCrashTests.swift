@@ -63,6 +63,13 @@ struct StoreCrashTests {
         #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
     }
 
+    @Test("a removal of everything that was interrupted may be undone in part by a later power cut")
+    func interruptedRemoval() async throws {
+        let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .removeAll]
+        let report = try await forEachCrash(of: calls, in: StorageUnderCrash.self, limit: 3000)
+        #expect(report.stateCountAfterKills > 0)
+    }
+
     @Test("a vault and its key lose no secret that was acknowledged, and can always be opened")
     func secrets() async throws {
         let calls: [StoreCall] = [
