@@ -31,8 +31,11 @@ void *forge_mapping_base(const struct forge_mapping *mapping);
 /// own since then.
 const void *forge_mapping_fault(const struct forge_mapping *mapping);
 
-/// What stands there; not 0 if an access of the calling thread has faulted before.
+/// What stands there; not 0 if an access that the calling thread made before has faulted.
 static inline uint64_t forge_load_fault(const void *fault) {
+    // The handler runs in the thread that faults, so the compiler must not move the load before the access. The processor
+    // does not: a fault is precise, and what follows it is executed again.
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return __atomic_load_n((const uint64_t *)fault, __ATOMIC_RELAXED);
 }
 
