@@ -46,18 +46,29 @@ struct KVCommand: AsyncParsableCommand {
 
         func run() throws {
             let kv = try store.openForWriting()
-            let old = try kv.rawValue(named: key).map { try ValueEnvelope(decoding: $0) }
+            let old = try stored(in: kv)
             var coded = string ? CodedValue.string(value) : jsonOrText(value)
-            if let old, !string { coded = try asDate(coded, inPlaceOf: old) }
+            if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
             // The app reads the value by the version that it has stored it under.
-            let envelope = ValueEnvelope(schemaVersion: old?.schemaVersion ?? 1, payload: try coded.encoded())
+            let envelope = ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded())
             try kv.setRawValue(envelope.encoded, named: key)
             try kv.synchronize()
         }
 
+        /// The value that the key has, which is not overwritten if it cannot be decoded.
+        private func stored(in kv: FileKVStore) throws -> (value: CodedValue, version: UInt32)? {
+            guard let bytes = try kv.rawValue(named: key) else { return nil }
+            do {
+                let envelope = try ValueEnvelope(decoding: bytes)
+                return (try CodedValue(decoding: envelope), envelope.schemaVersion)
+            } catch {
+                throw CommandFailure("the value of \(key) cannot be decoded (\(error)); remove it first, with kv rm")
+            }
+        }
+
         /// JSON has no dates: a text in the place of a date is one, if it is in the form in which dates are shown.
-        private func asDate(_ new: CodedValue, inPlaceOf old: ValueEnvelope) throws -> CodedValue {
-            guard case .string(let text) = new, case .date(let date) = try CodedValue(decoding: old) else { return new }
+        private func asDate(_ new: CodedValue, inPlaceOf date: Date) throws -> CodedValue {
+            guard case .string(let text) = new else { return new }
             if CodedValue.date(date).json(prettyPrinted: false) == new.json(prettyPrinted: false) { return .date(date) }
             do {
                 return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
