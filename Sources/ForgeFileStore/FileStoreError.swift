@@ -36,7 +36,7 @@ public struct FileStoreError: Error, Sendable {
         /// The file is larger than the store may load, or than the file system can hold.
         case tooLarge
 
-        /// What is there was not put there by a store; it is neither read nor changed.
+        /// The key leads to something that no store creates; it is not changed.
         case unsafe(UnsafeFile)
 
         /// The directory to delete holds something that no store put there, which the underlying error names; nothing was

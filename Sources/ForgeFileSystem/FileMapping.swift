@@ -45,7 +45,8 @@ public final class FileMapping: Sendable {
 
     private let memory: (any MappedMemory)?
 
-    /// What the handler of faults knows of the system's memory; nil where every access goes through ``memory``.
+    /// The record of the system's memory for the handler of faults; nil where every access goes through ``memory``. It is
+    /// changed atomically, and lives until the mapping is removed.
     private nonisolated(unsafe) let record: OpaquePointer?
 
     /// A mapping by the operating system, which is given back to it at the end.

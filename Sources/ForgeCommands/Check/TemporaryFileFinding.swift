@@ -9,7 +9,7 @@ struct TemporaryFileFinding {
         self.fileSystem = fileSystem
     }
 
-    /// What a store below `top` has recorded about a file or directory; nil if none has.
+    /// The origin of a temporary file or directory by the records of a store below `top`; nil if no store has recorded it.
     func origin(of path: POSIXPath, below top: POSIXPath) throws(FileSystemError) -> TemporaryFileOrigin? {
         var root = path.splitLast().parent
         while true {

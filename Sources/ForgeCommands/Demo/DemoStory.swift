@@ -23,7 +23,7 @@ struct DemoStory {
         try stores.settings.synchronize()
     }
 
-    /// What differs from what was stored; empty if everything is there.
+    /// The differences from the stored values; empty if there are none.
     func differences() async throws -> [String] {
         var found: [String] = []
         func expect(_ isEqual: Bool, _ what: String) {

@@ -62,7 +62,7 @@ final class HeldFile: Sendable {
     }
 
     deinit {
-        // What was written is synchronised before; nothing is lost if this fails.
+        // All writes were synchronised before, so nothing is lost if this fails.
         do { try fileSystem.close(descriptor) } catch _ {}
     }
 }

@@ -40,8 +40,7 @@ struct ClaimedSource: Sendable {
 
     /// Renames the file to a private name with this prefix in another directory of its device.
     ///
-    /// What was renamed is inspected under the private name: another program may have put something else under the file's
-    /// own name since the file was opened.
+    /// The renamed file is inspected under its private name: another program may have replaced the file since it was opened.
     ///
     /// - Parameters:
     ///   - source: The file. While the claim exists, `directory` stays open.

@@ -6,7 +6,7 @@ import SystemPackage
 /// name, and directories that are the root of another store.
 struct OwnFiles {
     let fileSystem: any POSIXFileSystem
-    /// What the names of this store's temporary files hold, which may be removed from a tree that is being deleted.
+    /// The identifiers in the names of this store's temporary files, which may be removed with a tree.
     let temporaryIDs: [POSIXPath]
 
     init(_ fileSystem: any POSIXFileSystem, temporaryIDs: [POSIXPath] = []) {

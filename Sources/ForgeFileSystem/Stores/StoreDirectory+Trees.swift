@@ -35,7 +35,7 @@ extension StoreDirectory {
         _ body: (StoreEntry, _ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let entries = try fileSystem.entries(of: directory)
-        // What is in the root of another store is not this one's.
+        // Entries of another store's root are not listed.
         if depth > 0, entries.contains(where: { $0.name.isStoreMarker }) { return }
         for entry in entries where !entry.name.isReservedName {
             let path = prefix?.appending(entry.name) ?? entry.name

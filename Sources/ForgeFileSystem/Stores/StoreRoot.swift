@@ -11,7 +11,7 @@ package final class StoreRoot: Sendable {
 
     private let prepare: @Sendable (POSIXPath) throws(FileSystemError) -> Void
     private let opened = Mutex<StoreDirectory?>(nil)
-    /// What was prepared for writing; locked while that is done, which may take several flushes.
+    /// The directory that is prepared for writing. The lock is held during the preparation, which may take several flushes.
     private let prepared = Mutex<StoreDirectory?>(nil)
 
     /// - Parameters:

@@ -36,14 +36,14 @@ final class StoreHandle: Sendable {
                 guard try SharedPage.user(at: directory, on: fileSystem, options.processes) == nil else {
                     throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
                 }
-                try Self.lock(directory, .exclusive, on: fileSystem)
+                try Self.lockDirectory(directory, .exclusive, on: fileSystem)
                 lock = Mutex(own)
                 sharing = nil
             case .shared:
                 lock = Mutex(nil)
                 let sharing = try EngineSharing(at: directory, on: fileSystem, options)
                 do throws(FileSystemError) {
-                    try Self.lock(directory, .shared, on: fileSystem)
+                    try Self.lockDirectory(directory, .shared, on: fileSystem)
                 } catch {
                     sharing.lock.giveBack()
                     sharing.close()
@@ -75,7 +75,7 @@ final class StoreHandle: Sendable {
     ///
     /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone has to
     /// do there.
-    private static func lock(
+    private static func lockDirectory(
         _ directory: Descriptor, _ mode: LockMode, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
         do throws(FileSystemError) {
@@ -113,7 +113,7 @@ final class StoreHandle: Sendable {
             // First, since others ask for it when they have `#lock`. Closing would release it only with the last copy of the
             // descriptor, and a process that is being started has one.
             let isLocked = sharing != nil || lock.withLock { $0 != nil }
-            if isLocked { do { try Self.lock(directory, .unlocked, on: fileSystem) } catch _ {} }
+            if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
             lock.withLock { $0 = nil }
             sharing?.close()
         }

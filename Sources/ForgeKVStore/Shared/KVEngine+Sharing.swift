@@ -101,7 +101,7 @@ extension KVEngine {
             do throws(FileSystemError) {
                 try sharing.publish()
             } catch {
-                // What was written is in the log and stays acknowledged; the next call publishes it too.
+                // The record is in the log and stays acknowledged; the next call publishes it too.
                 remoteChanges.issues.append(.sharing(failure(error, operation)))
             }
         }

@@ -30,32 +30,26 @@ struct SlotArray {
     /// The entry of a name.
     @inline(__always)
     func find(_ name: KeyName) -> KeyEntry? {
-        let mask = count &- 1
-        let tag = Self.tag(name.hash)
-        var index = Int(truncatingIfNeeded: name.hash) & mask
-        while true {
-            let word = slot(index).pointee.load(ordering: .acquiring)
-            if word == 0 { return nil }
-            if word & Self.lowBits == tag {
-                let entry = Self.entry(word)
-                if entry.isNamed(name) { return entry }
-            }
-            index = (index &+ 1) & mask
-        }
+        find(hash: name.hash) { $0.isNamed(name) }
     }
 
     /// The entry of a name, by its bytes and their hash.
     @inline(__always)
     func find(_ name: UnsafeRawBufferPointer, hash: UInt64) -> KeyEntry? {
+        find(hash: hash) { $0.isNamed(name) }
+    }
+
+    @inline(__always)
+    private func find(hash: UInt64, where isNamed: (KeyEntry) -> Bool) -> KeyEntry? {
         let mask = count &- 1
         let tag = Self.tag(hash)
         var index = Int(truncatingIfNeeded: hash) & mask
         while true {
-            let word = slot(index).pointee.load(ordering: .relaxed)
+            let word = slot(index).pointee.load(ordering: .acquiring)
             if word == 0 { return nil }
             if word & Self.lowBits == tag {
                 let entry = Self.entry(word)
-                if entry.isNamed(name) { return entry }
+                if isNamed(entry) { return entry }
             }
             index = (index &+ 1) & mask
         }

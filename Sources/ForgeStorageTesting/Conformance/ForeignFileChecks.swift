@@ -112,7 +112,7 @@ extension StoreAmongOthers {
         return lines
     }
 
-    /// What an entry is: type, inode, mode, links, and for a file its size, time and content.
+    /// The description of an entry: type, inode, mode, links, and for a file its size, time and content.
     fileprivate func line(_ path: POSIXPath) throws -> String {
         let absolute = root.appending(path)
         guard let status = try existingStatus(absolute) else { return "missing" }

@@ -103,7 +103,7 @@ public struct CrashExplorer<Mark: Sendable> {
         }
     }
 
-    /// What a crash leaves for the next run, and what is known of it; nil if the run has no such crash.
+    /// The image that a crash leaves for the next run, and its model; nil if the run has no such crash.
     private func outcome(
         of level: CrashStateID.Level, in run: RecordedRun<Mark>, seed: UInt64
     ) -> (DiskImage, CrashModel)? {
@@ -190,7 +190,7 @@ public struct CrashExplorer<Mark: Sendable> {
     }
 }
 
-/// What a program did to a file system, from a tree that is durable.
+/// The effects of a program on a file system whose initial tree is durable.
 struct CrashRecording<Mark: Sendable>: Sendable {
     var image: DiskImage
     var effects: [RecordedEffect]

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What is durable of a tree, and what happened to it since: what a crash has to choose from.
+/// The durable part of a tree and the changes since, of which a crash keeps some.
 ///
 /// It follows the effects that were recorded, one after the other.
 struct CrashModel: Sendable {
