@@ -101,13 +101,13 @@ extension StoreDirectory {
         try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
             try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
                 try requireReplaceable(name, at: parent, mode, key)
-            }
-            let privateName = try claim(root)
-            do throws(FileSystemError) {
-                try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
-            } catch {
-                try restore()
-                throw error
+                let privateName = try claim(root)
+                do throws(FileSystemError) {
+                    try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
+                } catch {
+                    try restore()
+                    throw error
+                }
             }
             // Until both directories are synchronised, a crash may leave both names; the new one first, or none is left.
             try synchronizeNames(parent, key.path, durability)

@@ -41,10 +41,15 @@ extension POSIXFileSystem {
         return file
     }
 
-    private func createStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
-        let file = try open(
-            name, at: directory, .readWrite, options: [.create, .exclusiveCreate, .noFollow], permissions: .privateFile,
-            resolution: [.beneath, .noSymbolicLinks])
+    /// Creates a file of a store's own, with mode 0600 whatever the umask.
+    ///
+    /// - Throws: `EEXIST` if something has the name. A file whose mode could not be set stays.
+    package func createStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
+        let file = try retryingInterrupts { () throws(FileSystemError) in
+            try open(
+                name, at: directory, .readWrite, options: [.create, .exclusiveCreate, .noFollow],
+                permissions: .privateFile, resolution: [.beneath, .noSymbolicLinks])
+        }
         do throws(FileSystemError) {
             try naming(name) { () throws(FileSystemError) in
                 try setPermissions(.privateFile, of: .descriptor(file))

@@ -11,30 +11,13 @@ enum OwnFile {
     static func create(
         _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Descriptor {
-        func create() throws(FileSystemError) -> Descriptor {
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.open(
-                    name, at: directory, .readWrite, options: [.create, .exclusiveCreate, .noFollow],
-                    permissions: .privateFile)
-            }
-        }
-        let file: Descriptor
         do throws(FileSystemError) {
-            file = try create()
-        } catch  where error.errno == .fileExists {
-            try fileSystem.unlink(name, at: directory)
-            file = try create()
-        }
-        do throws(FileSystemError) {
-            // Whatever the umask.
-            try fileSystem.setPermissions(.privateFile, of: .descriptor(file))
+            return try fileSystem.createStoreFile(name, at: directory)
         } catch {
-            fileSystem.discard(file)
-            // If it stays, it is removed when the store is opened next.
-            do { try fileSystem.unlink(name, at: directory) } catch _ {}
-            throw error
+            guard error.errno == .fileExists else { throw error }
         }
-        return file
+        try fileSystem.unlink(name, at: directory)
+        return try fileSystem.createStoreFile(name, at: directory)
     }
 
     /// Removes what a crash has left over. What cannot be removed does no harm before the name is needed.
