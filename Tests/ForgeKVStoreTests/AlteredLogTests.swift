@@ -66,6 +66,52 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
+    @Test("a batch counts as a whole or not at all")
+    func batchWithUnknownChange() throws {
+        do {
+            let store = try open()
+            try store.batch { batch in for number in 0..<100 { try batch.set(key(number), value: number) } }
+            try store.set(key(100), value: 100)
+        }
+        var bytes = try log()
+        let batch = records(bytes)[0]
+        let last = LogRecord.batchPrefixSize + "key.99".utf8.count + (try ValueTable.encode(99, for: key(99))).count
+        let checksum = LogFileID(UnsafeRawBufferPointer(rebasing: bytes.withUnsafeBytes { $0 }[16..<32])).checksum
+        bytes.withUnsafeMutableBytes { bytes in
+            bytes[batch.upperBound - last] = LogRecord.Code.flushed.rawValue
+            LogRecord.sign(UnsafeMutableRawBufferPointer(rebasing: bytes[batch]), unflushedCount: 0, checksum: checksum)
+        }
+        try replace(.logName, bytes)
+        let store = try open()
+        #expect(try store.keys().filter { $0 != key(100).name } == [])
+        #expect(recorder.issues.count == 1, "\(recorder.descriptions)")
+    }
+
+    @Test("batches of any size are read again with their revisions")
+    func batchesOfAllSizes() throws {
+        var expected: [String: KVEntry?] = [:]
+        do {
+            let store = try open()
+            var batches = 0
+            for count in [1, 31, 32, 33, 20_000, 7] {
+                batches += 1
+                try store.batch { batch in
+                    for number in 0..<count {
+                        try batch.set(KVKey("key.\(number)"), value: String(repeating: "\(batches)", count: 40))
+                    }
+                    if count > 7 { batch.remove(key(count - 1)) }
+                }
+            }
+            for name in try store.keys() { expected[name] = try store.entry(named: name) }
+        }
+        #expect(try log().count > 1 << 20)
+        let store = try open()
+        for (name, entry) in expected { #expect(try store.entry(named: name) == entry) }
+        #expect(try store.keys().count == expected.count)
+        #expect(expected.count == 19_999)
+        #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
+    }
+
     @Test("a batch that would begin below number zero is no record")
     func batchBelowZero() throws {
         do {

@@ -14,26 +14,37 @@ extension LogRecord {
         content += value
     }
 
+    /// Calls `body` with each change in the content of a batch, in order; false if it is not a batch to the last byte. Then
+    /// `body` was called for the changes before the one that is none.
+    @inline(__always)
+    static func forEachChange(inBatch content: UnsafeRawBufferPointer, _ body: (PlainChange) -> Void) -> Bool {
+        var rest = content
+        while !rest.isEmpty {
+            guard rest.count >= batchPrefixSize, let code = Code(rawValue: rest[0]), rest[1] == 0 else { return false }
+            let nameEnd = batchPrefixSize + Int(rest.integer(at: 2, as: UInt16.self))
+            let valueSize = Int(clamping: rest.integer(at: 4, as: UInt32.self))
+            guard nameEnd <= rest.count, valueSize <= rest.count - nameEnd else { return false }
+            let end = nameEnd + valueSize
+            guard let change = PlainChange(code, rest[batchPrefixSize..<nameEnd], rest[nameEnd..<end]) else {
+                return false
+            }
+            switch code {
+            case .set, .remove: body(change)
+            case .removeAll, .flushed, .batch: return false
+            }
+            rest = UnsafeRawBufferPointer(rebasing: rest[end...])
+        }
+        return !content.isEmpty
+    }
+
     /// The changes in the content of a batch; nil if it is not one to the last byte.
     static func batch(_ content: UnsafeRawBufferPointer) -> Change? {
         var changes: [Change] = []
-        var rest = content
-        while !rest.isEmpty {
-            guard rest.count >= batchPrefixSize, let code = Code(rawValue: rest[0]), rest[1] == 0 else { return nil }
-            let nameSize = Int(rest.integer(at: 2, as: UInt16.self))
-            let valueSize = Int(rest.integer(at: 4, as: UInt32.self))
-            let size = batchPrefixSize + nameSize + valueSize
-            guard size <= rest.count, nameSize <= KeyName.maximumLength else { return nil }
-            let nameBytes = UnsafeRawBufferPointer(rebasing: rest[batchPrefixSize..<(batchPrefixSize + nameSize)])
-            guard let name = String(validating: nameBytes, as: UTF8.self) else { return nil }
-            switch code {
-            case .set: changes.append(.set(KeyName(name), Array(rest[(batchPrefixSize + nameSize)..<size])))
-            case .remove where valueSize == 0: changes.append(.remove(KeyName(name)))
-            case .remove, .removeAll, .flushed, .batch: return nil
-            }
-            rest = UnsafeRawBufferPointer(rebasing: rest[size...])
+        let isBatch = forEachChange(inBatch: content) { change in
+            let name = KeyName(String(decoding: change.name, as: UTF8.self))
+            changes.append(change.code == .set ? .set(name, Array(change.value)) : .remove(name))
         }
-        return changes.isEmpty ? nil : .batch(changes)
+        return isBatch ? .batch(changes) : nil
     }
 }
 

@@ -2,18 +2,30 @@ import ForgeFileSystem
 
 /// The fast path of a scan: runs of intact records, one behind the other, are loaded without an object for each of them.
 extension LogScan {
-    /// Loads records up to the first that is not an intact set, removal or flush marker, and the next in order.
+    /// Loads records up to the first that is not an intact set, removal, batch or flush marker, and the next in order.
     mutating func loadRun(after state: inout Outcome, into table: inout TableWriter) throws(FileSystemError) {
         let shortest = LogRecord.frameSize + LogRecord.payloadPrefixSize
+        var length = shortest
         let checksum = checksum
         while true {
             let start = state.end
-            let read: Void? = try window.withBytes(at: start, atLeast: shortest) { bytes in
+            let available = try window.withBytes(at: start, atLeast: length) { bytes in
                 var rest = bytes
                 // A part at a time, whose slots are fetched while the checksums are computed.
-                while Self.loadPart(&rest, checksum, after: &state, into: &table) {}
+                while Self.loadPart(&rest, checksum, after: &state, into: &table)
+                    || Self.loadBatch(&rest, checksum, after: &state, into: &table)
+                {}
+                return bytes.count
             }
-            guard read != nil, state.end > start else { return }
+            guard let available else { return }
+            guard state.end > start else {
+                // The record may be longer than what was read.
+                guard let frame = try frame(at: start, after: state) else { return }
+                length = LogRecord.frameSize + frame.payloadSize
+                guard length > available else { return }
+                continue
+            }
+            length = shortest
             // As many names as there would be if the rest of the log were like what was read, but at most eight times what was
             // found: most of the file may be a hole.
             let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
@@ -39,7 +51,7 @@ extension LogScan {
                 records.initializeElement(at: count, to: loaded)
                 count += 1
             }
-            table.load(records[..<count])
+            table.load(UnsafeBufferPointer(rebasing: records[..<count]))
             return isPlain
         }
     }
@@ -49,28 +61,66 @@ extension LogScan {
     private static func nextRecord(
         _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome
     ) -> (isPlain: Bool, loaded: TableWriter.LoadedRecord?) {
-        guard rest.count >= LogRecord.frameSize + LogRecord.payloadPrefixSize else { return (false, nil) }
-        let frame = LogRecord.frame(rest)
-        let size = LogRecord.frameSize &+ frame.payloadSize
-        guard frame.payloadSize >= LogRecord.payloadPrefixSize, size <= rest.count,
-            frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
-            frame.unflushedCount < frame.sequence
-        else { return (false, nil) }
-        let record = UnsafeRawBufferPointer(start: rest.baseAddress, count: size)
+        guard let (frame, record) = nextFrame(rest, after: state) else { return (false, nil) }
         let payload = UnsafeRawBufferPointer(rebasing: record[LogRecord.frameSize...])
         guard let change = LogRecord.PlainChange(payload),
             frame.sequence == state.sequence &+ 1 || LogRecord.isKept(payload),
             LogRecord.isIntact(record, checksum: start)
         else { return (false, nil) }
-        state.advance(over: frame, isFlushed: change.code == .flushed, end: state.end &+ Int64(size))
-        rest = UnsafeRawBufferPointer(rebasing: rest[size...])
+        state.advance(over: frame, isFlushed: change.code == .flushed, end: state.end &+ Int64(record.count))
+        rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
         guard change.code != .flushed else { return (true, nil) }
-        return (
-            true,
-            TableWriter.LoadedRecord(
-                name: change.name, value: change.code == .set ? change.value : nil, revision: frame.sequence,
-                hash: KeyHash.hash(change.name))
-        )
+        return (true, TableWriter.LoadedRecord(change, revision: frame.sequence))
+    }
+
+    /// Loads a batch; returns whether the next record is an intact one.
+    private static func loadBatch(
+        _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome,
+        into table: inout TableWriter
+    ) -> Bool {
+        guard let (frame, record) = nextFrame(rest, after: state),
+            record[LogRecord.frameSize...].starts(with: [LogRecord.Code.batch.rawValue, 0, 0, 0]),
+            LogRecord.isIntact(record, checksum: start)
+        else { return false }
+        let content = UnsafeRawBufferPointer(rebasing: record[(LogRecord.frameSize + LogRecord.payloadPrefixSize)...])
+        var changeCount: UInt64 = 0
+        // All changes of a batch count or none.
+        guard LogRecord.forEachChange(inBatch: content, { _ in changeCount += 1 }),
+            changeCount == frame.sequence &- state.sequence
+        else { return false }
+        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: partCount) { records in
+            var revision = state.sequence
+            var count = 0
+            _ = LogRecord.forEachChange(inBatch: content) { change in
+                revision &+= 1
+                let loaded = TableWriter.LoadedRecord(change, revision: revision)
+                table.prefetch(hash: loaded.hash)
+                records.initializeElement(at: count, to: loaded)
+                count += 1
+                guard count == partCount else { return }
+                table.load(UnsafeBufferPointer(records))
+                count = 0
+            }
+            table.load(UnsafeBufferPointer(rebasing: records[..<count]))
+        }
+        state.advance(over: frame, isFlushed: false, end: state.end &+ Int64(record.count))
+        rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
+        return true
+    }
+
+    /// The frame and the bytes of the next record, if they can be those of one.
+    @inline(__always)
+    private static func nextFrame(
+        _ rest: UnsafeRawBufferPointer, after state: Outcome
+    ) -> (frame: LogRecord.Frame, record: UnsafeRawBufferPointer)? {
+        guard rest.count >= LogRecord.frameSize + LogRecord.payloadPrefixSize else { return nil }
+        let frame = LogRecord.frame(rest)
+        let size = LogRecord.frameSize &+ frame.payloadSize
+        guard frame.payloadSize >= LogRecord.payloadPrefixSize, size <= rest.count,
+            frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
+            frame.unflushedCount < frame.sequence
+        else { return nil }
+        return (frame, UnsafeRawBufferPointer(start: rest.baseAddress, count: size))
     }
 }
 
@@ -84,20 +134,27 @@ extension LogRecord {
         /// Nil for any other payload, and for one that says nothing that this version understands.
         @inline(__always)
         init?(_ payload: UnsafeRawBufferPointer) {
-            guard let code = Code(rawValue: payload[0]), payload[1] == 0 || payload[1] == LogRecord.keptFlag else {
-                return nil
-            }
+            guard let code = Code(rawValue: payload[0]),
+                payload[1] == 0 || (payload[1] == LogRecord.keptFlag && code != .remove)
+            else { return nil }
             let nameEnd = LogRecord.payloadPrefixSize + Int(payload.integer(at: 2, as: UInt16.self))
-            guard nameEnd <= min(payload.count, LogRecord.payloadPrefixSize + KeyName.maximumLength) else { return nil }
-            name = UnsafeRawBufferPointer(rebasing: payload[LogRecord.payloadPrefixSize..<nameEnd])
-            value = UnsafeRawBufferPointer(rebasing: payload[nameEnd...])
+            guard nameEnd <= payload.count else { return nil }
+            self.init(code, payload[LogRecord.payloadPrefixSize..<nameEnd], payload[nameEnd...])
+        }
+
+        /// Nil for what this is not for, for a removal with a value, and for a name that cannot be one.
+        @inline(__always)
+        init?(_ code: Code, _ name: Slice<UnsafeRawBufferPointer>, _ value: Slice<UnsafeRawBufferPointer>) {
             self.code = code
+            self.name = UnsafeRawBufferPointer(rebasing: name)
+            self.value = UnsafeRawBufferPointer(rebasing: value)
             switch code {
-            case .set: guard name.isUTF8 else { return nil }
-            case .remove: guard payload[1] == 0, value.isEmpty, name.isUTF8 else { return nil }
-            case .flushed: guard payload.count == LogRecord.payloadPrefixSize else { return nil }
+            case .set: break
+            case .remove: guard value.isEmpty else { return nil }
+            case .flushed: guard name.isEmpty, value.isEmpty else { return nil }
             case .removeAll, .batch: return nil
             }
+            guard name.count <= KeyName.maximumLength, self.name.isUTF8 else { return nil }
         }
     }
 }

@@ -165,7 +165,7 @@ struct LogScan {
         return record
     }
 
-    private mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
+    mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
         let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
         guard let frame,
             frame.payloadSize >= LogRecord.payloadPrefixSize,

@@ -10,17 +10,29 @@ struct KeyEntry {
     private struct Front: ~Copyable {
         let version = Atomic<UInt32>(0)
         let nameCount: UInt16
-        let kind = Atomic<UInt8>(EntryContent.nothing)
+        let kind: Atomic<UInt8>
         /// The ``mark(_:)`` of the revision that was last reported as unreadable; zero for none.
         let reported = Atomic<UInt8>(0)
-        let first = Atomic<UInt64>(0)
-        let second = Atomic<UInt64>(0)
+        let first: Atomic<UInt64>
+        let second: Atomic<UInt64>
+
+        init(nameCount: UInt16, _ content: EntryContent) {
+            self.nameCount = nameCount
+            kind = Atomic(content.kind)
+            first = Atomic(content.words.0)
+            second = Atomic(content.words.1)
+        }
     }
 
     /// Behind the name.
     private struct Back: ~Copyable {
-        let revision = Atomic<UInt64>(0)
-        let encodedSize = Atomic<UInt64>(0)
+        let revision: Atomic<UInt64>
+        let encodedSize: Atomic<UInt64>
+
+        init(_ content: EntryContent) {
+            revision = Atomic(content.revision)
+            encodedSize = Atomic(UInt64(content.encodedSize))
+        }
     }
 
     let address: UnsafeMutableRawPointer
@@ -34,17 +46,18 @@ struct KeyEntry {
     /// A name is followed by zeros up to a multiple of eight.
     private static func nameSize(_ count: Int) -> Int { (count + 7) / 8 * 8 }
 
-    /// An entry for a name, without a value, in memory of its ``size(nameCount:)``.
-    init(_ name: UnsafeRawBufferPointer, at address: UnsafeMutableRawPointer) {
+    /// An entry for a name in memory of its ``size(nameCount:)``; the caller has given up the content.
+    init(_ name: UnsafeRawBufferPointer, _ content: EntryContent, at address: UnsafeMutableRawPointer) {
         precondition(MemoryLayout<Front>.size <= Self.frontSize && MemoryLayout<Back>.size <= Self.backSize)
         self.address = address
         // Names are at most 1,024 bytes long; every write has checked.
-        address.bindMemory(to: Front.self, capacity: 1).initialize(to: Front(nameCount: UInt16(name.count)))
+        address.bindMemory(to: Front.self, capacity: 1).initialize(
+            to: Front(nameCount: UInt16(name.count), content))
         let size = Self.nameSize(name.count)
         // The last word holds the end of the name, and the zeros behind it.
         if size > 0 { (address + Self.frontSize + size - 8).storeBytes(of: 0, as: UInt64.self) }
         UnsafeMutableRawBufferPointer(start: address + Self.frontSize, count: size).copyMemory(from: name)
-        backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back())
+        backAddress.bindMemory(to: Back.self, capacity: 1).initialize(to: Back(content))
     }
 
     @inline(__always)

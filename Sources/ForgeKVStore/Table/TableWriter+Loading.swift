@@ -9,6 +9,15 @@ extension TableWriter {
         var value: UnsafeRawBufferPointer?
         var revision: UInt64
         var hash: UInt64
+
+        /// What a set or a removal does.
+        @inline(__always)
+        init(_ change: LogRecord.PlainChange, revision: UInt64) {
+            name = change.name
+            value = change.code == .set ? change.value : nil
+            self.revision = revision
+            hash = KeyHash.hash(change.name)
+        }
     }
 
     /// Begins to fetch the slot of a name, whose place in memory is arbitrary.
@@ -16,9 +25,8 @@ extension TableWriter {
     func prefetch(hash: UInt64) { forge_prefetch(table.view.array.slotAddress(hash: hash)) }
 
     /// Applies records in order.
-    mutating func load(_ records: UnsafeMutableBufferPointer<LoadedRecord>.SubSequence) {
-        for index in records.indices {
-            let record = records[index]
+    mutating func load(_ records: UnsafeBufferPointer<LoadedRecord>) {
+        for record in records {
             guard let value = record.value else {
                 unload(record)
                 continue

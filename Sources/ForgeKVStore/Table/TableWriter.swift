@@ -51,8 +51,7 @@ struct TableWriter: ~Copyable, Sendable {
     mutating func insert(_ content: EntryContent, _ name: UnsafeRawBufferPointer, hash: UInt64) {
         makeRoom()
         let memory = pool._withUnsafeGuaranteedRef { $0.take(KeyEntry.size(nameCount: name.count)) }
-        let entry = KeyEntry(name, at: memory)
-        _ = entry.exchange(content)
+        let entry = KeyEntry(name, content, at: memory)
         table.view.array.insert(entry, hash: hash)
         usedCount += 1
         count += 1
@@ -65,8 +64,13 @@ struct TableWriter: ~Copyable, Sendable {
     }
 
     mutating func removeAll() {
-        let empty = SlotArray(exponent: 4)
-        retire(table.view.exchange(empty), keepsValues: false)
+        let old = table.view.exchange(SlotArray(exponent: 4))
+        arrayNumber += 1
+        old.forEach { entry in
+            reclamation.retire(entry.exchange(.none))
+            reclamation.retire(entry)
+        }
+        reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
         for slab in table.arena.takeSlabs() { reclamation.retire(slab.address, sizeInBytes: slab.size) }
         usedCount = 0
         count = 0
@@ -113,15 +117,17 @@ struct TableWriter: ~Copyable, Sendable {
     @inline(never)
     mutating func resize(for expectedCount: Int) {
         let old = table.view.array
-        // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
         let larger = SlotArray(exponent: Self.exponent(for: expectedCount))
         usedCount = 0
         old.forEach { entry in
-            guard entry.kind != EntryContent.nothing else { return }
+            // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
+            guard entry.kind != EntryContent.nothing else { return reclamation.retire(entry) }
             larger.insert(entry, hash: entry.hash)
             usedCount += 1
         }
-        retire(table.view.exchange(larger), keepsValues: true)
+        _ = table.view.exchange(larger)
+        arrayNumber += 1
+        reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
     }
 
     /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table doubles of
@@ -130,16 +136,6 @@ struct TableWriter: ~Copyable, Sendable {
         var exponent = 4
         while 2 << exponent < count * 5 { exponent += 1 }
         return exponent
-    }
-
-    private mutating func retire(_ array: SlotArray, keepsValues: Bool) {
-        arrayNumber += 1
-        array.forEach { entry in
-            if keepsValues, entry.kind != EntryContent.nothing { return }
-            reclamation.retire(entry.exchange(.none))
-            reclamation.retire(entry)
-        }
-        reclamation.retire(array.address, sizeInBytes: array.sizeInBytes)
     }
 
     /// Whether it is worth the while to ask for what no reader can see any more.

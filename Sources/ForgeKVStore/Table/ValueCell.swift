@@ -92,6 +92,6 @@ final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable
     override var bytes: [UInt8] { source.bytes }
 
     override func copyValue(to memory: UnsafeMutableRawPointer) {
-        memory.initializeMemory(as: Value.self, to: value)
+        memory.assumingMemoryBound(to: Value.self).initialize(to: value)
     }
 }
