@@ -25,6 +25,18 @@ extension ConformanceChecks {
                 try expectEqual(entry.inode, status.inode, "the number of \(entry.name)")
             }
         },
+        holds("threads that list one open directory at the same time all find every name") { tree in
+            try tree.opening(tree("."), .readOnly, [.directory]) { directory in
+                let fileSystem = tree.fileSystem
+                let count = try fileSystem.entries(of: directory).count
+                let failures = concurrently(4) { _ in
+                    for _ in 0..<2_000 {
+                        try expectEqual(try fileSystem.entries(of: directory).count, count, "the names")
+                    }
+                }
+                try expectEqual(failures.compactMap { $0.map(String.init(describing:)) }, [], "the failures")
+            }
+        },
         holds("in a removed directory there is nothing, whatever is asked") { tree in
             try tree.opening(tree("e"), .readOnly, [.directory]) { directory in
                 let fileSystem = tree.fileSystem

@@ -176,7 +176,7 @@ extension ConformanceChecks {
     ]
 
     /// Runs `body` on several threads concurrently and returns the result of each.
-    private static func concurrently(
+    static func concurrently(
         _ count: Int, _ body: @Sendable (Int) throws -> Void
     ) -> [FileSystemError?] {
         let outcomes = Mutex<[FileSystemError?]>([])
