@@ -26,7 +26,11 @@ let lab: [Target] = [
         path: "Lab/Sources/FileSystemMutants", swiftSettings: settings),
     .executableTarget(
         name: "forge-lab",
-        dependencies: ["ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", system, arguments],
+        dependencies: [
+            "ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", "ForgeCrashTesting",
+            "StoreCrashes",
+            system, arguments,
+        ],
         path: "Lab/Sources/forge-lab", swiftSettings: settings),
     .testTarget(
         name: "FileSystemMutantsTests", dependencies: ["FileSystemMutants", "TestDepth"],
@@ -48,6 +52,7 @@ let package = Package(
         .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
+        .library(name: "ForgeCrashTesting", targets: ["ForgeCrashTesting"]),
         .executable(name: "forge", targets: ["forge"]),
     ],
     dependencies: [
@@ -84,6 +89,22 @@ let package = Package(
             ],
             swiftSettings: settings),
         .target(
+            name: "ForgeCrashTesting",
+            dependencies: [
+                "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
+                "ForgeStorage",
+                system,
+            ],
+            swiftSettings: settings),
+        .target(
+            name: "StoreCrashes",
+            dependencies: [
+                "ForgeCrashTesting", "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore",
+                "ForgeCrypt",
+                "ForgeStorage", system,
+            ],
+            path: "Tests/StoreCrashes", swiftSettings: settings),
+        .target(
             name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, arguments],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
@@ -94,8 +115,15 @@ let package = Package(
             name: "ForgeStorageTestingTests",
             dependencies: [
                 "TestDepth", "ForgeStorageTesting", "ForgeFileSystem", "ForgeKVStore", "ForgeFileStore", "ForgeCrypt",
-                "ForgeStorage",
-                system, crypto, logging,
+                "ForgeStorage", system, crypto, logging,
+            ],
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeCrashTestingTests",
+            dependencies: [
+                "TestDepth", "ForgeCrashTesting", "ForgeStorageTesting", "StoreCrashes", "ForgeFileSystem",
+                "ForgeKVStore",
+                "ForgeFileStore", "ForgeCrypt", "ForgeStorage", system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(
@@ -104,7 +132,8 @@ let package = Package(
         .testTarget(
             name: "ForgeKVStoreTests",
             dependencies: [
-                "TestDepth", "ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, logging,
+                "TestDepth", "ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeCrashTesting",
+                "ForgeStorageTesting", system, logging,
             ],
             swiftSettings: settings),
         .testTarget(
@@ -114,7 +143,8 @@ let package = Package(
         .testTarget(
             name: "ForgeCryptTests",
             dependencies: [
-                "TestDepth", "ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeStorageTesting", system, crypto,
+                "TestDepth", "ForgeCrypt", "ForgeCoding", "ForgeFileSystem", "ForgeCrashTesting", "ForgeStorageTesting",
+                system, crypto,
             ],
             swiftSettings: settings),
         .testTarget(

@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 which=${1:-both}
-filter=${2:-'^(ForgeFileSystem|ForgeCoding|ForgeKVStore|ForgeFileStore|ForgeCrypt|ForgeStorage|ForgeStorageTesting)Tests\.'}
+filter=${2:-'^(ForgeFileSystem|ForgeCoding|ForgeKVStore|ForgeFileStore|ForgeCrypt|ForgeStorage|ForgeStorageTesting|ForgeCrashTesting)Tests\.'}
 
 # check NAME DIRECTORY OPTION...: any report fails the check, even where the tests pass.
 check() {

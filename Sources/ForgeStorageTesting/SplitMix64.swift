@@ -1,4 +1,4 @@
-/// The deterministic random number generator of this module (Steele, Lea and Flood, "Fast Splittable Pseudorandom
+/// The deterministic random number generator of the testing libraries (Steele, Lea and Flood, "Fast Splittable Pseudorandom
 /// Number Generators", OOPSLA 2014).
 package struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64

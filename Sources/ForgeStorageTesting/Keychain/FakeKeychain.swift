@@ -102,11 +102,11 @@ public final class FakeKeychain: Sendable {
     // MARK: Backups
 
     /// The content of an encrypted backup: all items but those that require a passcode.
-    struct Backup: Sendable {
+    package struct Backup: Sendable {
         fileprivate var items: [(address: Address, value: SecItemValue)]
     }
 
-    func backUp() -> Backup {
+    package func backUp() -> Backup {
         Backup(
             items: state.withLock { state in
                 state.items.filter { $0.value.accessibility != .whenPasscodeSetThisDeviceOnly }
@@ -114,7 +114,7 @@ public final class FakeKeychain: Sendable {
     }
 
     /// Replaces all items by those of a backup; device-bound items are readable only on their own device.
-    func restore(_ backup: Backup, toNewDevice: Bool) {
+    package func restore(_ backup: Backup, toNewDevice: Bool) {
         state.withLock { state in
             state.items = backup.items
             state.hasPasscode = true

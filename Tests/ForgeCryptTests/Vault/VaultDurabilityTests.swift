@@ -1,4 +1,5 @@
 import Crypto
+import ForgeCrashTesting
 import ForgeCrypt
 import ForgeFileSystem
 import ForgeStorageTesting

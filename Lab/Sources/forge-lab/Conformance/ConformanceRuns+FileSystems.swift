@@ -1,3 +1,4 @@
+import ForgeCrashTesting
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation

@@ -1,5 +1,7 @@
+import ForgeCrashTesting
 import ForgeStorageTesting
 import Foundation
+import StoreCrashes
 
 /// Many random programs, crashed, on one kind of store.
 struct CrashCampaign {

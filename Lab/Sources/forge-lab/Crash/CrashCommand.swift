@@ -1,4 +1,5 @@
 import ArgumentParser
+import ForgeCrashTesting
 import Foundation
 
 /// Crashes the stores on disk in the middle of random programs, in every state that a power cut may leave.

@@ -1,3 +1,4 @@
+import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting

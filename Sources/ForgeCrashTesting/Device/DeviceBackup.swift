@@ -1,0 +1,86 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import SystemPackage
+
+/// An encrypted backup of an app on a ``SimulatedDevice``: its files and secrets as they were at one moment.
+///
+/// Caches and temporary files are not in it, nor are secrets that need a passcode. Secrets that are bound to their
+/// device are, but only that device can make anything of them.
+public struct DeviceBackup: Sendable {
+    private enum Content {
+        case directory
+        case file([UInt8])
+        case link(POSIXPath)
+    }
+
+    private struct Item {
+        /// Relative to the app's container.
+        var path: POSIXPath
+        var status: FileStatus
+        var protection: FileProtection
+        var content: Content
+    }
+
+    private var items: [Item] = []
+    let secrets: FakeKeychain.Backup
+
+    /// Reads everything below a container, whatever the lock says: it is the system that makes backups.
+    init(
+        of container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection, secrets: FakeKeychain.Backup
+    ) throws(FileSystemError) {
+        self.secrets = secrets
+        var pending: [POSIXPath] = [""]
+        while let directory = pending.popLast() {
+            guard !AppContainer.withoutBackup.contains(directory) else { continue }
+            let path = directory.isEmpty ? container : container.appending(directory)
+            let entries = try disk.withDirectory(path) { (descriptor) throws(FileSystemError) in
+                try disk.entries(of: descriptor)
+            }
+            for entry in entries {
+                let relative = directory.isEmpty ? entry.name : directory.appending(entry.name)
+                let absolute = container.appending(relative)
+                let content: Content
+                switch entry.type {
+                case .directory:
+                    content = .directory
+                    pending.append(relative)
+                case .regular: content = .file(try disk.readFile(absolute))
+                case .symbolicLink: content = .link(try disk.readSymbolicLink(absolute))
+                default: continue
+                }
+                let status = try disk.status(absolute, followsSymbolicLinks: false)
+                items.append(
+                    Item(path: relative, status: status, protection: rules[status.inode], content: content))
+            }
+        }
+    }
+
+    /// Writes everything into a container that holds the system's directories and nothing else.
+    func restore(
+        to container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection
+    ) throws(FileSystemError) {
+        // A directory comes before what is in it.
+        for item in items {
+            let path = container.appending(item.path)
+            switch item.content {
+            case .directory:
+                if try !disk.exists(path) { try disk.createDirectory(path) }
+            case .file(let bytes):
+                let file = try disk.open(path, .writeOnly, options: [.create, .exclusiveCreate])
+                try disk.closing(file) { () throws(FileSystemError) in try disk.writeBytes(bytes, to: file) }
+            case .link(let target):
+                try disk.createSymbolicLink(path, to: target)
+                continue
+            }
+            rules[try disk.status(path).inode] = item.protection
+        }
+        // What is written into a directory changes its time, so the attributes come last and the innermost first.
+        for item in items.reversed() {
+            if case .link = item.content { continue }
+            let path = FileReference.path(container.appending(item.path))
+            try disk.setPermissions(item.status.permissions, of: path)
+            try disk.setTimes(accessed: item.status.accessed, modified: item.status.modified, of: path)
+        }
+    }
+}

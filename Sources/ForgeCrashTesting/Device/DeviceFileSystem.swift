@@ -1,0 +1,272 @@
+public import ForgeFileStore
+public import ForgeFileSystem
+import ForgeStorageTesting
+import Synchronization
+public import SystemPackage
+
+/// The files of a ``SimulatedDevice`` as one process of the app sees them, classes of protection obeyed.
+///
+/// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
+/// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files be
+/// renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when it
+/// is moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
+///
+/// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with ``ProcessEnded``
+/// underlying, and has no effect: nothing that is left of the old process can reach the disk.
+public final class DeviceFileSystem: POSIXFileSystem {
+    private let view: InMemoryFileSystem
+    private let rules: DataProtection
+    private let hasEnded = Atomic(false)
+
+    /// A new process's view of a disk.
+    init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
+        view = disk.process()
+        self.rules = rules
+    }
+
+    /// Ends the process: what it has open is closed, its locks are free.
+    func endProcess() {
+        hasEnded.store(true, ordering: .sequentiallyConsistent)
+        view.endProcess()
+    }
+
+    /// All descriptors that the process has open, in ascending order.
+    public var openDescriptors: [Descriptor] { view.openDescriptors }
+
+    public var effectiveUser: UserID { view.effectiveUser }
+
+    public func randomBits() -> UInt64 { view.randomBits() }
+
+    // MARK: Protection
+
+    /// The class of a file or directory.
+    public func protection(of path: POSIXPath) throws(FileSystemError) -> FileProtection {
+        rules[try live(.status, path).status(path).inode]
+    }
+
+    /// Gives a file or directory a class; a directory passes its own on to what is created in it from then on.
+    ///
+    /// - Throws: `FileSystemError`; `EPERM` for a file whose content cannot be reached just now.
+    public func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError) {
+        let status = try live(.setPermissions, path).status(path)
+        if status.type == .regular, !rules.allows(.opening, rules[status.inode]) {
+            throw locked(.setPermissions, path)
+        }
+        rules[status.inode] = protection
+    }
+
+    private func locked(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) -> FileSystemError {
+        FileSystemError(operation, .notPermitted, path: path, underlying: ProtectedDataUnavailable())
+    }
+
+    /// The view; nil once its last user has gone.
+    func live(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) throws(FileSystemError) -> InMemoryFileSystem
+    {
+        guard !hasEnded.load(ordering: .sequentiallyConsistent) else {
+            throw FileSystemError(operation, .ioError, path: path, underlying: ProcessEnded())
+        }
+        return view
+    }
+
+    private func live(
+        _ operation: FileSystemOperation, _ file: FileReference
+    ) throws(FileSystemError) -> InMemoryFileSystem {
+        guard case .path(let path, at: _, followsSymbolicLinks: _) = file else { return try live(operation) }
+        return try live(operation, path)
+    }
+
+    /// The view, if the content of an open file can be used just now.
+    private func content(
+        of descriptor: Descriptor, for operation: FileSystemOperation
+    ) throws(FileSystemError) -> InMemoryFileSystem {
+        let view = try live(operation)
+        guard rules.lock != .unlocked else { return view }
+        let status = try view.status(of: .descriptor(descriptor))
+        guard status.type != .regular || rules.allows(.goingOn, rules[status.inode]) else { throw locked(operation) }
+        return view
+    }
+
+    /// What is at a path; nil if that cannot be told, in which case the call that asks will meet the reason itself.
+    private func status(of file: FileReference) -> FileStatus? {
+        do throws(FileSystemError) {
+            return try view.status(of: file)
+        } catch {
+            return nil
+        }
+    }
+
+    /// The class that something created at a path gets.
+    private func inherited(_ path: POSIXPath, at directory: Descriptor) -> FileProtection {
+        let parent = path.splitLast().parent
+        return status(of: .path(parent.isEmpty ? "." : parent, at: directory)).map { rules[$0.inode] }
+            ?? DataProtection.standard
+    }
+}
+
+extension DeviceFileSystem: FileProtecting {}
+
+// MARK: Content
+
+extension DeviceFileSystem {
+    public func open(
+        _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
+        options: FileDescriptor.OpenOptions, permissions: FilePermissions, resolution: PathResolution
+    ) throws(FileSystemError) -> Descriptor {
+        let view = try live(.open, path)
+        func open() throws(FileSystemError) -> Descriptor {
+            try view.open(
+                path, at: directory, mode, options: options, permissions: permissions, resolution: resolution)
+        }
+        guard options.contains(.create) || rules.lock != .unlocked else { return try open() }
+        let follows = !options.contains(.noFollow)
+        if let existing = status(of: .path(path, at: directory, followsSymbolicLinks: follows)) {
+            let isWanted = !options.contains([.create, .exclusiveCreate])
+            if existing.type == .regular, isWanted, !rules.allows(.opening, rules[existing.inode]) {
+                throw locked(.open, path)
+            }
+            return try open()
+        }
+        guard options.contains(.create) else { return try open() }
+        let protection = inherited(path, at: directory)
+        guard rules.allows(.creating, protection) else { throw locked(.open, path) }
+        let descriptor = try open()
+        if let created = status(of: .descriptor(descriptor)) { rules[created.inode] = protection }
+        return descriptor
+    }
+
+    /// A descriptor of a process that has ended is closed already.
+    public func close(_ descriptor: Descriptor) throws(FileSystemError) {
+        try live(.close).close(descriptor)
+    }
+
+    public func duplicate(_ descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
+        try live(.duplicate).duplicate(descriptor)
+    }
+
+    public func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try content(of: descriptor, for: .read).read(descriptor, into: buffer, at: offset)
+    }
+
+    public func write(
+        _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
+    ) throws(FileSystemError) -> Int {
+        try content(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
+    }
+
+    public func seek(
+        _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
+    ) throws(FileSystemError) -> Int64 {
+        try live(.seek).seek(descriptor, to: offset, from: origin)
+    }
+
+    public func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
+        switch file {
+        case .descriptor(let descriptor):
+            try content(of: descriptor, for: .truncate).truncate(file, to: sizeInBytes)
+        case .path(let path, at: _, followsSymbolicLinks: _):
+            let view = try live(.truncate, path)
+            if let existing = status(of: file), existing.type == .regular,
+                !rules.allows(.opening, rules[existing.inode])
+            {
+                throw locked(.truncate, path)
+            }
+            try view.truncate(file, to: sizeInBytes)
+        }
+    }
+
+    public func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
+        try content(of: descriptor, for: .allocate).allocate(descriptor, at: offset, length: length)
+    }
+
+    public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
+        try live(.synchronize).synchronize(descriptor, level)
+    }
+
+    /// Maps part of a file, whose content can be reached.
+    ///
+    /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock would
+    /// take its pages away, and an access then raises a signal. That still happens where the class is set after
+    /// the file was mapped: it is a trap that says so.
+    public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
+        let view = try content(of: descriptor, for: .map)
+        let mapping = try view.map(descriptor, at: offset, count: count)
+        let inode = try view.status(of: .descriptor(descriptor)).inode
+        guard rules[inode] != .complete else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
+        return FileMapping(
+            watching: mapping,
+            load: { [self] mapping, range in
+                if !range.isEmpty { requireReachable(inode) }
+                return mapping.bytes(in: range)
+            },
+            store: { [self] mapping, bytes, place in
+                requireReachable(inode)
+                mapping.store(bytes, at: place)
+            },
+            writeBack: { [self] (mapping) throws(FileSystemError) in
+                _ = try live(.writeBack)
+                guard rules.allows(.goingOn, rules[inode]) else { throw locked(.writeBack) }
+                try mapping.writeBack()
+            })
+    }
+
+    /// Traps where the process would get a signal.
+    private func requireReachable(_ inode: UInt64) {
+        precondition(
+            hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.goingOn, rules[inode]),
+            "SIGBUS: the content of the mapped file \(inode) cannot be reached while the device is locked")
+    }
+
+    public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
+        try live(.lock).lock(descriptor, mode, waiting: waiting)
+    }
+}
+
+// MARK: Attributes
+
+extension DeviceFileSystem {
+    public func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
+        try live(.status, file).status(of: file)
+    }
+
+    public func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError) {
+        try live(.setPermissions, file).setPermissions(permissions, of: file)
+    }
+
+    public func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
+        try live(.setOwner, file).setOwner(owner, group: group, of: file)
+    }
+
+    public func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError) {
+        try live(.setTimes, file).setTimes(accessed: accessed, modified: modified, of: file)
+    }
+}
+
+// MARK: Creation
+
+extension DeviceFileSystem {
+    public func createDirectory(
+        _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
+    ) throws(FileSystemError) {
+        let view = try live(.createDirectory, path)
+        let protection = inherited(path, at: directory)
+        try view.createDirectory(path, at: directory, permissions: permissions)
+        adopt(path, at: directory, protection)
+    }
+
+    public func createNode(
+        _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
+    ) throws(FileSystemError) {
+        let view = try live(.createNode, path)
+        let protection = inherited(path, at: directory)
+        guard type != .regular || rules.allows(.creating, protection) else { throw locked(.createNode, path) }
+        try view.createNode(path, at: directory, type: type, permissions: permissions, deviceNumber: deviceNumber)
+        adopt(path, at: directory, protection)
+    }
+
+    private func adopt(_ path: POSIXPath, at directory: Descriptor, _ protection: FileProtection) {
+        guard let created = status(of: .path(path, at: directory, followsSymbolicLinks: false)) else { return }
+        rules[created.inode] = protection
+    }
+}

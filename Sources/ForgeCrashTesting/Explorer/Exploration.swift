@@ -1,0 +1,195 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+
+/// The walk through all crashes of a run, and through those of the recoveries after them.
+final class Exploration<Mark: Sendable> {
+    typealias Recover = nonisolated(nonsending) (InMemoryFileSystem, Crash<Mark>) async throws -> Void
+
+    /// The limits of the walk.
+    struct Bounds {
+        var limit: Int
+        var depth: Int
+        var carriesKills: Bool
+        var maximumViolationCount: Int
+        var stopsAtFirstViolation = false
+    }
+
+    let profile: CrashProfile
+    let seed: UInt64
+    let bounds: Bounds
+    private let recover: Recover
+    private(set) var report: CrashReport
+    private var seen: Set<UInt64> = []
+    private var nestedBudget: Int
+    private var runCount: UInt64 = 0
+
+    init(_ profile: CrashProfile, seed: UInt64, _ bounds: Bounds, recover: @escaping Recover) {
+        self.profile = profile
+        self.seed = seed
+        self.bounds = bounds
+        self.recover = recover
+        nestedBudget = bounds.depth > 1 ? bounds.limit : 0
+        report = CrashReport(profile: profile, seed: seed)
+    }
+
+    nonisolated(nonsending) func explore(_ run: RecordedRun<Mark>) async {
+        report.effectCount = run.effects.count
+        await cutPower(in: run, limit: bounds.limit, above: [])
+        await kill(run, limit: bounds.limit, above: [])
+    }
+
+    private var isDone: Bool { bounds.stopsAtFirstViolation && report.violationCount > 0 }
+
+    // MARK: Power cuts
+
+    /// Visits the states that a power cut may leave at any moment of a run.
+    private nonisolated(nonsending) func cutPower(
+        in run: RecordedRun<Mark>, limit: Int, above: [CrashStateID.Level]
+    ) async {
+        let isOuter = above.isEmpty
+        let points = CrashPoint.all(of: run, after: above.last?.kind, seed: seed, limit: limit)
+        if isOuter {
+            report.crashPointCount = run.effects.count + 1
+            report.possibleStateCount = points.reduce(0) { $0 + $1.count }
+        }
+        var visited = 0
+        var isExhaustive = true
+        for point in points {
+            var states = point.states(seed: seed)
+            if let sampled = states.sampled {
+                isExhaustive = false
+                if isOuter { report.note(sampled) }
+            }
+            let marks = run.marks(in: point.space.model)
+            while let state = states.next() {
+                visited += 1
+                if isOuter { report.visitedStateCount += 1 }
+                guard seen.insert(StableHash.of(state.hash, marks)).inserted else { continue }
+                let left = max(1, limit - visited)
+                let nestedLimit = isOuter ? min(nestedBudget, max(32, nestedBudget / left)) : 0
+                await visit(state, at: point, of: run, above: above, nestedLimit: nestedLimit)
+                if isDone { return }
+            }
+        }
+        if above.last?.kind == .processKill, !isExhaustive { report.sampledKillCount += 1 }
+    }
+
+    private nonisolated(nonsending) func visit(
+        _ state: CrashState, at point: CrashPoint, of run: RecordedRun<Mark>, above: [CrashStateID.Level],
+        nestedLimit: Int
+    ) async {
+        let levels = above + [state.level(effectCount: point.effectCount)]
+        let model = point.space.model
+        let goesDeeper = nestedLimit > 0 && levels.count < bounds.depth
+        let image = state.image
+        let start = goesDeeper ? CrashModel(image, profile, markCount: model.markCount) : nil
+        let next = await recover(
+            from: levels, on: image, start, events: run.events.prefix(model.markCount),
+            earlierMarks: run.marks(in: model), losses: { state.losses(in: point.space) })
+        guard let next, !next.effects.isEmpty else { return }
+        let before = report.stateCount
+        await cutPower(in: next, limit: nestedLimit, above: levels)
+        await kill(next, limit: nestedLimit, above: levels)
+        nestedBudget -= min(nestedBudget, report.stateCount - before)
+    }
+
+    // MARK: Kills
+
+    /// Kills a run at every moment, recovers on what all processes see, and cuts the power during that recovery.
+    private nonisolated(nonsending) func kill(
+        _ run: RecordedRun<Mark>, limit: Int, above: [CrashStateID.Level]
+    ) async {
+        let isCarriedOn = bounds.carriesKills && above.count + 1 < bounds.depth
+        let kills = chosenKills(of: run, limit: limit, isOuter: above.isEmpty)
+        var model = run.start
+        var effectCount = 0
+        var followers: [(levels: [CrashStateID.Level], run: RecordedRun<Mark>, count: Double)] = []
+        for kill in kills {
+            while effectCount < kill.effectCount - 1 {
+                model.apply(run.effects[effectCount])
+                effectCount += 1
+            }
+            guard let killed = run.model(after: kill, from: model) else { continue }
+            let levels = above + [.kill(kill)]
+            if isCarriedOn { report.killCount += 1 }
+            let next = await recover(
+                from: levels, on: killed.live, isCarriedOn ? killed : nil,
+                events: run.events.prefix(killed.markCount), earlierMarks: run.marks(in: killed), losses: { [] })
+            if isDone { return }
+            guard let next, !next.effects.isEmpty else { continue }
+            let count = CrashPoint.all(of: next, after: .processKill, seed: seed, limit: 1).reduce(0) { $0 + $1.count }
+            followers.append((levels, next, count))
+        }
+        let shares = shares(of: limit, among: followers.map(\.count))
+        for (follower, share) in zip(followers, shares) {
+            await cutPower(in: follower.run, limit: share, above: follower.levels)
+            if isDone { return }
+            await self.kill(follower.run, limit: share, above: follower.levels)
+            if isDone { return }
+        }
+    }
+
+    /// All kills if there are few; otherwise, of the program itself, one after each change and some in the middle of
+    /// stores, and of a recovery some.
+    private func chosenKills(of run: RecordedRun<Mark>, limit: Int, isOuter: Bool) -> [CrashStateID.Kill] {
+        let kills = run.kills
+        var generator = SplitMix64(seed: seed ^ run.identity)
+        guard isOuter else {
+            let whole = kills.indices.filter { kills[$0].part == nil }.shuffled(using: &generator)
+            return whole.prefix(max(2, limit / 8)).sorted().map { kills[$0] }
+        }
+        let wholeCount = kills.count { $0.part == nil }
+        let partLimit = max(0, limit / 16 - wholeCount)
+        guard kills.count - wholeCount > partLimit else { return kills }
+        report.skippedKillCount = kills.count - wholeCount - partLimit
+        let parts = kills.indices.filter { kills[$0].part != nil }.shuffled(using: &generator).prefix(partLimit)
+        let whole = kills.indices.filter { kills[$0].part == nil }
+        return (whole + parts).sorted().map { kills[$0] }
+    }
+
+    // MARK: Recovery
+
+    /// Recovers from a crash; returns the recovery as a run if `start`, what it begins with, is given.
+    private nonisolated(nonsending) func recover(
+        from levels: [CrashStateID.Level], on image: DiskImage, _ start: CrashModel?,
+        events: ArraySlice<CrashRun<Mark>.Event>, earlierMarks: UInt64, losses: () -> [String]
+    ) async -> RecordedRun<Mark>? {
+        report.count(levels.map(\.kind))
+        let fileSystem = InMemoryFileSystem(image)
+        if start != nil { fileSystem.startRecordingEffects() }
+        let marks = CrashRun<Mark>(fileSystem)
+        let crash = Crash(
+            CrashKind(levels), events, effectCount: levels.last?.effectCount ?? 0, depth: levels.count,
+            run: marks)
+        do {
+            try await recover(fileSystem, crash)
+        } catch {
+            report.violationCount += 1
+            guard report.violations.count < bounds.maximumViolationCount else { return nil }
+            report.violations.append(
+                CrashViolation(
+                    id: CrashStateID(profile: profile.name, seed: seed, levels: levels), reason: "\(error)",
+                    losses: losses()))
+            return nil
+        }
+        guard let start else { return nil }
+        runCount += 1
+        return RecordedRun(
+            start: start, effects: fileSystem.takeEffects(), events: events + marks.allEvents, identity: runCount,
+            earlierMarks: earlierMarks)
+    }
+}
+
+/// Shares a limit: those who need little get what they need, and the others get equal parts of what is left.
+func shares(of limit: Int, among counts: [Double]) -> [Int] {
+    var shares = [Int](repeating: 1, count: counts.count)
+    var left = Double(limit)
+    var rest = counts.count
+    for place in counts.indices.sorted(by: { counts[$0] < counts[$1] }) {
+        let share = max(1, (left / Double(rest)).rounded(.down))
+        shares[place] = Int(share)
+        left -= min(counts[place], share)
+        rest -= 1
+    }
+    return shares
+}

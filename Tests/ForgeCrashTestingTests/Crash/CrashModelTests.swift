@@ -1,0 +1,200 @@
+import ForgeCrashTesting
+import ForgeFileSystem
+import ForgeStorageTesting
+import TestDepth
+import Testing
+
+/// A call of the generated programs; one that fails changes nothing and is passed over.
+enum ModelStep: Sendable, CustomStringConvertible {
+    case create(String)
+    case writeBlock(String)
+    case append(String)
+    case overwrite(String)
+    case cut(String)
+    case extend(String)
+    case rename(String, String)
+    case link(String, String)
+    case unlink(String)
+    case makeDirectory(String)
+    case removeDirectory(String)
+    case sync(String)
+    case failSync(String)
+    case store(String)
+    case writeBack(String)
+
+    func perform(on fileSystem: InMemoryFileSystem) {
+        do {
+            switch self {
+            case .create(let path): try fileSystem.put(path, [])
+            case .writeBlock(let path): try fileSystem.patch(path, letters("b", 4096), at: 4096)
+            case .append(let path): try fileSystem.patch(path, letters("a", 700))
+            case .overwrite(let path): try fileSystem.patch(path, letters("w", 900), at: 100)
+            case .cut(let path): try fileSystem.cut(path, to: 300)
+            case .extend(let path): try fileSystem.cut(path, to: 6000)
+            case .rename(let path, let other): try fileSystem.move(path, other)
+            case .link(let path, let other): try fileSystem.link(POSIXPath(path), to: POSIXPath(other))
+            case .unlink(let path): try fileSystem.remove(path)
+            case .makeDirectory(let path): try fileSystem.makeDirectory(path)
+            case .removeDirectory(let path): try fileSystem.removeDirectory(POSIXPath(path))
+            case .sync(let path): try fileSystem.sync(path)
+            case .failSync(let path): try fileSystem.failSync(path)
+            case .store(let path):
+                try fileSystem.mapping(path) { mapping in
+                    guard mapping.count > 390 else { return }
+                    letters("m", 90).withUnsafeBytes { mapping.store($0, at: 300) }
+                }
+            case .writeBack(let path): try fileSystem.mapping(path) { try $0.writeBack() }
+            }
+        } catch {
+            // The step does not fit what the ones before it left.
+        }
+    }
+
+    var description: String {
+        switch self {
+        case .create(let path): "create \(path)"
+        case .writeBlock(let path): "write block \(path)"
+        case .append(let path): "append \(path)"
+        case .overwrite(let path): "overwrite \(path)"
+        case .cut(let path): "cut \(path)"
+        case .extend(let path): "extend \(path)"
+        case .rename(let path, let other): "rename \(path) \(other)"
+        case .link(let path, let other): "link \(path) \(other)"
+        case .unlink(let path): "unlink \(path)"
+        case .makeDirectory(let path): "mkdir \(path)"
+        case .removeDirectory(let path): "rmdir \(path)"
+        case .sync(let path): "fsync \(path)"
+        case .failSync(let path): "failing fsync \(path)"
+        case .store(let path): "store \(path)"
+        case .writeBack(let path): "msync \(path)"
+        }
+    }
+
+    /// The vocabulary over two directories with three names each, with the synchronisations that may follow.
+    static let all: [[ModelStep]] = {
+        var found: [[ModelStep]] = []
+        func add(_ step: ModelStep, _ paths: String...) {
+            found.append([step])
+            for path in paths {
+                found.append([step, .sync(path)])
+                let parent = path.hasPrefix("/A") ? "/A" : "/B"
+                found.append([step, .sync(parent)])
+            }
+        }
+        for path in ["/A/x", "/A/y", "/B/x"] {
+            for step: ModelStep in [
+                .create(path), .writeBlock(path), .append(path), .overwrite(path), .cut(path), .extend(path),
+                .store(path),
+            ] { add(step, path) }
+            add(.unlink(path), path)
+        }
+        for (path, other) in [("/A/x", "/A/y"), ("/A/x", "/B/x"), ("/B/x", "/A/x"), ("/A/y", "/A/x")] {
+            add(.rename(path, other), path, other)
+            add(.link(path, other), other)
+        }
+        for path in ["/A/s", "/B/s"] {
+            add(.makeDirectory(path), path)
+            add(.removeDirectory(path), path)
+        }
+        add(.rename("/A/s", "/B/s"), "/A/s", "/B/s")
+        found += [[.failSync("/A/x")], [.failSync("/A")], [.store("/A/x"), .writeBack("/A/x")]]
+        found.append([.store("/A/x"), .writeBack("/A/x"), .sync("/A/x")])
+        return found
+    }()
+}
+
+@Suite("The crash model")
+struct CrashModelTests {
+    private func states(
+        of steps: [ModelStep], _ profile: CrashProfile, after effects: Int? = nil
+    ) async throws -> [UInt64: DiskImage] {
+        let explorer = CrashExplorer(
+            profile: profile, marking: String.self,
+            prepare: { fileSystem in
+                try fileSystem.makeDirectory("/A")
+                try fileSystem.makeDirectory("/B")
+                try fileSystem.put("/A/x", letters("x", 1500))
+                try fileSystem.makeDirectory("/A/s")
+            }, run: { fileSystem, _ in steps.forEach { $0.perform(on: fileSystem) } }, recover: { _, _ in })
+        return try await explorer.statesByHash(after: effects)
+    }
+
+    private func check(_ steps: [ModelStep]) async throws {
+        var hashes: [String: Set<UInt64>] = [:]
+        for profile in [
+            CrashProfile.posixStrict, .freshInode, .orderedNames, .dropAllUnsynced, .keepAll, .processKill,
+        ] {
+            hashes[profile.name] = try await Set(states(of: steps, profile).keys)
+        }
+        func expectSubset(_ weak: String, _ strict: String) {
+            #expect(hashes[weak]?.isSubset(of: hashes[strict] ?? []) == true, "\(weak) in \(strict): \(steps)")
+        }
+        expectSubset("freshInode", "posixStrict")
+        expectSubset("orderedNames", "freshInode")
+        expectSubset("keepAll", "orderedNames")
+        expectSubset("dropAllUnsynced", "posixStrict")
+        #expect(hashes["keepAll"] == hashes["processKill"])
+    }
+
+    @Test("weaker profiles allow no more than stricter ones, after every program of one step", arguments: ModelStep.all)
+    func subsetsOfOne(_ steps: [ModelStep]) async throws {
+        try await check(steps)
+    }
+
+    @Test(
+        "weaker profiles allow no more than stricter ones, after programs of two and three steps",
+        arguments: 0..<TestDepth.limit(50, deep: 150))
+    func subsetsOfMore(_ seed: Int) async throws {
+        var generator = Generator(state: UInt64(seed))
+        let count = 2 + seed % 2
+        let steps = (0..<count).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }
+        try await check(steps)
+    }
+
+    @Test("a program that synchronises everything has a single state", arguments: 0..<60)
+    func synchronisedAtTheEnd(_ seed: Int) async throws {
+        var generator = Generator(state: UInt64(seed) &+ 1000)
+        let steps = (0..<3).flatMap { _ in ModelStep.all.randomElement(using: &generator) ?? [] }
+            .filter { if case .failSync = $0 { false } else { true } }
+        let writtenBack = ["/A/x", "/A/y", "/B/x"].map { ModelStep.writeBack($0) }
+        let everything: [ModelStep] =
+            writtenBack + ["/A/x", "/A/y", "/B/x", "/A/s", "/B/s", "/A", "/B", "/"].map { .sync($0) }
+        let states = try await states(of: steps + everything, .posixStrict, after: .max)
+        #expect(states.count == 1, "\(steps)")
+    }
+
+    @Test("a failed fsync is not made good by a later one")
+    func failedSynchronisation() async throws {
+        let steps: [ModelStep] = [.overwrite("/A/x"), .failSync("/A/x"), .sync("/A/x"), .sync("/A/x")]
+        let states = try await states(of: steps, .posixStrict, after: .max)
+        #expect(states.count > 1)
+        let names: [ModelStep] = [.unlink("/A/x"), .failSync("/A"), .sync("/A")]
+        #expect(try await self.states(of: names, .posixStrict, after: .max).count == 2)
+    }
+
+    @Test("a directory never has two names after a crash")
+    func movedDirectory() async throws {
+        let states = try await states(of: [.rename("/A/s", "/B/s"), .sync("/B")], .posixStrict, after: .max)
+        for image in states.values {
+            let fileSystem = InMemoryFileSystem(image)
+            #expect(fileSystem.has("/A/s") != fileSystem.has("/B/s"))
+        }
+    }
+
+    @Test("the same program has the same states in the same order")
+    func determinism() async throws {
+        let steps: [ModelStep] = [.append("/A/x"), .rename("/A/x", "/B/x"), .create("/A/y")]
+        let one = try await states(of: steps, .posixStrict)
+        let other = try await states(of: steps, .posixStrict)
+        #expect(Set(one.keys) == Set(other.keys))
+    }
+}
+
+private struct Generator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return (state ^ state >> 33) &* 0xFF51_AFD7_ED55_8CCD
+    }
+}

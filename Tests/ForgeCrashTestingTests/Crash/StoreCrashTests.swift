@@ -1,0 +1,232 @@
+import ForgeCrashTesting
+import ForgeFileSystem
+import ForgeStorageTesting
+import StoreCrashes
+import TestDepth
+import Testing
+
+@Suite("Stores under crashes")
+struct StoreCrashTests {
+    /// A default run takes every third program of one process, and every sixth of two.
+    private static let programs: [[StoreCall]] = [
+        [.set("a", "1"), .synchronize, .set("a", "2"), .set("b", "3"), .synchronize],
+        [.set("a", "1"), .set("b", "2"), .synchronize, .remove("a"), .synchronize, .set("c", "3")],
+        [.set("a", "1"), .synchronize, .removeAll, .synchronize, .set("b", "2"), .synchronize],
+        [
+            .set("a", "1"), .synchronize,
+            .batch([StoreChange("a", StoreValue("2", count: 700)), StoreChange("b", StoreValue("3", count: 700))]),
+            .batch([StoreChange("b", nil), StoreChange("c", StoreValue("4", count: 40))]), .synchronize,
+        ],
+        [
+            .set("a", "1", count: 3000), .synchronize, .set("a", "2", count: 3000), .set("b", "3", count: 700),
+            .synchronize,
+        ],
+        [
+            .set("a", "1", count: 900), .set("a", "2", count: 900), .set("a", "3", count: 900), .synchronize,
+            .set("b", "4"),
+        ],
+        [
+            .batch([StoreChange("a", StoreValue("1", count: 1300)), StoreChange("b", StoreValue("2", count: 40))]),
+            .compact, .batch([StoreChange("a", nil), StoreChange("a", StoreValue("3", count: 40))]), .reopen,
+        ],
+        [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
+    ]
+
+    /// How many states are visited of each program on the stores of files.
+    private let limit = TestDepth.limit(40, deep: 5000)
+
+    @Test(
+        "a store of values by name loses nothing that was flushed, and never mixes",
+        arguments: TestDepth.sample(programs, every: 3))
+    func values(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(
+            of: calls, in: KeyValueUnderCrash.self, limit: TestDepth.limit(20, deep: 1000))
+        #expect(report.stateCount > 20)
+    }
+
+    @Test(
+        "a store that two processes share loses nothing that was flushed, and both see the same",
+        arguments: TestDepth.sample(programs, every: 6))
+    func sharedValues(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(
+            of: calls, in: SharedKeyValueUnderCrash.self, limit: TestDepth.limit(20, deep: 500))
+        #expect(report.stateCount > 20)
+    }
+
+    @Test(
+        "a store of files loses nothing that was acknowledged, and never mixes",
+        arguments: [
+            [StoreCall.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
+            [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
+            [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
+        ])
+    func files(_ calls: [StoreCall]) async throws {
+        let report = try await forEachCrash(of: calls, in: FilesUnderCrash.self, limit: limit)
+        #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
+    }
+
+    @Test("a removal of everything that was interrupted may be undone in part by a later power cut")
+    func interruptedRemoval() async throws {
+        let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .removeAll]
+        let report = try await forEachCrash(of: calls, in: StorageUnderCrash.self, limit: 3000)
+        #expect(report.stateCountAfterKills > 0)
+    }
+
+    @Test("a vault and its key lose no secret that was acknowledged, and can always be opened")
+    func secrets() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("b", "2"), .set("a", "3"), .remove("b"), .removeAll, .set("c", "4"),
+        ]
+        let report = try await forEachCrash(of: calls, in: SecretsUnderCrash.self, limit: limit)
+        #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
+    }
+
+    @Test("a storage loses nothing that was acknowledged, and never mixes")
+    func storage() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("users/1", "2"), .set("a", "3", count: 5000), .remove("users/1"), .removeAll,
+        ]
+        let report = try await forEachCrash(of: calls, in: StorageUnderCrash.self, limit: limit)
+        #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
+    }
+
+    @Test("a cache of images loses none that was acknowledged, and never mixes")
+    func images() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .set("a", "2", count: 5000), .remove("a"), .set("b", "3"), .removeAll,
+        ]
+        let report = try await forEachCrash(of: calls, in: ImagesUnderCrash.self, limit: limit)
+        #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
+    }
+
+    @Test(
+        "no store breaks a promise under random programs",
+        arguments: TestDepth.isDeep ? TestDepth.seeds([1, 2, 3, 4], random: 2) : [1])
+    func random(_ seed: UInt64) async throws {
+        func crash<Store: StoreUnderCrash>(_ store: Store.Type) async throws {
+            let program = Array(store.vocabulary.program(seed: seed).prefix(TestDepth.limit(3, deep: 10)))
+            try await forEachCrash(of: program, in: store, limit: TestDepth.limit(10, deep: 300), seed: seed)
+        }
+        try await crash(KeyValueUnderCrash.self)
+        try await crash(SharedKeyValueUnderCrash.self)
+        try await crash(FilesUnderCrash.self)
+        try await crash(SecretsUnderCrash.self)
+        try await crash(StorageUnderCrash.self)
+        try await crash(ImagesUnderCrash.self)
+    }
+}
+
+/// Stores that break a promise, against the checks above.
+@Suite("Stores that crashes break")
+struct BrokenStoreCrashTests {
+    @Test("the explorer detects a store that does not flush")
+    func lostWrites() async throws {
+        let calls: [StoreCall] = [.set("a", "1"), .remove("a")]
+        let failure = await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: UnflushedFiles.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.weakestSufficientProfile?.name == "processKill")
+        #expect(failure?.report.shrunkOperations?.count == 1)
+    }
+
+    @Test("the explorer detects a store that does not synchronize")
+    func lostFlush() async throws {
+        let failure = await #expect(throws: CrashFailure.self) {
+            let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .synchronize]
+            try await forEachCrash(of: calls, in: UnsynchronizedValues.self, limit: 1000, depth: 1)
+        }
+        #expect(failure?.report.shrunkOperations?.last == "synchronize")
+    }
+
+    @Test("the explorer detects a store that divides a batch")
+    func halfBatches() async throws {
+        let calls: [StoreCall] = [
+            .set("a", "1"), .synchronize,
+            .batch([StoreChange("a", StoreValue("2", count: 40)), StoreChange("b", StoreValue("3", count: 40))]),
+        ]
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: DividedBatches.self, limit: TestDepth.limit(50, deep: 1000), depth: 1)
+        }
+    }
+
+    @Test("the explorer detects a store that restores removed values")
+    func phantoms() async throws {
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: [.set("a", "1"), .remove("a")], in: UndyingFiles.self, limit: 1000, depth: 1)
+        }
+    }
+
+    @Test("values of two letters are torn")
+    func torn() throws {
+        #expect(try StoreValue(Array("aaa".utf8), named: "x") == StoreValue("a", count: 3))
+        #expect(try StoreValue([], named: "x") == StoreValue("b", count: 0))
+        #expect(throws: ConformanceViolation.self) { try StoreValue(Array("aab".utf8), named: "x") }
+        #expect("\(StoreValue("a", count: 3)), \(StoreValue("a", count: 0))" == "3 × a, nothing")
+    }
+
+    @Test("programs follow from their seed and use every call of the vocabulary")
+    func programs() {
+        let vocabulary = FilesUnderCrash.vocabulary
+        #expect(vocabulary.program(seed: 7) == vocabulary.program(seed: 7))
+        let words = Set((0..<200).flatMap { vocabulary.program(seed: $0) }.map { "\($0)".prefix(8) })
+        #expect(words.isSuperset(of: ["set a to", "create a", "remove a", "remove t", "remove a", "reopen"]))
+    }
+}
+
+/// Files that are written without durability.
+private struct UnflushedFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem, durability: .none) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws { try await files.perform(call) }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}
+
+/// Values whose `synchronize` does nothing.
+private struct UnsynchronizedValues: StoreUnderCrash {
+    static let vocabulary = KeyValueUnderCrash.vocabulary
+    static let removesAllAtOnce = true
+    private let values: KeyValueUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) throws { values = try KeyValueUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+    func perform(_ call: StoreCall) throws { if call != .synchronize { try values.perform(call) } }
+    func contents() throws -> [String: StoreValue] { try values.contents() }
+}
+
+/// Values whose batches are single calls.
+private struct DividedBatches: StoreUnderCrash {
+    static let vocabulary = KeyValueUnderCrash.vocabulary
+    static let removesAllAtOnce = true
+    private let values: KeyValueUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) throws { values = try KeyValueUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { KeyValueUnderCrash.isDurable(call) }
+    func perform(_ call: StoreCall) throws {
+        guard case .batch(let changes) = call else { return try values.perform(call) }
+        for change in changes { try values.perform(change.call) }
+    }
+    func contents() throws -> [String: StoreValue] { try values.contents() }
+}
+
+/// Files of which `remove` removes none.
+private struct UndyingFiles: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        if case .remove = call { return }
+        try await files.perform(call)
+    }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}

@@ -1,0 +1,63 @@
+package import ForgeCrashTesting
+
+/// What a store held when it was opened after a crash, as a mark between the calls.
+package struct RecoveredContents: Hashable, Sendable {
+    /// Which crash it was.
+    let depth: Int
+    /// What a later power cut may leave if nothing durable follows; what the store held stands last.
+    let mayHold: [[String: StoreValue]]
+    /// Of what a later power cut may leave any part: the contents that interrupted calls of `removeAll` began to remove.
+    var mayHoldPartOf: [[String: StoreValue]] = []
+}
+
+/// The contents that a store may have after a crash: all that was durable, and then any number of the calls that
+/// followed, in order. After a kill, all that was acknowledged.
+package struct PossibleContents {
+    /// What the store may hold.
+    private var candidates: [[String: StoreValue]] = []
+    /// What a power cut may leave in place of `candidates`; more only after a kill.
+    private var afterPowerCut: [[String: StoreValue]] = []
+    private var partOf: [[String: StoreValue]] = []
+
+    package init<Store: StoreUnderCrash>(after crash: Crash<StoreCall>, in _: Store.Type) {
+        let (base, begun) = Self.lastRun(crash.begun)
+        let (acknowledgedBase, calls) = Self.lastRun(crash.acknowledged)
+        let acknowledged = acknowledgedBase == base ? calls : []
+        let durableCount = acknowledged.lastIndex(where: Store.isDurable).map { $0 + 1 } ?? 0
+        let requiredCount = crash.kind == .processKill ? acknowledged.count : durableCount
+        let start = base?.mayHold ?? [[:]]
+        var contents = start.last ?? [:]
+        if durableCount == 0 {
+            afterPowerCut = start
+            partOf = base?.mayHoldPartOf ?? []
+        }
+        if requiredCount == 0 { candidates = crash.kind == .processKill ? [contents] : start }
+        for (place, call) in begun.enumerated() {
+            if call == .removeAll, place >= acknowledged.count, !Store.removesAllAtOnce { partOf.append(contents) }
+            call.apply(to: &contents)
+            if place + 1 >= requiredCount { candidates.append(contents) }
+            if place + 1 >= durableCount { afterPowerCut.append(contents) }
+        }
+    }
+
+    /// The state at the start of the last run, and the calls of that run.
+    private static func lastRun(_ calls: [StoreCall]) -> (RecoveredContents?, [StoreCall]) {
+        for (place, call) in calls.enumerated().reversed() {
+            if case .recovered(let recovered) = call { return (recovered, Array(calls[(place + 1)...])) }
+        }
+        return (nil, calls)
+    }
+
+    package func allow(_ found: [String: StoreValue]) -> Bool {
+        candidates.contains(found) || partOf.contains { part in found.allSatisfy { part[$0.key] == $0.value } }
+    }
+
+    /// The mark that says what the store held.
+    func recovered(_ found: [String: StoreValue], after crash: Crash<StoreCall>) -> RecoveredContents {
+        guard crash.kind == .processKill else { return RecoveredContents(depth: crash.depth, mayHold: [found]) }
+        // What came after the contents that were found cannot be there.
+        let end = afterPowerCut.lastIndex(of: found) ?? afterPowerCut.endIndex
+        return RecoveredContents(
+            depth: crash.depth, mayHold: afterPowerCut[..<end] + [found], mayHoldPartOf: partOf)
+    }
+}

@@ -1,0 +1,121 @@
+package import ForgeCrashTesting
+package import ForgeFileSystem
+import ForgeStorageTesting
+
+/// A store that programs of ``StoreCall``s are run on, with what it promises to hold after a crash.
+package protocol StoreUnderCrash {
+    static var vocabulary: StoreVocabulary { get }
+
+    /// Whether a power cut after this call returned takes nothing away, neither of it nor of the calls before.
+    static func isDurable(_ call: StoreCall) -> Bool
+
+    /// Whether a crash in the middle of `removeAll` leaves everything or nothing.
+    static var removesAllAtOnce: Bool { get }
+
+    /// Whether the next opening removes the temporary files that a crash left.
+    static var sweepsTemporaryFiles: Bool { get }
+
+    init(on fileSystem: InMemoryFileSystem) throws
+
+    /// Performs one call. To remove what is not there is no error, nor to create what is.
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws
+
+    /// Everything in the store.
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue]
+
+    /// Throws if the store took what a crash left for damage.
+    func requireUndamaged() throws
+}
+
+extension StoreUnderCrash {
+    package static var sweepsTemporaryFiles: Bool { true }
+
+    package func requireUndamaged() {}
+
+    /// Opens the store that a crash left: it has to open, hold what it promised and nothing else, go on, and, after a
+    /// kill, leave none of its temporary files.
+    nonisolated(nonsending) package static func recover(
+        _ fileSystem: InMemoryFileSystem, _ crash: Crash<StoreCall>
+    ) async throws {
+        let store = OpenStore(try Self(on: fileSystem), fileSystem)
+        var contents = try await store.current.contents()
+        let possible = PossibleContents(after: crash, in: Self.self)
+        guard possible.allow(contents) else {
+            throw ConformanceViolation(
+                "holds \(contents) after \(crash.begun), of which \(crash.acknowledged.count) were acknowledged")
+        }
+        try store.current.requireUndamaged()
+        let recovered = StoreCall.recovered(possible.recovered(contents, after: crash))
+        crash.begin(recovered)
+        crash.acknowledge(recovered)
+        for call in continuation(after: crash) {
+            crash.begin(call)
+            try await store.perform(call)
+            crash.acknowledge(call)
+            call.apply(to: &contents)
+        }
+        let later = try await store.current.contents()
+        guard later == contents else {
+            throw ConformanceViolation("holds \(later) instead of \(contents) after calls that followed the recovery")
+        }
+        // A power cut may take the record of a temporary name and leave the file, which then stays.
+        guard sweepsTemporaryFiles, crash.kind == .processKill, crash.depth == 1 else { return }
+        let leftovers = try fileSystem.leftovers()
+        guard leftovers.isEmpty else { throw ConformanceViolation("leftovers: \(leftovers)") }
+    }
+
+    /// What a program does after a crash: the call that was interrupted, two others, and a durable write. After the last
+    /// crash a write is enough.
+    private static func continuation(after crash: Crash<StoreCall>) -> [StoreCall] {
+        let probe = StoreCall.set("probe", "p")
+        guard crash.depth == 1 else { return [probe] }
+        var calls = Array(crash.begun.dropFirst(crash.acknowledged.count))
+        calls += vocabulary.continuation(seed: UInt64(crash.effectCount))
+        calls.append(probe)
+        if !isDurable(probe) { calls.append(.synchronize) }
+        return calls
+    }
+}
+
+/// Crashes a program of calls on one kind of store and holds each recovery to what that store promises.
+///
+/// - Throws: ``CrashFailure``, or what the program itself throws.
+@discardableResult
+nonisolated(nonsending) package func forEachCrash<Store: StoreUnderCrash>(
+    of calls: [StoreCall], in _: Store.Type, limit: Int, seed: UInt64 = 0, depth: Int = 2
+) async throws -> CrashReport {
+    try await forEachCrash(of: calls, limit: limit, seed: seed, depth: depth) { fileSystem in
+        OpenStore(try Store(on: fileSystem), fileSystem)
+    } perform: { call, store in
+        try await store.perform(call)
+    } recover: { fileSystem, crash in
+        try await Store.recover(fileSystem, crash)
+    }
+}
+
+/// The store that a program has open.
+private final class OpenStore<Store: StoreUnderCrash> {
+    private var store: Store?
+    private let fileSystem: InMemoryFileSystem
+
+    init(_ store: Store, _ fileSystem: InMemoryFileSystem) {
+        self.store = store
+        self.fileSystem = fileSystem
+    }
+
+    /// Opened again if opening it failed before.
+    var current: Store {
+        get throws {
+            if let store { return store }
+            let opened = try Store(on: fileSystem)
+            store = opened
+            return opened
+        }
+    }
+
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        guard call == .reopen else { return try await current.perform(call) }
+        store = nil
+        _ = try current
+    }
+}
