@@ -138,7 +138,7 @@ struct LayerForwardingTests {
     /// The names of the functions in a declaration of the package, as its source has them.
     private static func functions(after start: String, in file: String) throws -> [String] {
         let source = URL(filePath: #filePath).deletingLastPathComponent()
-            .appending(path: "../../Sources/ForgeKVStore/\(file)")
+            .appending(path: "../../Sources/ForgeKVStore/Protocol/\(file)")
         let text = try String(contentsOf: source, encoding: .utf8)
         let body = try #require(
             text.components(separatedBy: start).dropFirst().first?.components(separatedBy: "\n}").first)
