@@ -11,7 +11,7 @@ static void count_fork(void) { __c11_atomic_fetch_add(&forge_fork_count, 1, __AT
 
 static void prepare(void) { pthread_atfork(0, 0, count_fork); }
 
-uint32_t forge_count_forks(void) {
+uint32_t forge_start_counting_forks(void) {
     pthread_once(&once, prepare);
     return forge_forks();
 }

@@ -45,7 +45,7 @@ public struct CodingFailure: Error, Sendable, Hashable {
     /// The reason for the failure.
     public var reason: Reason
 
-    /// Creates a failure from its parts.
+    /// Creates a failure.
     public init(_ operation: Operation, _ reason: Reason, codingPath: String = "") {
         self.operation = operation
         self.reason = reason
@@ -82,8 +82,8 @@ public struct CodingFailure: Error, Sendable, Hashable {
             codingPath: path.map(Self.text(of:)).joined(separator: "."))
     }
 
-    /// A key as the path shows it. The keys of a dictionary are values of the app, so none is shown: its type is internal to
-    /// the standard library, and neither an enumeration nor public.
+    /// A key as the path shows it. The keys of a dictionary are values of the app, so none is shown: its type is
+    /// internal to the standard library, and neither an enumeration nor public.
     private static func text(of key: any CodingKey) -> String {
         if "\(type(of: key))" == "_DictionaryCodingKey" { return "[key]" }
         return key.intValue.map(String.init) ?? key.stringValue

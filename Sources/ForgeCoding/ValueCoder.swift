@@ -1,7 +1,7 @@
 /// Encodes any Codable value to self-describing bytes, and decodes them.
 ///
-/// The output is an envelope (see ``ValueEnvelope``) followed by a CBOR payload. Top-level numbers, strings, `Bool`, `Date`,
-/// `Data`, `URL` and their optionals are encoded without a Codable container.
+/// The output is an envelope (see ``ValueEnvelope``) followed by a CBOR payload. Top-level numbers, strings, `Bool`,
+/// `Date`, `Data`, `URL` and their optionals are encoded without a Codable container.
 ///
 /// `Double`, `Float`, `Date`, `Data`, `UUID` and `Decimal` round-trip exactly, including infinities and NaN payloads. A
 /// relative URL is decoded as its absolute form.
@@ -43,8 +43,8 @@ public struct ValueCoder: Sendable {
 
     /// Decodes the value of an envelope and its payload.
     ///
-    /// - Throws: ``CodingFailure`` for an invalid envelope or an exceeded limit, `DecodingError` for a payload that does not
-    ///   decode as the type.
+    /// - Throws: ``CodingFailure`` for an invalid envelope or an exceeded limit, `DecodingError` for a payload that
+    ///   does not decode as the type.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
         try bytes.withUnsafeBytes { try decode(type, from: $0) }
     }

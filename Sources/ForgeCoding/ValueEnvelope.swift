@@ -1,7 +1,8 @@
 /// The bytes of a value, prefixed by the format and the version of the value's type.
 ///
 /// One byte holds the envelope version and the format, one to five bytes the schema version; the payload follows. The
-/// overhead is two bytes for schema versions below 128. The envelope has no checksum and no length: the store keeps both.
+/// overhead is two bytes for schema versions below 128. The envelope has no checksum and no length: the store keeps
+/// both.
 public struct ValueEnvelope: Sendable, Hashable {
     /// The version of the envelope, in the high four bits of its first byte.
     static let version: UInt8 = 1
@@ -30,8 +31,9 @@ public struct ValueEnvelope: Sendable, Hashable {
 
     /// Parses an envelope; the payload shares the storage of the bytes.
     ///
-    /// - Throws: ``CodingFailure`` with the operation `envelope`: `unknownEnvelope` for a later version or bytes without an
-    ///   envelope, `unknownFormat`, `truncated`, or `corrupted` for a schema version that is not in its shortest form.
+    /// - Throws: ``CodingFailure`` with the operation `envelope`: `unknownEnvelope` for a later version or bytes
+    ///   without an envelope, `unknownFormat`, `truncated`, or `corrupted` for a schema version that is not in its
+    ///   shortest form.
     public init(decoding bytes: [UInt8]) throws {
         let header = try bytes.withUnsafeBytes { try EnvelopeHeader($0) }
         self.init(schemaVersion: header.schemaVersion, payload: bytes[header.length...])

@@ -9,7 +9,8 @@ public enum CryptAccessibility: String, Hashable, Sendable, CaseIterable, Codabl
     /// From the first unlocking after a start until the next start, so in the background too; moves to a new device.
     case afterFirstUnlock
 
-    /// While the device is unlocked, and only if it has a passcode; gone when the passcode is removed. Stays on this device.
+    /// While the device is unlocked, and only if it has a passcode; gone when the passcode is removed. Stays on this
+    /// device.
     case whenPasscodeSetThisDeviceOnly
 
     /// While the device is unlocked; stays on this device.

@@ -79,7 +79,7 @@ public struct CryptError: Error, Sendable {
     /// The error behind this one, such as a `FileSystemError`.
     public var underlying: (any Error)?
 
-    /// An error from its parts.
+    /// Creates an error.
     public init(
         _ code: Code, _ operation: Operation, key: String? = nil, path: POSIXPath? = nil, detail: String? = nil,
         underlying: (any Error)? = nil

@@ -8,7 +8,8 @@
 ///
 /// The name alone identifies the secret: two keys with one name are the same secret, whatever their types and
 /// accessibilities, and names are told apart byte by byte (`é` composed and decomposed are two names). A name is not
-/// empty, holds no NUL and has at most 1,024 bytes of UTF-8; stores refuse any other with ``CryptError/Code/invalidKey``.
+/// empty, holds no NUL and has at most 1,024 bytes of UTF-8; stores refuse any other with
+/// ``CryptError/Code/invalidKey``.
 public struct CryptKey<Value: Codable & Sendable>: Sendable {
     /// The name of the secret.
     public let key: String

@@ -4,8 +4,8 @@
 /// own needs the first five calls; the rest have defaults that throw ``CryptError/Code/unsupported``.
 ///
 /// What every store promises:
-/// - A value that was set is what any later `get` returns, in this process or another, until it is set or deleted again.
-///   When `set` returns, a store on disk has made it durable.
+/// - A value that was set is what any later `get` returns, in this process or another, until it is set or deleted
+///   again. When `set` returns, a store on disk has made it durable.
 /// - Present, absent, undecodable and unavailable are four results: nil says that there is no such secret, and nothing
 ///   else; all else is thrown. A stored nil of an optional type is a value.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.

@@ -2,7 +2,7 @@
 import ForgeFileSystem
 
 extension FileProtection {
-    /// Does nothing: there are no classes of protection here.
+    /// Does nothing: this platform has no protection classes.
     func applyOnSystem(to path: POSIXPath) throws(FileSystemError) {}
 }
 #endif

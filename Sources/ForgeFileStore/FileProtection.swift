@@ -1,8 +1,8 @@
 package import ForgeFileSystem
 
-/// When the files of a store can be read on an Apple device; elsewhere it has no effect.
+/// The data protection class of a store's files: when they can be read on an Apple device. No effect elsewhere.
 ///
-/// The class is set on the store's root directory, and the system gives it to every file that is created below.
+/// The class is set on the store's root directory; files that are created below inherit it.
 public enum FileProtection: String, Hashable, Sendable, CaseIterable {
     /// At all times.
     case none
@@ -10,16 +10,16 @@ public enum FileProtection: String, Hashable, Sendable, CaseIterable {
     /// While the device is unlocked.
     case complete
 
-    /// While the device is unlocked; a file that is open can be read and written on after it is locked.
+    /// While the device is unlocked; a file that is open stays readable and writable after the device is locked.
     case completeUnlessOpen
 
-    /// From the first time the device is unlocked after it started.
+    /// From the first unlock after the device has started.
     case completeUntilFirstUserAuthentication
 }
 
-/// A file system that has classes of protection of its own, as the one of a simulated device.
+/// A file system that implements protection classes itself, such as that of a simulated device.
 package protocol FileProtecting: POSIXFileSystem {
-    /// Gives a file or directory a class; a directory passes its own on to what is created in it from then on.
+    /// Sets the class of a file or directory. Entries that are created in the directory later inherit its class.
     func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError)
 }
 

@@ -12,38 +12,38 @@ public struct FileStoreError: Error, Sendable {
         /// There is no such file or directory.
         case notFound
 
-        /// There is a file already, and it was not to be replaced.
+        /// A file exists at the key, and the call may not replace it.
         case alreadyExists
 
-        /// The key is none; nothing was tried.
+        /// The key is invalid; nothing was done.
         case invalidKey(InvalidKey.Reason)
 
-        /// A directory stands where a file was asked for.
+        /// The key names a directory, but the operation needs a file.
         case isDirectory
 
-        /// A file stands where a directory was asked for, or where the key needs one.
+        /// The key names a file, but the operation needs a directory; or a parent of the key is a file.
         case notDirectory
 
         /// The disk, or the quota, is full.
         case noSpace
 
-        /// The process has not the right to do this, or the disk can only be read.
+        /// The process lacks the permission, or the file system is read-only.
         case notPermitted
 
-        /// The store could not do it just now; whether the file exists is not known.
+        /// The store is unavailable at the moment; it is not known whether the file exists.
         case unavailable(Unavailability)
 
         /// The file is larger than the store may load, or than the file system can hold.
         case tooLarge
 
-        /// The key leads to something that no store creates; it is not changed.
+        /// The key names an entry that no store creates, such as a symbolic link; the entry is left unchanged.
         case unsafe(UnsafeFile)
 
-        /// The directory to delete holds something that no store put there, which the underlying error names; nothing was
-        /// deleted.
+        /// The directory to delete contains an entry that no store creates; the underlying error has the path. Nothing
+        /// was deleted, unless another program added the entry during the deletion.
         case foreignContent
 
-        /// The file to copy or move cannot be taken.
+        /// The source of a copy or move cannot be used.
         case invalidSource(SourceProblem)
 
         /// The file does not hold what it was asked to be decoded as.
@@ -55,13 +55,13 @@ public struct FileStoreError: Error, Sendable {
         /// The change is made and can be seen, but a power cut may undo it: the last flush failed.
         case durabilityUnknown
 
-        /// The store has no such call.
+        /// The store does not support this operation.
         case unsupported
     }
 
-    /// Why a file is not used.
+    /// Why a store refuses to access an entry.
     public enum UnsafeFile: String, Hashable, Sendable {
-        /// The key leads over a symbolic link.
+        /// The key, or one of its parents, is a symbolic link.
         case symbolicLink = "a symbolic link"
 
         /// The file has another name too, through which others could read or change it.
@@ -81,14 +81,14 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// Another program changed, replaced or removed it while it was moved. What has its name now keeps it; the store
-        /// may hold a copy of what the source was before if its device is not the store's.
+        /// Another program changed, replaced or removed the source during the move. A file that now has its name keeps
+        /// it. If the move had to copy the source, the store may hold a copy of its earlier content.
         case changed = "changed meanwhile"
-        /// Its name cannot be taken away, or, when the store already holds a copy, the file cannot be removed.
+        /// The source cannot be renamed to its private name, or cannot be removed after it was copied into the store.
         case notRemoved = "cannot be removed"
-        /// The move failed and the source, or what another program put in its place, could not be renamed back, such as
-        /// when the name is taken again. It stays at the path of the underlying error, which no store removes.
-        case notRestored = "could not be given its name back"
+        /// The move failed, and the source, or a file that had replaced it, could not be renamed back, for example
+        /// because the name is taken again. The file stays at the path in the underlying error; no store removes it.
+        case notRestored = "could not be renamed back"
     }
 
     /// Why it failed.
@@ -100,10 +100,10 @@ public struct FileStoreError: Error, Sendable {
     /// The key as it was given; empty for the whole store.
     public var key: String
 
-    /// The error that stands behind this one.
+    /// The error that caused this one.
     public var underlying: (any Error)?
 
-    /// An error from its parts.
+    /// Creates an error.
     public init(_ code: Code, _ operation: Operation, key: String = "", underlying: (any Error)? = nil) {
         self.code = code
         self.operation = operation
@@ -113,12 +113,12 @@ public struct FileStoreError: Error, Sendable {
 }
 
 extension FileStoreError: CustomStringConvertible {
-    /// One line: operation, key, reason and, if there is one, the error behind it.
+    /// One line: operation, key and reason, and the cause if it is a file system error or a decoding error.
     public var description: String {
         var text = operation.rawValue
         if !key.isEmpty { text += " \(POSIXPath(String(key.prefix(200))))" }
         text += ": \(code)"
-        // What an invalid key or an undecodable file says of itself would repeat the key, or show content.
+        // The descriptions of other causes could repeat the key or reveal content.
         if let cause = underlying as? FileSystemError { text += " (\(cause))" }
         if let cause = underlying as? DecodingError { text += " (\(cause.place))" }
         return text
@@ -149,7 +149,7 @@ extension FileStoreError.Code: CustomStringConvertible {
 }
 
 extension DecodingError {
-    /// Where in a file the decoding failed, without what stands there.
+    /// The reason and the coding path of the failure, without values from the file.
     fileprivate var place: String {
         let (reason, path) =
             switch self {

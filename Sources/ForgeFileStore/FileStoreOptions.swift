@@ -1,15 +1,15 @@
 public import ForgeFileSystem
 
-/// How a file store works.
+/// The options of a file store.
 public struct FileStoreOptions: Hashable, Sendable {
-    /// What a save and a removal have survived when the call returns; `.full` unless set.
+    /// How durable a save or a removal is when the call returns; `.full` by default.
     public var durability: Durability
 
-    /// The largest file that ``FileStoring/load(_:)`` brings into memory; 256 MiB unless set. Larger ones are
-    /// ``FileStoreError/Code/tooLarge``, and nothing is allocated for them.
+    /// The size of the largest file that ``FileStoring/load(_:)`` loads; 256 MiB by default. For a larger one it throws
+    /// ``FileStoreError/Code/tooLarge`` before it allocates memory.
     public var maximumLoadSizeInBytes: Int
 
-    /// Options, each with its default.
+    /// Creates options; each has a default.
     public init(durability: Durability = .full, maximumLoadSizeInBytes: Int = 256 << 20) {
         self.durability = durability
         self.maximumLoadSizeInBytes = maximumLoadSizeInBytes

@@ -4,8 +4,8 @@ public import Foundation
 extension FileStoring {
     /// Stores a value as a JSON file.
     ///
-    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/unencodable`` if the value cannot be put as JSON; nothing
-    ///   was stored. Otherwise as ``save(_:to:overwrite:)``.
+    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/unencodable`` if the value cannot be put as JSON;
+    ///   nothing was stored. Otherwise as ``save(_:to:overwrite:)``.
     public func saveJSON<Value: Encodable>(
         _ value: Value, to key: String, overwrite: Bool = true, encoder: JSONEncoder = JSONEncoder()
     ) async throws {

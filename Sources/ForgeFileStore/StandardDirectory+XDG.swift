@@ -4,16 +4,16 @@ import Foundation
 import SystemPackage
 
 extension StandardDirectory {
-    /// Where the directory is for this process.
+    /// The path of the directory for this process.
     func path() throws(FileSystemError) -> POSIXPath {
         try path(
             environment: ProcessInfo.processInfo.environment,
             home: try POSIXPath(FileManager.default.homeDirectoryForCurrentUser), on: SystemFileSystem())
     }
 
-    /// Where the directory is by the XDG Base Directory Specification and the xdg-user-dirs tool.
+    /// The path of the directory according to the XDG Base Directory Specification and the xdg-user-dirs tool.
     ///
-    /// Paths in the environment that are empty or not absolute are ignored, as the specification wants.
+    /// Paths in the environment that are empty or not absolute are ignored, as the specification requires.
     func path(
         environment: [String: String], home: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> POSIXPath {
@@ -31,7 +31,7 @@ extension StandardDirectory {
         }
     }
 
-    /// What `user-dirs.dirs` says: a line `XDG_DOCUMENTS_DIR="$HOME/…"` or `"/…"`; the last one counts.
+    /// The path in the last line `XDG_DOCUMENTS_DIR="$HOME/…"` or `"/…"` of `user-dirs.dirs`; nil if there is none.
     private static func documents(
         in file: POSIXPath, home: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> POSIXPath? {

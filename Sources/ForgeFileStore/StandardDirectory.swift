@@ -1,13 +1,14 @@
-/// A directory that the system keeps for a kind of data.
+/// A standard directory of the system for one kind of data.
 public enum StandardDirectory: String, Hashable, Sendable, CaseIterable {
-    /// What the user made and may look at: `Documents` on Apple platforms, `XDG_DOCUMENTS_DIR` on Linux, from the
-    /// environment or from `user-dirs.dirs`, and `~/Documents` if there is neither.
+    /// Files that the user creates and sees: `Documents` on Apple platforms; on Linux `XDG_DOCUMENTS_DIR` from the
+    /// environment or from `user-dirs.dirs`, or `~/Documents` if neither defines it.
     case documents
 
-    /// What the app needs and the user does not see: `Application Support` on Apple platforms, `XDG_DATA_HOME` or
+    /// Files of the app that the user does not see: `Application Support` on Apple platforms, `XDG_DATA_HOME` or
     /// `~/.local/share` on Linux.
     case applicationSupport
 
-    /// What can be made again and may vanish: `Caches` on Apple platforms, `XDG_CACHE_HOME` or `~/.cache` on Linux.
+    /// Files that the app can recreate and the system may delete: `Caches` on Apple platforms, `XDG_CACHE_HOME` or
+    /// `~/.cache` on Linux.
     case caches
 }

@@ -26,7 +26,7 @@ public struct StoredFile: Hashable, Sendable {
     /// When the content last changed; of a directory, when a name in it came or went.
     public var modified: Date
 
-    /// A file or directory from its parts.
+    /// Creates the description of a file or directory.
     public init(key: String, kind: Kind = .file, sizeInBytes: Int64, modified: Date) {
         self.key = key
         self.kind = kind

@@ -11,7 +11,7 @@ public struct DirectoryEntry: Hashable, Sendable {
     /// The number of the inode that the name leads to.
     public var inode: UInt64
 
-    /// An entry from its parts.
+    /// Creates an entry.
     public init(name: POSIXPath, type: FileType, inode: UInt64) {
         self.name = name
         self.type = type

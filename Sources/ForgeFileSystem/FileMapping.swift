@@ -4,15 +4,15 @@ import SystemPackage
 /// A part of a file as memory: what is stored here is the file's content at once, for every process (`mmap(2)`).
 ///
 /// It is mapped shared, for reading and writing, by ``POSIXFileSystem/map(_:at:count:)``, and outlives the descriptor
-/// that it was made from, and the file's name; the file goes with the last of its names, descriptors and mappings. It is
-/// unmapped when the object goes.
+/// that it was made from, and the file's name; the file goes with the last of its names, descriptors and mappings. It
+/// is unmapped when the object goes.
 ///
 /// What was stored
 /// - is kept when the process dies, from the moment on that `store` returns;
 /// - is kept when the power fails only once ``writeBack()`` **and then**
-///   ``POSIXFileSystem/synchronize(_:_:)`` of a descriptor of the file have returned. Until then each block may be on the
-///   device as it was after any of its stores, one of them in part, whatever happened to other blocks, to the file's size
-///   and to names: nothing orders stores, neither with each other nor with `write(2)`.
+///   ``POSIXFileSystem/synchronize(_:_:)`` of a descriptor of the file have returned. Until then each block may be on
+///   the device as it was after any of its stores, one of them in part, whatever happened to other blocks, to the
+///   file's size and to names: nothing orders stores, neither with each other nor with `write(2)`.
 ///
 /// Two things make an access fault, since neither a load nor a store can report an error:
 /// - loading or storing behind the page that holds the file's last byte. Mapping beyond the end of the file is allowed,
@@ -21,22 +21,22 @@ import SystemPackage
 /// - storing into a part of the file that has no space on a device that is full. Reserve it first
 ///   (``POSIXFileSystem/allocate(_:at:length:)``), so that a full device is an error of that call.
 ///
-/// A page that faults is replaced by memory of this process alone, zeros at first, and ``hasFaulted`` is true from then on:
-/// what was stored there is not in the file. The system's signal (`SIGBUS`) is handled for mapped addresses only, and
-/// passed on to the handler that was installed before the first mapping otherwise. A handler that the app installs later
-/// must pass signals on in the same way.
+/// A page that faults is replaced by memory of this process alone, zeros at first, and ``hasFaulted`` is true from then
+/// on: what was stored there is not in the file. The system's signal (`SIGBUS`) is handled for mapped addresses only,
+/// and passed on to the handler that was installed before the first mapping otherwise. A handler that the app installs
+/// later must pass signals on in the same way.
 ///
 /// The system notes the time of modification at some moment between a store and the end of the synchronisation that
 /// covers it: Linux at the first store into a page since that was last written out, and at no other.
 ///
-/// All threads may use it at once. Bytes that are read while another thread stores them are any mixture of old and new, so
-/// threads that share bytes must order their accesses.
+/// All threads may use it at once. Bytes that are read while another thread stores them are any mixture of old and new,
+/// so threads that share bytes must order their accesses.
 public final class FileMapping: Sendable {
     /// How many bytes are mapped.
     public let count: Int
 
-    /// As ``count`` where the memory is the system's, 0 where every access goes through ``memory``: one comparison decides
-    /// both whether an access is within bounds and whether it is a plain copy.
+    /// As ``count`` where the memory is the system's, 0 where every access goes through ``memory``: one comparison
+    /// decides both whether an access is within bounds and whether it is a plain copy.
     @usableFromInline let directCount: Int
 
     /// The first byte of the system's memory, an address that is never used where there is none. It leads to memory
@@ -45,11 +45,11 @@ public final class FileMapping: Sendable {
 
     private let memory: (any MappedMemory)?
 
-    /// The record of the system's memory for the handler of faults; nil where every access goes through ``memory``. It is
-    /// changed atomically, and lives until the mapping is removed.
+    /// The record of the system's memory for the handler of faults; nil where every access goes through ``memory``. It
+    /// is changed atomically, and lives until the mapping is removed.
     private nonisolated(unsafe) let record: OpaquePointer?
 
-    /// A mapping by the operating system, which is given back to it at the end.
+    /// A mapping by the operating system, which `deinit` unmaps.
     init(_ record: OpaquePointer, count: Int) {
         self.record = record
         base = forge_mapping_base(record)
@@ -72,8 +72,8 @@ public final class FileMapping: Sendable {
         if let record { forge_unmap(record, count) }
     }
 
-    /// Whether an access found no file behind a page. What was stored in such a page is not in the file, and what is loaded
-    /// from it is not the file's.
+    /// Whether an access found no file behind a page. What was stored in such a page is not in the file, and what is
+    /// loaded from it is not the file's.
     public var hasFaulted: Bool {
         if let memory { return memory.hasFaulted }
         return systemFault.map { forge_load_fault($0) != 0 } ?? false
@@ -90,13 +90,14 @@ public final class FileMapping: Sendable {
         try SystemFileSystem().calling(.map) { forge_remap(record, file.rawValue, offset, count) }
     }
 
-    /// The system's memory, for callers that cannot afford a call for each store; nil where every access goes through an object.
+    /// The system's memory, for callers that cannot afford a call for each store; nil where every access goes through
+    /// an object.
     ///
     /// Good for as long as the mapping is.
     package var systemMemory: UnsafeMutableRawPointer? { memory == nil ? base : nil }
 
-    /// Where the handler of faults notes one, for ``forge_load_fault``; nil where there is no ``systemMemory``. Good for as
-    /// long as the mapping is.
+    /// Where the handler of faults notes one, for ``forge_load_fault``; nil where there is no ``systemMemory``. Good
+    /// for as long as the mapping is.
     package var systemFault: UnsafeRawPointer? { record.map { forge_mapping_fault($0) } }
 
     /// Copies bytes into the file.
@@ -133,12 +134,12 @@ public final class FileMapping: Sendable {
     /// ``POSIXFileSystem/synchronize(_:_:)`` of the file covers it (`msync(2)` with `MS_SYNC`).
     ///
     /// On Linux this costs nothing: `fsync(2)` and `fdatasync(2)` flush all pages of the file that were modified, by
-    /// whatever means, since the kernel keeps track of the pages that were stored into (`msync(2)`: "Since Linux 2.6.19,
-    /// MS_ASYNC is in fact a no-op, since the kernel properly tracks dirty pages and flushes them to storage as
+    /// whatever means, since the kernel keeps track of the pages that were stored into (`msync(2)`: "Since Linux
+    /// 2.6.19, MS_ASYNC is in fact a no-op, since the kernel properly tracks dirty pages and flushes them to storage as
     /// necessary"). POSIX promises that for no other call than `msync`.
     ///
-    /// - Throws: ``FileSystemError``, with `ioError` if ``hasFaulted``; as after a failed `synchronize`, it is undecided what
-    ///   has reached the device, and a later success says nothing about it.
+    /// - Throws: ``FileSystemError``, with `ioError` if ``hasFaulted``; as after a failed `synchronize`, it is
+    ///   undecided what has reached the device, and a later success says nothing about it.
     public func writeBack() throws(FileSystemError) {
         guard !hasFaulted else { throw FileSystemError(.writeBack, .ioError) }
         if let memory { return try memory.writeBack() }

@@ -20,7 +20,7 @@ public struct FileSystemError: Error, Sendable {
     /// The error that stands behind this one, if something other than the system failed the operation.
     public var underlying: (any Error)?
 
-    /// An error from its parts.
+    /// Creates an error.
     public init(
         _ operation: FileSystemOperation, _ errno: Errno, path: POSIXPath? = nil, destination: POSIXPath? = nil,
         underlying: (any Error)? = nil

@@ -2,8 +2,8 @@ public import Foundation
 
 /// The six file operations that an app needs to keep files somewhere.
 ///
-/// Code that stores files takes any `FileSystemProtocol`: ``SystemFileSystem`` in the app, ``InMemoryFileSystem`` in its
-/// tests, or a type of the app's own. The six calls are all that is required.
+/// Code that stores files takes any `FileSystemProtocol`: ``SystemFileSystem`` in the app, ``InMemoryFileSystem`` in
+/// its tests, or a type of the app's own. The six calls are all that is required.
 ///
 /// A file URL is taken byte for byte: `~` is a name like any other, and a percent escape is decoded exactly once. A URL
 /// that names no path (another scheme, another host, an escaped NUL or slash) is refused with `EINVAL`.

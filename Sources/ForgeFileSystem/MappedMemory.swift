@@ -1,7 +1,7 @@
 /// What stands behind a ``FileMapping`` that is not the operating system's own.
 ///
-/// A ``POSIXFileSystem`` that can map, or that watches another's mappings, has a type that conforms. The mapping checks all
-/// bounds before it calls, and releases the memory when it is released itself.
+/// A ``POSIXFileSystem`` that can map, or that watches another's mappings, has a type that conforms. The mapping checks
+/// all bounds before it calls, and releases the memory when it is released itself.
 public protocol MappedMemory: AnyObject, Sendable {
     /// The bytes of a range, at an address that stays the same for as long as the memory lives.
     func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer

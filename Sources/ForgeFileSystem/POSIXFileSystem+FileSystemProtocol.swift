@@ -51,9 +51,9 @@ extension POSIXFileSystem {
 
     /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
     ///
-    /// The mode of a file that exists is kept but for the set-user and set-group bits, which `write(2)` clears too: the new
-    /// file belongs to the caller. A new file is 0600. A symbolic link is followed, and what is
-    /// not a regular file (a device, a FIFO) is written to as it is.
+    /// The mode of a file that exists is kept but for the set-user and set-group bits, which `write(2)` clears too: the
+    /// new file belongs to the caller. A new file is 0600. A symbolic link is followed, and what is not a regular file
+    /// (a device, a FIFO) is written to as it is.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
         let path = try followingFinalLinks(try POSIXPath(url))
         let (parent, name) = path.splitLast()
@@ -129,7 +129,7 @@ extension FilePermissions {
     /// `0700`.
     package static let privateDirectory: FilePermissions = .ownerReadWriteExecute
 
-    /// The permissions that a file of another owner may take over: set-user-ID and set-group-ID would give the rights of
-    /// its owner away.
+    /// The permissions that a file of another owner may take over: set-user-ID and set-group-ID would give the rights
+    /// of its owner away.
     var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
 }

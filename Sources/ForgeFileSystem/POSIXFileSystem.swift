@@ -57,8 +57,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// - Parameters:
     ///   - descriptor: The open file.
     ///   - buffer: The bytes.
-    ///   - offset: Where to write, leaving the file's own offset alone; nil to write there and move it. On a file opened
-    ///     with `.append`, Linux appends whatever the offset says.
+    ///   - offset: Where to write, leaving the file's own offset alone; nil to write there and move it. On a file
+    ///     opened with `.append`, Linux appends whatever the offset says.
     /// - Returns: How many bytes were taken; fewer than given when the disk filled up, or a signal came.
     /// - Throws: ``FileSystemError``; nothing was written.
     func write(
@@ -83,20 +83,21 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// file up and recover from what a new open finds.
     func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError)
 
-    /// Maps part of a file into memory, for reading and writing, shared with everyone who maps, reads or writes the file
-    /// (`mmap(2)` with `MAP_SHARED`).
+    /// Maps part of a file into memory, for reading and writing, shared with everyone who maps, reads or writes the
+    /// file (`mmap(2)` with `MAP_SHARED`).
     ///
-    /// ``FileMapping`` says what may be relied on. The range may reach beyond the end of the file, but not be used there.
+    /// ``FileMapping`` says what may be relied on. The range may reach beyond the end of the file, but not be used
+    /// there.
     ///
     /// - Parameters:
     ///   - descriptor: A regular file that is open for reading and writing; it may be closed right after.
     ///   - offset: Where in the file the mapping starts: a multiple of the size of a page, such as 65 536 everywhere.
     ///   - count: How many bytes to map, at least one.
     /// - Returns: The mapping, which lasts as long as the object does.
-    /// - Throws: ``FileSystemError``: `EACCES` unless the file is open for reading and writing, `ENODEV` for what can be
-    ///   so opened but is no regular file (`EINVAL` on Darwin), on a file system that cannot map, and on Darwin for a file
-    ///   of the class of protection `complete`, whose pages are taken away when the device is locked; `EINVAL` for a count
-    ///   or an offset that is none, `EOVERFLOW` behind the end of the largest file, `ENOMEM`.
+    /// - Throws: ``FileSystemError``: `EACCES` unless the file is open for reading and writing, `ENODEV` for what can
+    ///   be so opened but is no regular file (`EINVAL` on Darwin), on a file system that cannot map, and on Darwin for
+    ///   a file of the class of protection `complete`, whose pages are taken away when the device is locked; `EINVAL`
+    ///   for a count or an offset that is none, `EOVERFLOW` behind the end of the largest file, `ENOMEM`.
     func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping
 
     // MARK: Attributes
@@ -120,7 +121,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
         _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError)
 
-    /// Creates an empty file, a FIFO, a socket's name or a device node (`mknodat(2)`); `deviceNumber` counts for devices.
+    /// Creates an empty file, a FIFO, a socket's name or a device node (`mknodat(2)`); `deviceNumber` counts for
+    /// devices.
     func createNode(
         _ path: POSIXPath, at directory: Descriptor, type: FileType, permissions: FilePermissions, deviceNumber: UInt64
     ) throws(FileSystemError)
@@ -159,9 +161,9 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 
     /// Takes, changes or gives back the lock of an open file (`flock(2)`).
     ///
-    /// The locks of `fcntl(2)` are left out on purpose. They belong to a process: two opens of a file in one process are
-    /// not in each other's way, and closing either of them gives up what the other has locked, so that no store could
-    /// rely on them.
+    /// The locks of `fcntl(2)` are left out on purpose. They belong to a process: two opens of a file in one process
+    /// are not in each other's way, and closing either of them gives up what the other has locked, so that no store
+    /// could rely on them.
     ///
     /// - Parameters:
     ///   - descriptor: The open file.

@@ -7,8 +7,8 @@ extension POSIXPath {
     /// Foundation's own conversions leave `%00` as text and turn bytes that are no UTF-8 into an empty path, so the
     /// decoding is done here (RFC 3986 section 2.1, RFC 8089).
     ///
-    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than this one, an escaped slash, which
-    ///   no name can hold, a NUL, or an escape that is none.
+    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than this one, an escaped slash,
+    ///   which no name can hold, a NUL, or an escape that is none.
     public init(_ url: URL) throws(FileSystemError) {
         let absolute = url.absoluteURL
         let text = absolute.absoluteString

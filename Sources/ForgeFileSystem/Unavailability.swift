@@ -9,7 +9,7 @@ public enum Unavailability: Hashable, Sendable {
     /// The file system failed the operation; the underlying error says how.
     case inputOutput
 
-    /// An earlier flush failed, so nothing is acknowledged any more until the store is opened anew.
+    /// An earlier flush failed, so no write is acknowledged until the store is opened again.
     case poisoned
 
     /// The process was forked while the store was open, which belongs to the parent.

@@ -1,4 +1,4 @@
-// `import ForgeStorage` imports every library.
+// `import ForgeStorage` also imports these libraries.
 @_exported public import ForgeCoding
 @_exported public import ForgeCrypt
 @_exported public import ForgeFileStore

@@ -123,7 +123,8 @@ struct SharedRootTests {
             answered.withLock { $0 = true }
             looking.signal()
         }
-        // The flush goes on after ten seconds at the latest, so that a store that waits for it fails instead of hanging.
+        // The flush goes on after ten seconds at the latest, so that a store that waits for it fails instead of
+        // hanging.
         await BlockingWork.run { _ = looking.wait(timeout: .now() + 10) }
         #expect(answered.withLock { $0 })
         for _ in 0..<64 { release.signal() }

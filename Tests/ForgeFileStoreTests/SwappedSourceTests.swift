@@ -46,8 +46,8 @@ struct SwappedSourceTests {
         }
     }
 
-    /// A store on a file system that calls `action` before the first rename of the source, and `restoring` before a later
-    /// rename to its name.
+    /// A store on a file system that calls `action` before the first rename of the source, and `restoring` before a
+    /// later rename to its name.
     private func store(
         restoring: @escaping @Sendable () throws(FileSystemError) -> Void = { () throws(FileSystemError) in },
         action: @escaping @Sendable () throws(FileSystemError) -> Void

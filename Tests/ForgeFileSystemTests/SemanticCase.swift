@@ -14,8 +14,8 @@ struct SemanticCase {
         self.checks = checks
     }
 
-    /// All that the file systems must agree on: `f` is a file, `d` a directory that holds something, `e` an empty one, `sf`
-    /// and `sd` are links to `f` and `d`.
+    /// All that the file systems must agree on: `f` is a file, `d` a directory that holds something, `e` an empty one,
+    /// `sf` and `sd` are links to `f` and `d`.
     static let all: [SemanticCase] = [
         .init(1, "create with missing parent", "ENOENT", "a file cannot be created in a directory that is missing"),
         .init(2, "open `f/x`", "ENOTDIR", "a file is no directory on the way"),
@@ -172,14 +172,14 @@ struct SemanticCase {
         .init(96, "descriptors exhausted", "EMFILE", "a process that has as many files open as it may opens no more"),
         .init(
             97, "directory mtime", "changes on create/delete, not on a child's content",
-            "a directory's time of modification follows its names, not what its files hold"),
+            "a directory's modification time changes with its entries, not with the content of its files"),
         .init(
             98, "rename, chmod", "mtime kept, ctime bumped",
-            "renaming and changing the mode keep the time of modification and move that of change"),
+            "a rename and a change of mode keep the modification time and update the change time"),
         .init(
             99, "directory nlink", "2, +1 per subdirectory (btrfs: always 1)",
-            "a directory's link count tells its subdirectories"),
-        .init(100, "umask", "0644 & ~077 = 0600", "the umask takes permissions from what is created"),
+            "a directory's link count counts its subdirectories"),
+        .init(100, "umask", "0644 & ~077 = 0600", "the umask clears permissions of new files and directories"),
         .init(
             101, "a non-owner creates in a 0755 directory", "EACCES",
             "a user creates nothing in another's directory"),
@@ -202,7 +202,7 @@ struct SemanticCase {
         .init(
             110, "working directory removed, then create", "ENOENT",
             "nothing can be created in a directory that was removed"),
-        .init(111, "write of 0 bytes", "no time changes", "a write of nothing changes no time"),
+        .init(111, "write of 0 bytes", "no time changes", "an empty write changes no timestamp"),
         .init(
             112, "write beyond the quota", "short write, then ENOSPC; earlier bytes stay",
             "a write to a device that fills up is cut short, then refused, and keeps what was written"),

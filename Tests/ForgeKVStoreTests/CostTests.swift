@@ -31,7 +31,10 @@ import Testing
         costs.forget()
         for number in 0..<10_000 { try store.setRawValue(Self.value, named: Self.name(number)) }
         // 260 KiB and a little more each time, the reserve for removals included, filled with zeros 64 KiB at a time.
-        #expect(costs.calls == [.store: 10_000, .allocate: 2, .map: 2, .write: 11])
+        // Windows that wait for no flush are written back, which costs nothing there, and unmapped.
+        let writeBacks = LogSpace.earlierLimit == 0 ? [.writeBack: 1] : [FileSystemOperation: Int]()
+        let calls: [FileSystemOperation: Int] = [.store: 10_000, .allocate: 2, .map: 2, .write: 11]
+        #expect(costs.calls == calls.merging(writeBacks) { $1 })
         #expect(costs.bytes(.store) == 640_000)
     }
 

@@ -145,7 +145,8 @@ import Testing
         #expect(!file.holds(nil, "other"))
     }
 
-    // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be read.
+    // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be
+    // read.
     @Test("a file that cannot be written is an error, and the old value stays; other suites are written")
     func failingFile() async throws {
         await #expect(processExitsWith: .success) {

@@ -1,6 +1,7 @@
 import ForgeStorageTesting
 
-/// The hostile keys of the published table, and names that lead somewhere else, break a path, or are special to some system.
+/// The hostile keys of the published table, and names that lead somewhere else, break a path, or are special to some
+/// system.
 let hostileNames: [String] = unique(
     HostileKeys.all.map(\.key)
         + [

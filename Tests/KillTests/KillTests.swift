@@ -24,8 +24,8 @@ struct KillTests {
 
         var description: String { "\(kind), \(delayInMicroseconds) µs after \(acknowledged) writes" }
 
-        /// The first kill of each kind is at a fixed moment after some writes. Of the others, all random, one in five hits
-        /// the creation of the store.
+        /// The first kill of each kind is at a fixed moment after some writes. Of the others, all random, one in five
+        /// hits the creation of the store.
         static let all = StoreKind.allCases.flatMap { kind in
             (0..<TestDepth.limit(1, deep: 50)).map { number in
                 number == 0

@@ -6,7 +6,8 @@ package struct RecoveredContents: Hashable, Sendable {
     let depth: Int
     /// What a later power cut may leave if nothing durable follows; what the store held stands last.
     let mayHold: [[String: StoreValue]]
-    /// Of what a later power cut may leave any part: the contents that interrupted calls of `removeAll` began to remove.
+    /// Of what a later power cut may leave any part: the contents that interrupted calls of `removeAll` began to
+    /// remove.
     var mayHoldPartOf: [[String: StoreValue]] = []
 }
 

@@ -64,8 +64,8 @@ extension StoreUnderCrash {
         guard leftovers.isEmpty else { throw ConformanceViolation("leftovers: \(leftovers)") }
     }
 
-    /// What a program does after a crash: the call that was interrupted, two others, and a durable write. After the last
-    /// crash a write is enough.
+    /// What a program does after a crash: the call that was interrupted, two others, and a durable write. After the
+    /// last crash a write is enough.
     private static func continuation(after crash: Crash<StoreCall>) -> [StoreCall] {
         let probe = StoreCall.set("probe", "p")
         guard crash.depth == 1 else { return [probe] }

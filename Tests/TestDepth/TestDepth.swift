@@ -2,8 +2,8 @@ import Foundation
 
 /// How much of each check a run of the tests does: a little by default, much if `FORGE_DEEP` is set.
 ///
-/// The checks are the same. A default run uses fixed seeds and small limits; a deep run adds random seeds and raises the
-/// limits, and the manifest adds the targets in `Lab/`.
+/// The checks are the same. A default run uses fixed seeds and small limits; a deep run adds random seeds and raises
+/// the limits, and the manifest adds the targets in `Lab/`.
 package enum TestDepth {
     /// Whether this is a deep run.
     package static let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] != nil

@@ -86,13 +86,13 @@ static inline void forge_store_word(void *_Nonnull address, uint64_t word) {
 }
 
 /// How many times this process is a child of `fork(2)` without another program having been executed since, as far as the C
-/// library was used; what it counts is counted from the first call of `forge_count_forks` on.
+/// library was used; what it counts is counted from the first call of `forge_start_counting_forks` on.
 extern _Atomic(uint32_t) forge_fork_count;
 
 static inline uint32_t forge_forks(void) { return __c11_atomic_load(&forge_fork_count, __ATOMIC_RELAXED); }
 
 /// The same; begins to count.
-uint32_t forge_count_forks(void);
+uint32_t forge_start_counting_forks(void);
 
 /// Calls a function in a thread of its own; returns 0, having called nothing, if there can be no such thread.
 int forge_run_in_thread(void (*_Nonnull run)(void *_Nullable), void *_Nullable context);

@@ -7,7 +7,7 @@ final class KeyIndex {
         let value: Int
     }
 
-    /// A key as a dictionary key. The bytes outlive the index, which is dropped after its decoding.
+    /// The bytes of a key, as a dictionary key. It does not own them: they must stay valid while the index is used.
     private struct Name: Hashable {
         let bytes: UnsafeBufferPointer<UInt8>
 
@@ -19,7 +19,7 @@ final class KeyIndex {
     }
 
     /// Up to this many keys, lookup is a linear search.
-    private static let limit = 16
+    private static let linearSearchLimit = 16
 
     let entries: [Entry]
     private var positions: [Name: Int] = [:]
@@ -59,7 +59,7 @@ final class KeyIndex {
     }
 
     private func rejectDuplicates(_ reader: ByteReader) throws(WireFailure) {
-        guard entries.count > Self.limit else {
+        guard entries.count > Self.linearSearchLimit else {
             for (index, entry) in entries.enumerated() where find(reader.bytes(entry.key), reader, from: 0) != index {
                 throw .duplicateKey(offset: entry.key.lowerBound)
             }

@@ -18,7 +18,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
         }
     }
 
-    /// Whether the value is null; false at the end of the bytes, which every other read reports.
+    /// Whether the value is null or undefined. Returns false at the end of the input; every other read throws there.
     func decodeNil() -> Bool {
         let reader = node.source.reader
         guard node.start < reader.count else { return false }
@@ -34,7 +34,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
             node.knownEnd = offset
             return value
         } catch {
-            // A value that decodes itself shares this node.
+            // The type's own `init(from:)` reads the same item, so it gets this node.
             if case .unknownType = error { return try Value(from: node) }
             throw node.failure(error, type)
         }

@@ -3,11 +3,11 @@ import Foundation
 extension CodedValue {
     /// Parses a JSON text.
     ///
-    /// Numbers without a fraction or exponent become integers of up to 128 bits, all others doubles; `-0` is a double. JSON
-    /// has no dates or byte strings: they stay strings.
+    /// Numbers without a fraction or exponent become integers of up to 128 bits, all others doubles; `-0` is a double.
+    /// JSON has no dates or byte strings: they stay strings.
     ///
-    /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside the
-    ///   range of `Double`, and more than ``maximumDepth`` levels.
+    /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside
+    ///   the range of `Double`, and more than ``maximumDepth`` levels.
     public init(json text: String) throws {
         var text = text
         self = try text.withUTF8 { text in
@@ -18,8 +18,8 @@ extension CodedValue {
 
     /// Formats the value as JSON text.
     ///
-    /// Values that JSON cannot represent become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as their
-    /// text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
+    /// Values that JSON cannot represent become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as
+    /// their text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
     ///
     /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
     /// - Returns: a JSON text (RFC 8259).

@@ -1,7 +1,7 @@
 /// A strict parser of JSON text (RFC 8259).
 ///
-/// `JSONSerialization` is no substitute: it accepts duplicate keys and trailing commas, loses the order of members and reads `-0`
-/// as the integer 0.
+/// `JSONSerialization` is no substitute: it accepts duplicate keys and trailing commas, loses the order of members and
+/// reads `-0` as the integer 0.
 struct JSONParser {
     private let bytes: UnsafeRawBufferPointer
     private var offset = 0

@@ -2,7 +2,8 @@ import Foundation
 
 /// Formats a tree as JSON text.
 ///
-/// `JSONEncoder` is no substitute: it writes 1.0 as `1`, which reads back as an integer, and does not keep the order of members.
+/// `JSONEncoder` is no substitute: it writes 1.0 as `1`, which reads back as an integer, and does not keep the order of
+/// members.
 struct JSONWriter {
     private(set) var text = ""
     private let isPretty: Bool

@@ -5,8 +5,8 @@ import SystemPackage
 
 /// Walks a directory, recognises each file by its name and first bytes, and reads it the way its store does.
 ///
-/// Nothing is changed, and no lock is held, so the stores may be in use. What a running process removes meanwhile is not
-/// reported.
+/// Nothing is changed, and no lock is held, so the stores may be in use. What a running process removes meanwhile is
+/// not reported.
 struct StoreChecker {
     let key: SymmetricKey?
     let progress: Progress
@@ -101,7 +101,8 @@ struct StoreChecker {
             details: [temporary.details(of: name, origin)])
     }
 
-    /// Checks one file; nil for a file that marks a store's directory, and for one that was removed after it was listed.
+    /// Checks one file; nil for a file that marks a store's directory, and for one that was removed after it was
+    /// listed.
     private func check(_ place: Place, _ entry: DirectoryEntry, below top: POSIXPath) -> StoreFinding? {
         let path = place.path
         var finding = StoreFinding(path: place.shown, kind: "file", bytes: 0, state: .readable)

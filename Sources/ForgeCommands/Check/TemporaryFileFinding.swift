@@ -9,7 +9,8 @@ struct TemporaryFileFinding {
         self.fileSystem = fileSystem
     }
 
-    /// The origin of a temporary file or directory by the records of a store below `top`; nil if no store has recorded it.
+    /// The origin of a temporary file or directory by the records of a store below `top`; nil if no store has recorded
+    /// it.
     func origin(of path: POSIXPath, below top: POSIXPath) throws(FileSystemError) -> TemporaryFileOrigin? {
         var root = path.splitLast().parent
         while true {

@@ -83,11 +83,11 @@ struct FileCommand: AsyncParsableCommand {
     }
 }
 
-/// Where the store is.
+/// The argument for the store's root directory.
 struct FileStoreArgument: ParsableArguments {
     @Argument(help: "The root directory of the store.") var path: String
 
-    /// Opens the store; only a command that stores something creates one.
+    /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`.
     func open(mustExist: Bool) throws -> DiskFileStore {
         let url = URL(fileURLWithPath: path)
         if mustExist { try requireStore("file store", at: url, isDirectory: true) }

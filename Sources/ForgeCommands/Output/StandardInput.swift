@@ -14,8 +14,8 @@ enum StandardInput {
 
     /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
     ///
-    /// - Throws: ``CommandFailure`` if a read fails, or returns as much as the terminal keeps of a line: it discards the
-    ///   rest without an error.
+    /// - Throws: ``CommandFailure`` if a read fails, or returns as much as the terminal keeps of a line: it discards
+    ///   the rest without an error.
     static func readLine() throws(CommandFailure) -> Data {
         // A read returns at most one line, and less if the user has pressed control-D within it.
         var lengthBefore = 0

@@ -1,7 +1,7 @@
 import ForgeFileStore
 import ForgeFileSystem
 
-/// Where an app's directories are on a simulated device: below a container that every installation has anew.
+/// The directories of an app on a simulated device, below a container that every installation creates.
 struct AppContainer: Hashable, Sendable {
     /// Counted from 1.
     var number = 1

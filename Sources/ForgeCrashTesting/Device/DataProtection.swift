@@ -3,8 +3,8 @@ import Synchronization
 
 /// The state of a device's lock, and the class of protection of every file and directory on it.
 ///
-/// The rules are those of Data Protection (Apple Platform Security, "Data Protection classes"), with one simplification:
-/// the key of the class `complete` is gone the moment the device is locked, not ten seconds later.
+/// The rules are those of Data Protection (Apple Platform Security, "Data Protection classes"), with one
+/// simplification: the key of the class `complete` is gone the moment the device is locked, not ten seconds later.
 final class DataProtection: Sendable {
     /// What is done with the content of a file.
     enum Use {

@@ -7,12 +7,12 @@ public import SystemPackage
 /// The files of a ``SimulatedDevice`` as one process of the app sees them, classes of protection obeyed.
 ///
 /// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
-/// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files be
-/// renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when it
-/// is moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
+/// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files
+/// be renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when
+/// it is moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
-/// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with ``ProcessEnded``
-/// underlying, and has no effect: nothing that is left of the old process can reach the disk.
+/// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with
+/// ``ProcessEnded`` underlying, and has no effect: nothing that is left of the old process can reach the disk.
 public final class DeviceFileSystem: POSIXFileSystem {
     private let view: InMemoryFileSystem
     private let rules: DataProtection
@@ -186,8 +186,8 @@ extension DeviceFileSystem {
 
     /// Maps part of a file, whose content can be reached.
     ///
-    /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock would
-    /// take its pages away, and an access then raises a signal. That still happens where the class is set after
+    /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock
+    /// would take its pages away, and an access then raises a signal. That still happens where the class is set after
     /// the file was mapped: it is a trap that says so.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         let view = try content(of: descriptor, for: .map)

@@ -20,7 +20,8 @@ extension SimulatedDevice {
         }
     }
 
-    /// A store of files, as `DiskFileStore(directory:namespace:fileProtection:options:)` is on a device of the app's own.
+    /// A store of files, as `DiskFileStore(directory:namespace:fileProtection:options:)` is on a device of the app's
+    /// own.
     public func fileStore(
         directory: StandardDirectory = .documents, namespace: String,
         fileProtection: FileProtection = .completeUntilFirstUserAuthentication,
@@ -41,8 +42,8 @@ extension SimulatedDevice {
     /// - Parameters:
     ///   - name: The vault's name.
     ///   - keyAccessibility: When the key can be read, and whether it moves to a new device together with the vault.
-    /// - Returns: The vault. If the Keychain has no key, a new one is made, under which a vault that is there already is
-    ///   `.wrongKey`.
+    /// - Returns: The vault. If the Keychain has no key, a new one is made, under which a vault that is there already
+    ///   is `.wrongKey`.
     /// - Throws: `CryptError`, `.unavailable(.locked)` while the key cannot be read.
     public func vault(
         named name: String = "vault", keyAccessibility: CryptAccessibility = .afterFirstUnlock

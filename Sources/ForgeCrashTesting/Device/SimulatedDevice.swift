@@ -20,10 +20,11 @@ import SystemPackage
 /// because of the lock is thrown as `.unavailable(.locked)`, never reported as absent. The device starts unlocked, with
 /// a passcode and an app that was just installed.
 ///
-/// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``reinstallApp()``, ``restoreFromBackup(_:toNewDevice:)``)
-/// takes everything with it that was handed out before but the secrets: its calls throw, and nothing of it reaches the
-/// disk any more. Ask the device anew after it, as the app does when it is started again. Nothing depends on the wall
-/// clock or on chance but the vault's nonces. All calls may come from any thread at once.
+/// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``reinstallApp()``,
+/// ``restoreFromBackup(_:toNewDevice:)``) takes everything with it that was handed out before but the secrets: its
+/// calls throw, and nothing of it reaches the disk any more. Ask the device anew after it, as the app does when it is
+/// started again. Nothing depends on the wall clock or on chance but the vault's nonces. All calls may come from any
+/// thread at once.
 public final class SimulatedDevice: Sendable {
     /// The secrets; for statuses on demand, and for what a test wants to look up.
     public let keychain: FakeKeychain
@@ -221,7 +222,8 @@ extension SimulatedDevice {
         }
     }
 
-    /// Sets a device up from a backup: this one, erased, or a new one in its place. It is unlocked then, with a passcode.
+    /// Sets a device up from a backup: this one, erased, or a new one in its place. It is unlocked then, with a
+    /// passcode.
     ///
     /// - Parameters:
     ///   - backup: The backup; nil for one that is made right now.

@@ -2,8 +2,8 @@
 ///
 /// The recovery is a run of the program itself: what it begins and acknowledges counts for the crashes that follow.
 public struct Crash<Mark: Sendable>: Sendable {
-    /// How the runs before ended: ``CrashKind/powerCut`` if the power has failed at least once, since what that took stays
-    /// lost when the recovery is killed; ``CrashKind/processKill`` if they were only killed.
+    /// How the runs before ended: ``CrashKind/powerCut`` if the power has failed at least once, since what that took
+    /// stays lost when the recovery is killed; ``CrashKind/processKill`` if they were only killed.
     public let kind: CrashKind
 
     /// What had been acknowledged, in order, by all runs before.
@@ -45,7 +45,8 @@ public struct Crash<Mark: Sendable>: Sendable {
         run.begin(mark)
     }
 
-    /// Marks that an operation of the recovery was acknowledged: from now on its effect must be found after every crash.
+    /// Marks that an operation of the recovery was acknowledged: from now on its effect must be found after every
+    /// crash.
     public func acknowledge(_ mark: Mark) {
         run.acknowledge(mark)
     }

@@ -120,8 +120,8 @@ public struct CrashExplorer<Mark: Sendable> {
         }
     }
 
-    /// All different images that a crash may leave after that many changes, at most all, or after any number of them, by
-    /// their hash: for checks of the model itself.
+    /// All different images that a crash may leave after that many changes, at most all, or after any number of them,
+    /// by their hash: for checks of the model itself.
     package nonisolated(nonsending) func statesByHash(after effectCount: Int? = nil) async throws -> [UInt64: DiskImage]
     {
         let recording = try await record()

@@ -3,7 +3,8 @@ import Synchronization
 
 /// The marks that a run of the program makes: which operations it has begun, and which it has acknowledged.
 ///
-/// Marks are recorded between the changes of the file system; each state is checked against those made before the crash.
+/// Marks are recorded between the changes of the file system; each state is checked against those made before the
+/// crash.
 public final class CrashRun<Mark: Sendable>: Sendable {
     enum Event: Sendable {
         case began(Mark)

@@ -38,7 +38,7 @@ public nonisolated(nonsending) func forEachCrash<Mark: Sendable>(
     return report
 }
 
-/// The same for a program that marks what it did with strings.
+/// Like `forEachCrash` above, for a program that marks its progress with strings.
 ///
 /// - Parameters:
 ///   - profile: What crashes may do.

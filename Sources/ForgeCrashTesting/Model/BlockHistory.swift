@@ -137,8 +137,8 @@ struct BlockHistory: Sendable {
         write.bytes.withUnsafeBytes { content.overwrite(write.range, with: $0) }
     }
 
-    /// The contents without repetition, and where each of those given stands among them. Contents with equal hashes count
-    /// as equal, as among ``BlockChoices``.
+    /// The contents without repetition, and where each of those given stands among them. Contents with equal hashes
+    /// count as equal, as among ``BlockChoices``.
     private static func distinct(_ contents: [[UInt8]]) -> (contents: [[UInt8]], places: [Int]) {
         var seen: [UInt64: Int] = [:]
         var kept: [[UInt8]] = []

@@ -95,8 +95,8 @@ struct CrashModel: Sendable {
 extension CrashModel {
     /// Ends the process. The system keeps everything, and what was not durable still is not.
     ///
-    /// The end of a process removes its mappings, which hands the pages that were stored into to the file system: a flush
-    /// by any process covers them from then on, as it covers a write.
+    /// The end of a process removes its mappings, which hands the pages that were stored into to the file system: a
+    /// flush by any process covers them from then on, as it covers a write.
     mutating func killProcess() {
         endStore()
         for inode in files.keys { files[inode]?.removeMappings() }

@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// A change of the names in one or two directories that a crash leaves whole or takes away whole.
+/// A change of the names in one or two directories. It is atomic: after a crash it is done completely or not at all.
 struct NameChange: Sendable {
     enum Edit: Sendable {
         case set(FileSystemEffect.Place, inode: UInt64)

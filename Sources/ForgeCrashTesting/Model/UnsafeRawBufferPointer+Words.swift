@@ -1,7 +1,7 @@
 /// Loops over the words of blocks that are fast in debug builds too.
 ///
-/// Debug builds inline the subscript of a typed pointer, but not the generic loads of a raw buffer, and the crash explorer
-/// spends most of its time on the content of blocks.
+/// Debug builds inline the subscript of a typed pointer, but not the generic loads of a raw buffer, and the crash
+/// explorer spends most of its time on the content of blocks.
 extension UnsafeRawBufferPointer {
     /// Calls `body` with the whole words of the buffer, copied if they are not aligned.
     func withWords<Result>(_ body: (UnsafePointer<UInt64>) -> Result) -> Result {

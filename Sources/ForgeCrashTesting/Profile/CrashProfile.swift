@@ -88,8 +88,8 @@ public struct CrashProfile: Hashable, Sendable {
         return profile
     }()
 
-    /// The process is killed and the system lives on: everything written is kept, and a part of the store that was being
-    /// made.
+    /// The process is killed and the system lives on: everything written is kept, and a part of the store that was
+    /// being made.
     public static let processKill = keeping(named: "processKill")
 
     /// The power fails after everything happened to reach the device. The same states as ``processKill``.

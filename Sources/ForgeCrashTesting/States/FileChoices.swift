@@ -11,7 +11,8 @@ struct FileChoice: Hashable, Sendable {
 
 /// Everything that one file may be after a crash.
 ///
-/// It is an object because all states of a moment share it, and those of the moments after it too until the file changes.
+/// It is an object because all states of a moment share it, and those of the moments after it too until the file
+/// changes.
 final class FileChoices: Sendable {
     let number: UInt64
     /// That of the history from which it was made.

@@ -11,8 +11,8 @@ struct StateSpace: Sendable {
     /// Beyond this many changes of names their combinations are not counted one by one.
     private static let countedNames = 12
 
-    /// The states of a model; `earlier` is the space of the same model before some of its changes, if there is one, from
-    /// which the choices of files are taken over that have not changed since.
+    /// The states of a model; `earlier` is the space of the same model before some of its changes, if there is one,
+    /// from which the choices of files are taken over that have not changed since.
     init(_ model: CrashModel, seed: UInt64, after earlier: StateSpace? = nil) {
         self.model = model
         undecided = model.undecided

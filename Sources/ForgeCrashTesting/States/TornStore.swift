@@ -1,5 +1,5 @@
-/// How much of a store through a mapping may be there: the process may be killed while the bytes are copied, or the page
-/// written out.
+/// How much of a store through a mapping may be there: the process may be killed while the bytes are copied, or the
+/// page written out.
 enum TornStore {
     /// The ranges of bytes that may be there alone, word by word, from either end.
     ///

@@ -4,8 +4,8 @@ import Synchronization
 ///
 /// Values are kept encoded by the same codec as everywhere else, so what cannot be stored elsewhere cannot be stored
 /// here, and reading with another type fails alike. They are not encrypted: access to the process's memory is
-/// access to them. A value's own memory is overwritten with zeros when it is replaced, deleted, or the store goes; copies
-/// that Swift, the encoder or the caller made are not.
+/// access to them. A value's own memory is overwritten with zeros when it is replaced, deleted, or the store goes;
+/// copies that Swift, the encoder or the caller made are not.
 public final class InMemoryCrypt: CryptStoring {
     private struct Secret: Sendable {
         var value: SecretBytes

@@ -2,12 +2,12 @@ import ForgeFileSystem
 
 /// Secrets in the Keychain of Apple's platforms, one generic password for each.
 ///
-/// The secret's name is the item's account. Items stay on this device's keychain (`kSecAttrSynchronizable` is false); on
-/// macOS the data protection keychain is used, which needs an app that is signed with an application identifier.
-/// A secret outlives the app: iOS keeps keychain items when the app is deleted.
+/// The secret's name is the item's account. Items stay on this device's keychain (`kSecAttrSynchronizable` is false);
+/// on macOS the data protection keychain is used, which needs an app that is signed with an application identifier. A
+/// secret outlives the app: iOS keeps keychain items when the app is deleted.
 ///
-/// While the device's state forbids access (``CryptKey/accessibility``), calls throw `.unavailable(.locked)`; they never
-/// report such a secret as absent. Whatever else the Keychain refuses is `.system(status:)` with its number.
+/// While the device's state forbids access (``CryptKey/accessibility``), calls throw `.unavailable(.locked)`; they
+/// never report such a secret as absent. Whatever else the Keychain refuses is `.system(status:)` with its number.
 public final class KeychainCrypt: CryptStoring {
     /// What the items of this store have in common and others have not, such as the app's bundle identifier.
     public let service: String

@@ -1,9 +1,8 @@
-/// Bytes in memory of their own that is overwritten when the last reference goes, and that no reflection shows.
+/// Secret bytes in a buffer of their own, which `deinit` overwrites with zeros and reflection does not show.
 ///
-/// What is not promised: copies that callers make, that the encoder made on its way, or that the operating system put
-/// into its swap are out of reach.
+/// Copies made by callers or by the encoder, and pages that the operating system has swapped out, are not erased.
 final class SecretBytes: @unchecked Sendable {
-    // Sendable, because the memory is written by the initialiser alone until its last reference goes.
+    // Invariant of the unchecked conformance: only the initialiser and `deinit` write to the memory.
     private let memory: UnsafeMutableRawBufferPointer
 
     /// Takes a copy of the bytes and erases the array, unless its buffer is shared.

@@ -15,15 +15,15 @@ import SystemPackage
 /// - Any number of `VaultCrypt` objects and processes may use one file. A lock beside it (`#lock-vaults`) serialises
 ///   writers, so no change is lost; readers see every change that was acknowledged before. A change waits for the lock
 ///   for a limited time.
-/// - Unreadable data is never overwritten: with a wrong key, or a file that is damaged, truncated or of a later version,
-///   every call throws, `set` and `delete` too. ``deleteAll()`` renames such a file.
+/// - Unreadable data is never overwritten: with a wrong key, or a file that is damaged, truncated or of a later
+///   version, every call throws, `set` and `delete` too. ``deleteAll()`` renames such a file.
 /// - The file has mode 0600. If other users may read or write it, or if it is a symbolic link, every call throws
 ///   `.insecureFile`. A missing directory is created with mode 0700. Nothing, not even a lock, is written to a
 ///   directory that other users own or may write to, sticky or not; root counts as no other user.
 /// - In memory the values stay sealed; `get` opens one, decodes it and erases the opened bytes.
 ///
-/// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. Nonces are random: after 2³¹ changes of
-/// one vault the probability of a collision is 2⁻³² (NIST SP 800-38D, 8.3); ``deleteAll()`` derives new keys.
+/// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. Nonces are random: after 2³¹ changes
+/// of one vault the probability of a collision is 2⁻³² (NIST SP 800-38D, 8.3); ``deleteAll()`` derives new keys.
 public final class VaultCrypt: CryptStoring {
     private let file: VaultFile
     private let key: SymmetricKey
@@ -35,7 +35,8 @@ public final class VaultCrypt: CryptStoring {
         var hasRemovedTemporaryFile = false
     }
 
-    /// The content of the file when it was last read or written, and the file, kept open so that its inode is not reused.
+    /// The content of the file when it was last read or written, and the file, kept open so that its inode is not
+    /// reused.
     private struct Snapshot: Sendable {
         var image: VaultImage
         var held: HeldFile
@@ -52,8 +53,8 @@ public final class VaultCrypt: CryptStoring {
     ///   - lockTimeout: How long a change waits for other writers of vaults in the directory before it throws
     ///     `.unavailable(.inUse)`.
     ///   - fileSystem: Where the file is.
-    /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that begins
-    ///   with `#`, `.unavailable` with the reason for a URL that names no file.
+    /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that
+    ///   begins with `#`, `.unavailable` with the reason for a URL that names no file.
     public init(
         at url: URL, key: SymmetricKey, lockTimeout: Duration = .seconds(30),
         fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -121,8 +122,8 @@ public final class VaultCrypt: CryptStoring {
 
     /// Removes every secret; the vault gets a new id, and so new keys.
     ///
-    /// A vault that cannot be read, because the key is wrong or the file is damaged, truncated or of a later version, is
-    /// not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
+    /// A vault that cannot be read, because the key is wrong or the file is damaged, truncated or of a later version,
+    /// is not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
     public func deleteAll() throws(CryptError) {
         try describing(.deleteAll, nil) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
@@ -148,7 +149,7 @@ public final class VaultCrypt: CryptStoring {
         }
     }
 
-    /// Reads the whole file anew and opens every value, without showing any.
+    /// Reads the whole file again and decrypts every value, without returning any.
     ///
     /// - Returns: How many secrets there are; 0 if there is no file.
     /// - Throws: ``CryptError`` with the first damage found.
@@ -241,8 +242,8 @@ extension VaultCrypt {
         return snapshot
     }
 
-    /// Makes the file's name durable before a change is acknowledged that needs no write: the writer of the present file
-    /// may have been killed before its flush.
+    /// Makes the file's name durable before a change is acknowledged that needs no write: the writer of the present
+    /// file may have been killed before its flush.
     private func synchronizeName(_ state: inout State) throws(CryptError) {
         guard state.snapshot?.isDurable != true else { return }
         do {

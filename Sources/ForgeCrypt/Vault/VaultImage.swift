@@ -27,8 +27,8 @@ struct VaultImage: Sendable {
 
     /// Reads a vault file, checks the code over all of it, and opens the names.
     ///
-    /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. Nothing is believed before it is authenticated,
-    ///   but for the header's lengths, which are checked against the file's.
+    /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. Nothing is believed before it is
+    ///   authenticated, but for the header's lengths, which are checked against the file's.
     init(_ file: [UInt8], key: SymmetricKey) throws(VaultDamage) {
         let header = try VaultHeader(file[...], fileLength: file.count)
         subkeys = VaultSubkeys(key, vaultID: header.vaultID)

@@ -15,9 +15,9 @@ public enum VaultKeyFile {
     /// The key in the file; nil if there is no file. Changes nothing and flushes nothing: call
     /// ``loadOrCreate(at:fileSystem:)`` for a key that something is sealed with.
     ///
-    /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a damaged file or one that is no key file, `.insecureFile`
-    ///   if others may read or write it, or if it belongs neither to the effective user nor to root, `.reservedName` for a
-    ///   name that begins with `#`, `.unavailable` if it cannot be read.
+    /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a damaged file or one that is no key file,
+    ///   `.insecureFile` if others may read or write it, or if it belongs neither to the effective user nor to root,
+    ///   `.reservedName` for a name that begins with `#`, `.unavailable` if it cannot be read.
     public static func load(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey? {

@@ -6,14 +6,14 @@ public import Foundation
 /// A file at the key `notes/a.txt` is the file `notes/a.txt` below the root, as other programs see it. Files are 0600,
 /// directories 0700, whatever the umask. No key, link or renamed directory leads out of the root.
 ///
-/// Making a store touches nothing and cannot fail: the first call that stores something creates the root, and errors are
-/// thrown by each call until it succeeds. So a store can be a constant of an app that may be started while the device is
-/// locked. Call ``open()`` to learn early whether the root can be used. A root that is removed or replaced while the store
-/// is open is opened anew by the next call.
+/// The initialiser does not access the disk and cannot fail. The first write creates the root; calls throw while the
+/// root cannot be opened. So a store can be a constant of an app that may start while the device is locked. Call
+/// ``open()`` to check early whether the root can be used. If the root is removed or replaced, the next call opens it
+/// again.
 ///
-/// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes what no
-/// store made: entries that no key can name, links, FIFOs, sockets, files that have another name too, and directories that
-/// are the root of another store.
+/// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
+/// entries that no store creates: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
+/// hard links, and root directories of other stores.
 public final class DiskFileStore: FileStoring {
     private let engine: FileStoreEngine
 
@@ -21,9 +21,9 @@ public final class DiskFileStore: FileStoring {
     ///
     /// - Parameters:
     ///   - root: The directory; it should belong to this store alone.
-    ///   - fileSystem: What holds the directory.
-    ///   - sources: What the URLs are looked up in that files are copied and moved from, if it is not `fileSystem`.
-    ///   - fileProtection: When the files can be read on an Apple device; nil for the class that the directory has.
+    ///   - fileSystem: The file system of the directory.
+    ///   - sources: The file system of the source URLs of copies and moves; nil for `fileSystem`.
+    ///   - fileProtection: When the files can be read on an Apple device; nil keeps the class of the directory.
     ///   - options: Durability and limits.
     public init(
         root: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), sources: (any POSIXFileSystem)? = nil,
@@ -35,7 +35,7 @@ public final class DiskFileStore: FileStoring {
                 sources: sources, fileProtection: fileProtection, options: options))
     }
 
-    /// A store in a directory that the system keeps for this kind of data.
+    /// A store in a standard directory of the system.
     ///
     /// - Parameters:
     ///   - directory: The kind of data.
@@ -76,7 +76,7 @@ public final class DiskFileStore: FileStoring {
         try await engine.offload { [engine] _ in try engine.open() }
     }
 
-    /// The root directory; throws if it cannot be named.
+    /// The URL of the root; throws if it could not be determined, for example because the namespace is invalid.
     public var root: URL {
         get throws { URL(try engine.configuration.root.get(), isDirectory: true) }
     }
@@ -127,7 +127,7 @@ extension DiskFileStore {
         try await engine.move(from: source, to: key, overwrite: overwrite)
     }
 
-    /// The file URL of `key` below the root; known without looking at the disk.
+    /// The file URL of `key` below the root; computed without disk access.
     public func url(for key: String) async throws -> URL {
         URL(try engine.path(for: key))
     }

@@ -1,17 +1,18 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// A file outside a store whose name was taken away, so that no program reaches it by its name while it is moved.
+/// A source that was renamed to a private name, so that no other program reaches it by its own name during the move.
 ///
-/// The file that lost its name is the one that was opened and inspected, with as many names as it had then. A program that
-/// opened the file before can still write to it. ``checkUnchanged()`` detects that by size and times until ``remove()``; a
-/// write between the last check and the removal is lost with the file.
+/// Invariant: the renamed file is the one that was opened, and its link count has not changed. A program that opened
+/// the file before can still write to it. ``checkUnchanged()`` detects that by size and times; a write between the last
+/// check and ``remove()`` is lost with the file.
 struct ClaimedSource: Sendable {
     enum Failure: Error {
-        /// The file could not be renamed to its private name; it has its own.
+        /// The file could not be renamed to its private name; it keeps its own.
         case notClaimed(FileSystemError)
 
-        /// Something else had the file's name, and has it again unless the problem is `.notRestored`.
+        /// The source's name was gone or led to another file, or the link count had changed. What was renamed has been
+        /// renamed back, unless the problem is `.notRestored`.
         case refused(FileStoreError)
     }
 
@@ -22,10 +23,10 @@ struct ClaimedSource: Sendable {
     private let directoryPath: POSIXPath
     private let status: FileStatus
 
-    /// Renames the file to a private name beside its own, on its own device.
+    /// Renames the file to a private name in its own directory.
     ///
-    /// - Throws: ``FileStoreError``: `.notRemoved` if the name cannot be taken away, `.changed` if the name led to
-    ///   another file meanwhile; the name is as it was.
+    /// - Throws: ``FileStoreError``: `.notRemoved` if the rename fails; `.changed` if the name is gone or belongs to
+    ///   another file, which was renamed back; `.notRestored` if that failed.
     init(_ source: OpenSource) throws(FileStoreError) {
         do {
             try self.init(
@@ -40,13 +41,14 @@ struct ClaimedSource: Sendable {
 
     /// Renames the file to a private name with this prefix in another directory of its device.
     ///
-    /// The renamed file is inspected under its private name: another program may have replaced the file since it was opened.
+    /// The renamed file is inspected under its private name: another program may have replaced the file since it was
+    /// opened.
     ///
     /// - Parameters:
-    ///   - source: The file. While the claim exists, `directory` stays open.
+    ///   - source: The file.
     ///   - prefix: The beginning of the private name.
-    ///   - directory: Where the private name is. If other programs cannot write there, the file stays what it was found
-    ///     to be until it is renamed again.
+    ///   - directory: The directory of the private name, which must stay open while the claim exists. If other programs
+    ///     cannot write to it, they cannot replace the file after it was inspected.
     ///   - path: The path of the directory.
     /// - Throws: ``Failure``.
     init(
@@ -126,10 +128,10 @@ struct ClaimedSource: Sendable {
         }
     }
 
-    /// Gives the file its name back; the error to throw if that fails.
+    /// Renames the file back; returns the error to throw if that fails.
     ///
-    /// A file that another program created under the name meanwhile is not replaced. The error of a failed restoration
-    /// has the path that the source is left at.
+    /// It does not replace a file that another program has created under the name meanwhile. The returned error has the
+    /// path of the private name, which the file keeps.
     func restore() -> FileStoreError? {
         Self.restore(source, privateName, at: directory, directoryPath)
     }
@@ -153,7 +155,8 @@ struct ClaimedSource: Sendable {
             failure.destination = source.origin.path
             return source.origin.failure(.notRestored, failure)
         }
-        // A power cut could bring the private name back. The failure that led here is the one to report.
+        // Best effort: without the flush a power cut could bring the private name back. The caller reports the error
+        // that made it restore the name.
         do { try fileSystem.synchronize(source.directory, .full) } catch _ {}
         return nil
     }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// The path of a file outside a store that is copied or moved into it.
+/// The path of a file outside the store; the file is to be copied or moved into the store.
 struct ExternalSource {
     let fileSystem: any POSIXFileSystem
     let path: POSIXPath
@@ -24,8 +24,8 @@ struct ExternalSource {
 
     /// Opens the file and checks that it is a regular one.
     ///
-    /// Opening never waits, not even for the writer of a FIFO. What is moved is opened without following a link, since
-    /// the name of the link would be taken away.
+    /// Opening never blocks, not even on a FIFO without a writer. The source of a move is opened without following a
+    /// symbolic link, because the move would rename the link, not its target.
     func open() throws(FileStoreError) -> OpenSource {
         let (parent, name) = path.splitLast()
         let directory = try attempt { () throws(FileSystemError) in
@@ -33,7 +33,7 @@ struct ExternalSource {
         }
         do throws(FileStoreError) {
             let file = try attempt { () throws(FileSystemError) in
-                // An empty name is the root directory's.
+                // Only `/` (or an empty path) has no last component.
                 guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory, path: path) }
                 return try fileSystem.open(
                     name, at: directory, .readOnly,
@@ -55,7 +55,7 @@ struct ExternalSource {
         }
     }
 
-    /// Reads a piece of the file; 0 bytes at its end.
+    /// Reads a chunk of the file; returns 0 at the end of the file.
     func read(
         _ file: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(FileStoreError) -> Int {
@@ -86,9 +86,9 @@ struct ExternalSource {
     }
 }
 
-/// Copying and moving for stores that only save and load.
+/// The default implementations of ``FileStoring`` for `copy` and `move`, built on `save`.
 extension ExternalSource {
-    /// The whole content of a file that is copied.
+    /// Reads the whole content of the source of a copy.
     static func read(_ url: URL, key: String) async throws -> Data {
         let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
         return try await Cancellation.offload { _ in try source.open().readContents() }
@@ -109,7 +109,7 @@ extension ExternalSource {
         } catch {
             throw claim.restore() ?? error
         }
-        // The file is stored already, so a cancelled task does not stop this half-way.
+        // The file is stored, so the move is completed even if the task is cancelled.
         try await BlockingWork.run { () throws(any Error) in try claim.remove() }
     }
 }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Single files: save, load, look, delete.
+/// Operations on single files: save, load, info, exists, delete.
 extension FileStoreEngine {
     func save(_ data: Data, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .save)
@@ -39,7 +39,7 @@ extension FileStoreEngine {
         }
     }
 
-    /// Reads straight into the memory that the caller gets.
+    /// Reads the file into the buffer of the returned `Data`, without a copy.
     private func contents(of descriptor: Descriptor, sizeInBytes: Int) throws(FileSystemError) -> Data {
         // One byte more than expected, so that the end is seen without a second call.
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sizeInBytes + 1, alignment: 16)
@@ -51,7 +51,7 @@ extension FileStoreEngine {
             throw error
         }
         guard let start = buffer.baseAddress, count < buffer.count else {
-            // Another program appends to the file; stores never do.
+            // The file has grown since its size was read: another program appends to it. Stores never append.
             buffer.deallocate()
             return Data(
                 try fileSystem.readContents(
@@ -72,7 +72,7 @@ extension FileStoreEngine {
             _ = try info(key)
             return true
         } catch {
-            return false  // As documented; `info` throws what is in the way.
+            return false  // As documented; `info` throws the reason.
         }
     }
 

@@ -2,13 +2,13 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Files from outside: copy and move.
+/// Copying and moving files into the store.
 extension FileStoreEngine {
     func copy(from url: URL, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .copy)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .copy, key: key)
         try await offload { [self] cancellation in
-            try pour(source.open(), into: checked, overwrite, durability, cancellation)
+            try copyContents(source.open(), into: checked, overwrite, durability, cancellation)
         }
     }
 
@@ -20,8 +20,9 @@ extension FileStoreEngine {
             if try rename(open, to: checked, overwrite) { return }
             let claim = try ClaimedSource(open)
             do {
-                // The copy has to be durable, whatever the store's own level, before the only other one is removed.
-                try pour(open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
+                // The copy must be durable before the original is removed, whatever the durability of the store.
+                try copyContents(
+                    open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()
             } catch {
                 throw claim.restore() ?? error
@@ -30,16 +31,16 @@ extension FileStoreEngine {
         }
     }
 
-    /// Stores the content of a file, a piece at a time.
-    private func pour(
+    /// Stores the content of a file, in chunks.
+    private func copyContents(
         _ source: OpenSource, into key: RelativeKey, _ overwrite: Bool, _ durability: Durability,
         _ cancellation: Cancellation, beforeCommit check: () throws -> Void = {}
     ) throws {
         let size = min(max(Int(clamping: source.status.sizeInBytes), 1), 1 << 20)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
         defer { buffer.deallocate() }
-        // An error of the source; the recipe passes on errors of its own file system only.
-        var interruption: (any Error)?
+        // An error of the source, kept here because `replace` can only throw a `FileSystemError`.
+        var sourceError: (any Error)?
         do {
             try attemptStoring(source.origin.operation, key.string) { (directory) throws(FileSystemError) in
                 try directory.replace(key, overwrite ? .replacing : .exclusive, durability: durability) {
@@ -52,7 +53,7 @@ extension FileStoreEngine {
                             count = try source.origin.read(source.file, into: buffer, at: offset)
                             if count == 0 { try check() }
                         } catch {
-                            interruption = error
+                            sourceError = error
                             throw FileSystemError(.read, .canceled, path: source.origin.path)
                         }
                         if count == 0 { return }
@@ -62,14 +63,14 @@ extension FileStoreEngine {
                 }
             }
         } catch {
-            throw interruption ?? error
+            throw sourceError ?? error
         }
     }
 
-    /// Moves a file by renaming it, if it is one that can become the store's own as it is.
+    /// Moves a file by renaming it into the store; returns false if it must be copied instead.
     ///
-    /// The file first gets a private name in the root, where programs that can write to its own directory no longer reach
-    /// it, and replaces the file at the key only when it was found to be the one that was opened.
+    /// The file is first renamed to a private name in the root, because other programs may be able to write to its own
+    /// directory. It is renamed to the key only after it was verified to be the file that was opened.
     private func rename(
         _ source: OpenSource, to key: RelativeKey, _ overwrite: Bool
     ) throws(FileStoreError) -> Bool {
@@ -79,10 +80,10 @@ extension FileStoreEngine {
         do {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(file))
         } catch {
-            return false  // Another user's file; it may be readable.
+            return false  // The file of another user; if it is readable, it can be copied.
         }
         var claim: ClaimedSource?
-        // An error of the source; the recipe passes on errors of the file system only.
+        // An error of the source, kept here because `adopt` can only throw a `FileSystemError`.
         var refusal: FileStoreError?
         do {
             try attemptStoring(.move, key.string) { (store) throws(FileSystemError) in
@@ -101,10 +102,10 @@ extension FileStoreEngine {
             return true
         } catch {
             guard error.code != .durabilityUnknown else { throw error }
-            // The first failure is the one to report; at worst the source is left for its owner alone.
+            // Best effort: the first error is reported. If this fails, the source keeps mode 0600.
             do { try fileSystem.setPermissions(status.permissions, of: .descriptor(file)) } catch _ {}
             if let refusal { throw refusal }
-            guard let cause = error.underlying as? FileSystemError, cause.errno.isNoRename else { throw error }
+            guard let cause = error.underlying as? FileSystemError, cause.errno.requiresCopy else { throw error }
             return false
         }
     }
@@ -136,6 +137,6 @@ extension Durability {
 }
 
 extension Errno {
-    /// Whether the error says that a rename is not the way to get from there to here.
-    fileprivate var isNoRename: Bool { self == .improperLink || isMissingFeature }
+    /// Whether the file cannot be renamed here: it is on another device, or there is no exclusive rename.
+    fileprivate var requiresCopy: Bool { self == .improperLink || isMissingFeature }
 }

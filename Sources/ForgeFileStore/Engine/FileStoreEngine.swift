@@ -4,25 +4,25 @@ import SystemPackage
 
 /// The implementation that all file stores on a `POSIXFileSystem` share.
 ///
-/// The root is opened by the first call that needs it, and again by the next one if that failed: a store that is made
-/// while the device is locked works once it is unlocked.
+/// The first call that needs the root opens it; if that fails, the next call tries again. So a store that is created
+/// while the device is locked works once the device is unlocked.
 final class FileStoreEngine: Sendable {
-    /// Where and how an engine works.
+    /// The root, the file systems and the options of an engine.
     struct Configuration: Sendable {
         var root: Result<POSIXPath, FileStoreError>
         var fileSystem: any POSIXFileSystem
-        /// Where the URLs that are copied and moved from are looked up; nil for ``fileSystem`` itself.
+        /// The file system of the source URLs of copies and moves; nil for ``fileSystem``.
         var sources: (any POSIXFileSystem)?
         var fileProtection: FileProtection?
         var options: FileStoreOptions
-        /// Whether calls can wait for a device, so that they have to be taken off the caller's thread.
+        /// Whether calls may wait for a device and must therefore not run on the caller's thread.
         var waitsForDevice = true
     }
 
     let configuration: Configuration
     private let root: Result<StoreRoot, FileStoreError>
 
-    /// Files up to this size are loaded on the caller's thread: that takes less time than a hop to another.
+    /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
     static let inlineLoadLimit: Int64 = 256 << 10
 
     init(_ configuration: Configuration) {
@@ -41,7 +41,7 @@ final class FileStoreEngine: Sendable {
 // MARK: The root
 
 extension FileStoreEngine {
-    /// Creates the root if it is missing, and removes what processes that are no more have recorded as temporary.
+    /// Creates the root if it is missing, and removes the recorded temporary files of processes that have ended.
     func open() throws(FileStoreError) {
         let root = try root.get()
         do {
@@ -51,7 +51,7 @@ extension FileStoreEngine {
         }
     }
 
-    /// Does something with the files that there are; nil if the root does not exist, which is not created.
+    /// Calls `body` with the root directory; returns nil if the root does not exist, and does not create it.
     func attemptIfExists<Result>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
@@ -71,7 +71,7 @@ extension FileStoreEngine {
         }
     }
 
-    /// The same for a call about one key: in a root that does not exist it is not found.
+    /// Like `attemptIfExists`, but throws `.notFound` if the root does not exist.
     func attempt<Result>(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
@@ -82,8 +82,7 @@ extension FileStoreEngine {
         return result
     }
 
-    /// The same for a call that stores something: a root that is missing, such as a cache that the system emptied, is
-    /// created.
+    /// Like `attempt`, but creates a missing root, such as a cache directory that the system has removed.
     func attemptStoring(
         _ operation: FileStoreError.Operation, _ key: String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Void
@@ -101,7 +100,7 @@ extension FileStoreEngine {
         }
     }
 
-    /// Runs `body` where it may wait for the device.
+    /// Runs `body` on a thread that may block if calls can wait for a device, otherwise on the caller's.
     func offload<Result: Sendable>(
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {

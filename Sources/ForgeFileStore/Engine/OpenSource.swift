@@ -2,11 +2,11 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// An open file outside a store and its open directory, closed with the last reference.
+/// The open file of an ``ExternalSource`` and its open parent directory; `deinit` closes both.
 final class OpenSource: Sendable {
     let origin: ExternalSource
     let file: Descriptor
-    /// As it was when the file was opened.
+    /// The status of the file when it was opened.
     let status: FileStatus
     let directory: Descriptor
     let name: POSIXPath

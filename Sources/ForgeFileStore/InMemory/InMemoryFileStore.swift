@@ -3,10 +3,11 @@ public import Foundation
 
 /// A store of files in memory: the engine of ``DiskFileStore`` on an `InMemoryFileSystem`.
 ///
-/// It gives the same results and errors as a store on disk, touches no disk and needs no cleaning up. Only
-/// ``url(for:)`` is missing: no other code could read what is at such a URL.
+/// It gives the same results and errors as a store on disk, and needs no disk and no cleanup. Only ``url(for:)`` is
+/// unsupported, because other code could not read a file in memory at a URL.
 public final class InMemoryFileStore: FileStoring {
-    /// The file system that holds the files, below `/store`: to make it fail, to fill it up, or to look at it.
+    /// The file system of the files, which are below `/store`. Tests use it to inject errors, fill the disk or inspect
+    /// the files.
     public let fileSystem: InMemoryFileSystem
 
     private let engine: FileStoreEngine
@@ -14,9 +15,9 @@ public final class InMemoryFileStore: FileStoring {
     /// An empty store.
     ///
     /// - Parameters:
-    ///   - fileSystem: What holds the files; two stores on one see the same files.
-    ///   - sources: What the URLs are looked up in that files are copied and moved from: the disk, unless set.
-    ///   - options: Limits; there is no power cut to survive in memory.
+    ///   - fileSystem: The file system of the files; two stores on the same file system share their files.
+    ///   - sources: The file system of the source URLs of copies and moves; the disk by default.
+    ///   - options: Durability and limits. Memory survives no power cut, whatever the durability.
     public init(
         fileSystem: InMemoryFileSystem = InMemoryFileSystem(), sources: any POSIXFileSystem = SystemFileSystem(),
         options: FileStoreOptions = FileStoreOptions()

@@ -22,7 +22,7 @@ extension InMemoryFileSystem {
         /// How many files, directories and links there are, unlinked ones that are still open included.
         public var inodeCount: Int
 
-        /// A usage from its parts.
+        /// Creates a usage.
         public init(sizeInBytes: Int64, inodeCount: Int) {
             self.sizeInBytes = sizeInBytes
             self.inodeCount = inodeCount

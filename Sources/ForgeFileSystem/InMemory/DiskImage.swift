@@ -73,8 +73,8 @@ package struct DiskImage: Sendable {
 
     /// The tree of these nodes on a file system like that of `other`.
     ///
-    /// The first node is the root. A name that leads to no node is left out; no directory may have two names. New inodes
-    /// are numbered above `number`.
+    /// The first node is the root. A name that leads to no node is left out; no directory may have two names. New
+    /// inodes are numbered above `number`.
     package init(_ nodes: [Node], like other: DiskImage, numberedAbove number: UInt64 = 0) {
         self.init(
             nodes, options: other.options, lastNumber: max(other.lastNumber, number), tick: other.tick,

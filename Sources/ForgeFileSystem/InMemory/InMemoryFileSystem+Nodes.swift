@@ -3,9 +3,9 @@ package import SystemPackage
 
 /// The tree by its nodes, for callers that walk paths themselves, as a kernel does.
 ///
-/// A node is held by a descriptor that allows neither reading nor writing (`O_PATH` of `open(2)`): it can be named as the
-/// directory that a path starts from, and as the file whose attributes are asked for or set. Everything here goes through
-/// the same checks as the calls that take a path.
+/// A node is held by a descriptor that allows neither reading nor writing (`O_PATH` of `open(2)`): it can be named as
+/// the directory that a path starts from, and as the file whose attributes are asked for or set. Everything here goes
+/// through the same checks as the calls that take a path.
 extension InMemoryFileSystem {
     /// The status of a node (`stat(2)`), device number included.
     package struct NodeStatus: Sendable {

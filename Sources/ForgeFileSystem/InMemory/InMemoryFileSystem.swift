@@ -18,7 +18,8 @@ public import SystemPackage
 /// depends on the wall clock or on a random seed: the same calls give the same results in every run.
 ///
 /// What it does not have: no call waits at a FIFO, but fails with `EAGAIN` where it would have to wait, or `ENXIO` on
-/// opening it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to do.
+/// opening it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to
+/// do.
 public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     let tree: Tree
     let process: Int

@@ -69,8 +69,8 @@ extension InMemoryFileSystem {
 }
 
 extension InMemoryFileSystem.Inode {
-    /// What `stat(2)` tells of it, given its number, the length of its content or target, the blocks that its content takes, how many
-    /// names it holds, and whose way of counting links is asked for.
+    /// What `stat(2)` tells of it, given its number, the length of its content or target, the blocks that its content
+    /// takes, how many names it holds, and whose way of counting links is asked for.
     func status(
         inode: UInt64, size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
     ) -> FileStatus {

@@ -92,8 +92,8 @@ extension InMemoryFileSystem.State {
 
     // MARK: Names
 
-    /// Creates an inode that no name leads to yet, as a child of `directory` will be. The umask is not yet taken off its
-    /// permissions.
+    /// Creates an inode that no name leads to yet, as a child of `directory` will be. The umask is not yet taken off
+    /// its permissions.
     mutating func createInode(
         _ kind: Inode.Kind, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
         deviceNumber: UInt64 = 0

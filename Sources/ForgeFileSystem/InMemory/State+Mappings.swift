@@ -125,8 +125,8 @@ extension InMemoryFileSystem.State {
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: offset) }
     }
 
-    /// Shows zeros where the size is about to change: behind the new end, and where the old one was, whatever was stored
-    /// there in vain.
+    /// Shows zeros where the size is about to change: behind the new end, and where the old one was, whatever was
+    /// stored there in vain.
     func showResize(of index: Int, to newSize: Int64) {
         let size = contents[index].size
         let zeros = newSize < size ? newSize..<size : size..<min(newSize, (size / pageSize + 1) * pageSize)

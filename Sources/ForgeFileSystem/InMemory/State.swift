@@ -22,7 +22,7 @@ extension InMemoryFileSystem {
         /// What is on its way through FIFOs, by the places of their inodes.
         var pipes: [Int: Pipe] = [:]
         var processes: [Process] = []
-        /// Those who wait for a lock; each release wakes all, and they compete anew.
+        /// The threads that wait for a lock; each release wakes all of them, and they compete again.
         var lockWaiters: [DispatchSemaphore] = []
         var writeError: (any Error)?
         var readError: (any Error)?

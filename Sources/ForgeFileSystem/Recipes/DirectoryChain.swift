@@ -10,8 +10,8 @@ extension POSIXFileSystem {
     /// - Parameters:
     ///   - path: The directory.
     ///   - permissions: The exact mode of what is created, whatever the umask and the set-group-ID bit of the parent.
-    /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if something else is at `path`.
-    ///   Parents that were created stay.
+    /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if something else is at
+    ///   `path`. Parents that were created stay.
     public func makeDirectories(
         _ path: POSIXPath, permissions: FilePermissions = .ownerReadWriteExecute
     ) throws(FileSystemError) {
@@ -21,8 +21,9 @@ extension POSIXFileSystem {
     /// Creates the directory of a store, mode 0700, and every parent that is missing, as
     /// ``makeDirectories(_:permissions:)`` does.
     ///
-    /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a parent that is missing, has a
-    ///   name that stores reserve: another store above it could take the directory for its own. Nothing was created.
+    /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a parent that is missing,
+    ///   has a name that stores reserve: another store above it could take the directory for its own. Nothing was
+    ///   created.
     package func makeStoreDirectories(_ path: POSIXPath) throws(FileSystemError) {
         try makeDirectories(path, .privateDirectory) { (path) throws(FileSystemError) in
             let name = path.splitLast().name
@@ -108,8 +109,8 @@ extension POSIXFileSystem {
 
     /// Creates a directory with this mode, whatever the umask.
     ///
-    /// `mkdir(2)` can only narrow the rights of users, so no other user can enter before the mode is set. On Linux it also
-    /// passes on the parent's set-group-ID bit, and ignores the one that is asked for.
+    /// `mkdir(2)` can only narrow the rights of users, so no other user can enter before the mode is set. On Linux it
+    /// also passes on the parent's set-group-ID bit, and ignores the one that is asked for.
     package func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
     ) throws(FileSystemError) {
@@ -143,8 +144,8 @@ extension POSIXFileSystem {
 
     /// Makes the names on the way to an existing directory durable, as far as this process may read them.
     ///
-    /// Both the directories that the path names and those that really stand above are flushed; they differ where the path
-    /// leads over a symbolic link.
+    /// Both the directories that the path names and those that really stand above are flushed; they differ where the
+    /// path leads over a symbolic link.
     private func synchronizeAncestors(of path: POSIXPath) throws(FileSystemError) {
         var flushed: Set<DirectoryIdentity> = []
         try synchronizeUpwards(from: path.isEmpty ? "." : path, &flushed, isIncluded: false)

@@ -48,7 +48,7 @@ extension POSIXFileSystem {
         try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
     }
 
-    /// The same, durably, without closing the new file.
+    /// Replaces a file durably like `replaceFile`, and returns the open new file.
     ///
     /// - Returns: The new file, open for reading and writing.
     package func replaceAndKeepOpen(
@@ -139,8 +139,8 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; throws `EEXIST` if
-    /// the name is taken.
+    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; throws
+    /// `EEXIST` if the name is taken.
     package func openPrivateFile(
         _ name: POSIXPath, at directory: Descriptor
     ) throws(FileSystemError) -> Descriptor {
@@ -175,7 +175,8 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Renames. Where the file system has no exclusive rename, a link is made, which fails as well if the name is taken.
+    /// Renames. Where the file system has no exclusive rename, a link is made, which fails as well if the name is
+    /// taken.
     private func moveIntoPlace(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode
     ) throws(FileSystemError) {

@@ -3,19 +3,19 @@ import SystemPackage
 extension POSIXFileSystem {
     /// Copies a directory with everything below it to a name that is free; links are copied as links, never followed.
     ///
-    /// Every file of the copy is a new one: names of one file become files of their own, holes become zeros. Permissions
-    /// are copied, whatever the umask, without the set-user-ID and set-group-ID bits: the copy belongs to the caller, whose
-    /// rights they would give away. Owners, times, locks, access control lists and extended attributes are not copied.
-    /// Nothing is synchronised. Not atomic: if it throws, part of the copy may be there. No more than seven descriptors are
-    /// open at once, however deep the tree is.
+    /// Every file of the copy is a new one: names of one file become files of their own, holes become zeros.
+    /// Permissions are copied, whatever the umask, without the set-user-ID and set-group-ID bits: the copy belongs to
+    /// the caller, whose rights they would give away. Owners, times, locks, access control lists and extended
+    /// attributes are not copied. Nothing is synchronised. Not atomic: if it throws, part of the copy may be there. No
+    /// more than seven descriptors are open at once, however deep the tree is.
     ///
     /// - Parameters:
     ///   - path: The directory.
     ///   - directory: Where a relative `path` starts.
     ///   - newPath: What the copy is called; its parent must exist.
     ///   - newDirectory: Where a relative `newPath` starts.
-    /// - Throws: ``FileSystemError``: `ENOTDIR` if `path` is no directory, `EEXIST` if `newPath` is taken, `EINVAL` if it
-    ///   lies below `path`, `ENOTSUP` at a FIFO, socket or device. Nothing was created in the first three cases.
+    /// - Throws: ``FileSystemError``: `ENOTDIR` if `path` is no directory, `EEXIST` if `newPath` is taken, `EINVAL` if
+    ///   it lies below `path`, `ENOTSUP` at a FIFO, socket or device. Nothing was created in the first three cases.
     /// - Complexity: O(*n*) in the bytes and names copied.
     public func copyTree(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, to newPath: POSIXPath,

@@ -2,8 +2,8 @@ import SystemPackage
 
 /// What of a directory tree belongs to a store: regular files with one name, and directories, whose paths can be keys.
 ///
-/// Everything else is another program's and stays: names that no key can have, links, FIFOs, sockets, files with a second
-/// name, and directories that are the root of another store.
+/// Everything else is another program's and stays: names that no key can have, links, FIFOs, sockets, files with a
+/// second name, and directories that are the root of another store.
 struct OwnFiles {
     let fileSystem: any POSIXFileSystem
     /// The identifiers in the names of this store's temporary files, which may be removed with a tree.

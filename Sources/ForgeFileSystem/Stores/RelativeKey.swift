@@ -1,7 +1,7 @@
 /// A key that is a path below the root of a store, checked so that it cannot lead anywhere else.
 ///
-/// Components are separated by single slashes. Two keys that differ in any byte are different keys; on a file system that
-/// folds case or normalises names they can be one file all the same.
+/// Components are separated by single slashes. Two keys that differ in any byte are different keys; on a file system
+/// that folds case or normalises names they can be one file all the same.
 public struct RelativeKey: Hashable, Sendable {
     /// The key as it was given.
     public let string: String

@@ -19,7 +19,7 @@ extension StoreDirectory {
         try withCheckedFile(key) { (descriptor, _) throws(FileSystemError) in try body(descriptor) }
     }
 
-    /// The same for a body that also needs the status of the file.
+    /// Like `withFile`, for a body that also needs the status of the file.
     package func withCheckedFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor, FileStatus) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -60,8 +60,8 @@ extension StoreDirectory {
 
     /// Stores what `content` writes under a key; `content` may be called again if the directory is removed meanwhile.
     ///
-    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if what is there is a link, has another name too or is
-    ///   not a regular file: it is not the store's, and stays.
+    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if what is there is a link, has another name too or
+    ///   is not a regular file: it is not the store's, and stays.
     package func replace(
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
@@ -90,9 +90,9 @@ extension StoreDirectory {
     ///   - claim: Gives the file a private name in the root, which it returns. Called when nothing but the rename is
     ///     missing, and again if the key's directory is removed meanwhile.
     ///   - restore: Takes `claim` back, because the rename failed.
-    /// - Throws: What `claim` and `restore` throw; `EXDEV` if the key's directory is on another device, `EINVAL`, `ENOSYS` or
-    ///   `ENOTSUP` if an exclusive rename is wanted and there is none; as ``replace(_:_:durability:content:)`` for what is
-    ///   there already.
+    /// - Throws: What `claim` and `restore` throw; `EXDEV` if the key's directory is on another device, `EINVAL`,
+    ///   `ENOSYS` or `ENOTSUP` if an exclusive rename is wanted and there is none; as
+    ///   ``replace(_:_:durability:content:)`` for what is there already.
     package func adopt(
         as key: RelativeKey, _ mode: RenameMode, durability: Durability,
         claim: (_ root: Descriptor) throws(FileSystemError) -> POSIXPath, restore: () throws(FileSystemError) -> Void
@@ -109,14 +109,15 @@ extension StoreDirectory {
                     throw error
                 }
             }
-            // Until both directories are synchronised, a crash may leave both names; the new one first, or none is left.
+            // Until both directories are synchronised, a crash may leave both names; the new one first, or none is
+            // left.
             try synchronizeNames(parent, key.path, durability)
             if !isInRoot { try synchronizeNames(root, key.path, durability) }
         }
     }
 
-    /// Calls `body`; if a file is in its way, the name of that file is made durable before the error is thrown, since the
-    /// process that stored it may have been killed before it did so.
+    /// Calls `body`; if a file is in its way, the name of that file is made durable before the error is thrown, since
+    /// the process that stored it may have been killed before it did so.
     private func synchronizingPresence(
         of key: RelativeKey, at parent: Descriptor, _ durability: Durability, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -151,8 +152,8 @@ extension StoreDirectory {
 
     /// Removes a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or `ENOTSUP`
-    ///   for what is not the store's, and stays.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or
+    ///   `ENOTSUP` for what is not the store's, and stays.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)

@@ -57,7 +57,8 @@ extension StoreDirectory {
 
     /// Removes a key's directory and all it holds: it vanishes at once, by a durable rename, and is deleted after that.
     ///
-    /// - Throws: `ENOENT` if there is none, which is durable too; `ENOTEMPTY` with the path of an entry that is not the store's (``OwnFiles``); nothing was removed then.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `ENOTEMPTY` with the path of an entry that is not the
+    ///   store's (``OwnFiles``); nothing was removed then.
     package func removeTree(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {

@@ -29,8 +29,8 @@ extension StoreDirectory {
 
     /// Throws if a directory, or one on the way to it, is the root of another store.
     ///
-    /// Costs a few calls for each level, but no listing: the first two of the journals are looked for, since most stores
-    /// never have more objects than that.
+    /// Costs a few calls for each level, but no listing: the first two of the journals are looked for, since most
+    /// stores never have more objects than that.
     func requireNoOtherRoot(_ directory: POSIXPath) throws(FileSystemError) {
         var directory = directory
         while !directory.isEmpty {
@@ -104,8 +104,9 @@ extension StoreDirectory {
         flushed.insert(directory, identity, descriptor)
     }
 
-    /// Opens the directory that holds a key's last component, to remove that; makes the absence of the key durable if there is
-    /// nothing to remove, since a process that was killed may have removed it, or a directory above, without a flush.
+    /// Opens the directory that holds a key's last component, to remove that; makes the absence of the key durable if
+    /// there is nothing to remove, since a process that was killed may have removed it, or a directory above, without a
+    /// flush.
     func removing(
         _ key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void

@@ -4,8 +4,8 @@ import SystemPackage
 /// The open root directory of a store that keeps one file for each key: the only way such a store reaches the disk.
 ///
 /// The root is held open, and every key is walked from it without following a link or leaving it, so nothing outside
-/// can be reached whatever happens to the tree meanwhile. Files are 0600 and directories 0700. What the store cannot have
-/// made is never changed (``OwnFiles``).
+/// can be reached whatever happens to the tree meanwhile. Files are 0600 and directories 0700. What the store cannot
+/// have made is never changed (``OwnFiles``).
 package final class StoreDirectory: Sendable {
     /// The file system that holds the store.
     package let fileSystem: any POSIXFileSystem
@@ -23,7 +23,7 @@ package final class StoreDirectory: Sendable {
 
     /// Opens the root of a store, creating it durably if it is missing, to be written.
     ///
-    /// Temporary files that processes which are no more have recorded are removed.
+    /// Removes the recorded temporary files of processes that have ended.
     package convenience init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         try fileSystem.makeStoreDirectories(path)
         try self.init(existing: path, on: fileSystem)
@@ -54,7 +54,7 @@ package final class StoreDirectory: Sendable {
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
 
-    /// Makes sure that temporary files can be recorded, and removes those of processes that are no more.
+    /// Makes sure that temporary files can be recorded, and removes those of processes that have ended.
     package func prepareForWriting() throws(FileSystemError) {
         _ = try names()
     }

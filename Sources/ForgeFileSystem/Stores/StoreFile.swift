@@ -1,11 +1,11 @@
 import SystemPackage
 
 extension POSIXFileSystem {
-    /// Opens a file of a store's own that keeps its name for ever, such as `#lock`, and creates it with mode 0600 whatever
-    /// the umask.
+    /// Opens a file of a store's own that keeps its name for ever, such as `#lock`, and creates it with mode 0600
+    /// whatever the umask.
     ///
-    /// - Throws: `ENOTSUP` if something other than a regular file has the name, `EMLINK` if the file has another name too:
-    ///   what is written to it would change a file that is not the store's.
+    /// - Throws: `ENOTSUP` if something other than a regular file has the name, `EMLINK` if the file has another name
+    ///   too: what is written to it would change a file that is not the store's.
     package func openStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
         while true {
             do throws(FileSystemError) {

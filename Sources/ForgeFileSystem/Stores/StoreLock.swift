@@ -1,7 +1,8 @@
 import Foundation
 import SystemPackage
 
-/// The lock that says which process uses a store: a lock on the file `#lock`, which the system releases when the process dies.
+/// The lock that says which process uses a store: a lock on the file `#lock`, which the system releases when the
+/// process dies.
 package final class StoreLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Descriptor

@@ -1,7 +1,8 @@
 import Synchronization
 import SystemPackage
 
-/// The directory that belongs to a store: opened by the first call that needs it, and anew once it was removed or replaced.
+/// The directory that belongs to a store: opened by the first call that needs it, and anew once it was removed or
+/// replaced.
 ///
 /// Reading creates nothing and never waits for a flush: only a call that is about to store something creates the
 /// directory, makes its name durable and removes leftovers.
@@ -11,7 +12,8 @@ package final class StoreRoot: Sendable {
 
     private let prepare: @Sendable (POSIXPath) throws(FileSystemError) -> Void
     private let opened = Mutex<StoreDirectory?>(nil)
-    /// The directory that is prepared for writing. The lock is held during the preparation, which may take several flushes.
+    /// The directory that is prepared for writing. The lock is held during the preparation, which may take several
+    /// flushes.
     private let prepared = Mutex<StoreDirectory?>(nil)
 
     /// - Parameters:

@@ -13,8 +13,8 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
 
     /// Looks up a file in the records of a root, and changes nothing.
     ///
-    /// The record of a slot is written before the file is created. So if the file exists when this returns, the record that
-    /// was read is the one that its owner wrote, or a later one.
+    /// The record of a slot is written before the file is created. So if the file exists when this returns, the record
+    /// that was read is the one that its owner wrote, or a later one.
     ///
     /// - Parameters:
     ///   - path: The path of the file; it begins with `root`.

@@ -3,11 +3,11 @@ import SystemPackage
 
 /// The names of one store object's temporary files and trash, recorded so that they can be removed if the process dies.
 ///
-/// The record is a file in the store's root, locked for as long as the object lives (``TemporaryNamesFile``). It holds a
-/// random number, which is part of each name, and for each slot the directory that a file of that slot was last created
-/// in. So a writer that finds the file unlocked knows exactly which names its owner may have left, and looks nowhere else.
-/// The directory is recorded before the name is created. It is not flushed for temporary files: after a power cut one may
-/// be left that no record names, and it stays.
+/// The record is a file in the store's root, locked for as long as the object lives (``TemporaryNamesFile``). It holds
+/// a random number, which is part of each name, and for each slot the directory that a file of that slot was last
+/// created in. So a writer that finds the file unlocked knows exactly which names its owner may have left, and looks
+/// nowhere else. The directory is recorded before the name is created. It is not flushed for temporary files: after a
+/// power cut one may be left that no record names, and it stays.
 final class TemporaryNames: Sendable {
     private struct Slot {
         /// Relative to the root, empty for the root itself; nil if it is not known what is recorded.
@@ -57,8 +57,8 @@ final class TemporaryNames: Sendable {
         file.close()
     }
 
-    /// Calls `body` with a name that is not in use in an open directory, whose path is relative to the root and empty for
-    /// the root itself. If `isDurable` is set, a power cut does not lose the record either.
+    /// Calls `body` with a name that is not in use in an open directory, whose path is relative to the root and empty
+    /// for the root itself. If `isDurable` is set, a power cut does not lose the record either.
     func withName<Result>(
         _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
         _ body: (POSIXPath) throws(FileSystemError) -> Result

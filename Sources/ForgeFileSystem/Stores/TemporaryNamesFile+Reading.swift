@@ -33,8 +33,8 @@ extension TemporaryNamesFile {
 
     /// Whether a store object holds the record's lock.
     ///
-    /// `flock(2)` has no query, so a shared lock is taken and released at once. A writer that looks for a record without
-    /// an owner at that moment skips this one.
+    /// `flock(2)` has no query, so a shared lock is taken and released at once. A writer that looks for a record
+    /// without an owner at that moment skips this one.
     func isOwned() throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in

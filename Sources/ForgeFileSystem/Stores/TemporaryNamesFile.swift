@@ -3,10 +3,10 @@ import SystemPackage
 /// A file named `#journal-` and a number in a store's root, which records the temporary names of its owner, the store
 /// object that holds its lock.
 ///
-/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each name,
-/// and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what follows, the
-/// length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>` or
-/// `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end.
+/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each
+/// name, and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what
+/// follows, the length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>`
+/// or `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end.
 ///
 /// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
 struct TemporaryNamesFile: Sendable {

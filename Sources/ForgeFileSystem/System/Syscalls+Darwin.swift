@@ -40,7 +40,8 @@ func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
     msync(base, count, MS_SYNC)
 }
 
-/// Whether the file is of the class of protection A, `NSFileProtectionComplete`: its pages go when the device is locked.
+/// Whether the file is of the class of protection A, `NSFileProtectionComplete`: its pages go when the device is
+/// locked.
 func sysMayLosePages(_ descriptor: CInt) -> Bool {
     fcntl(descriptor, F_GETPROTECTIONCLASS) == 1
 }

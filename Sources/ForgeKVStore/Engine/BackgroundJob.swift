@@ -5,8 +5,8 @@ import Synchronization
 
 /// Work of an engine in a thread of its own.
 ///
-/// A thread and not a queue: closing a store waits for its jobs, and stores that are closed on a dispatch queue would use
-/// up the threads that jobs on another queue need.
+/// A thread and not a queue: closing a store waits for its jobs, and stores that are closed on a dispatch queue would
+/// use up the threads that jobs on another queue need.
 final class BackgroundJob: Sendable {
     private let work: @Sendable () -> Void
     private let group: DispatchGroup

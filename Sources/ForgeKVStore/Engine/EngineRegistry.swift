@@ -6,8 +6,8 @@ import SystemPackage
 /// The stores that are open in this process: opening one that is open already gives the same engine.
 ///
 /// This is the package's one piece of global state, and it has to be: a lock of a file belongs to an open file, so two
-/// engines on one log could not both hold it. Its mutex is held for looking things up only; a store is opened and closed
-/// outside of it, while other calls for the same store wait for that store alone.
+/// engines on one log could not both hold it. Its mutex is held for looking things up only; a store is opened and
+/// closed outside of it, while other calls for the same store wait for that store alone.
 enum EngineRegistry {
     private static let engines = Mutex<[Identity: Registered]>([:])
 
@@ -84,8 +84,8 @@ enum EngineRegistry {
             if !registered.opening.isOver { return .waiting(registered.opening) }
             if !registered.lifetime.isOver { return .waiting(registered.lifetime) }
         }
-        // Lifetimes are asked and not uses: a use that is looked at is retained meanwhile, and if it ends then, the store is
-        // closed in this thread, under the mutex.
+        // Lifetimes are asked and not uses: a use that is looked at is retained meanwhile, and if it ends then, the
+        // store is closed in this thread, under the mutex.
         engines = engines.filter { !$0.value.lifetime.isOver }
         let registered = Registered(lifetime: EngineLifetime())
         engines[identity] = registered

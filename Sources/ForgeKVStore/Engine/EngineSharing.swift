@@ -13,8 +13,8 @@ final class EngineSharing: Sendable {
     /// What ``SharedPage/word()`` is while there is nothing that this process has not read.
     private let known = Atomic<UInt64>(0)
 
-    /// The inode number of the open log, to detect that another log has replaced it; 0 if it is not known. Changed under the
-    /// lock of the store.
+    /// The inode number of the open log, to detect that another log has replaced it; 0 if it is not known. Changed
+    /// under the lock of the store.
     private let inode = Atomic<UInt64>(0)
 
     /// Whether it was reported that reading what others have written fails, until it succeeds again.
@@ -29,11 +29,11 @@ final class EngineSharing: Sendable {
         timeout = options.lockTimeout
         watch = SharingWatch(interval: options.pollingInterval)
         do throws(FileSystemError) {
-            try lock.takeToOpen(within: options.lockTimeout)
+            try lock.acquireToOpen(within: options.lockTimeout)
             do throws(FileSystemError) {
                 page = try SharedPage(at: directory, on: fileSystem, options.processes)
             } catch {
-                lock.giveBack()
+                lock.release()
                 throw error
             }
         } catch {
@@ -65,7 +65,8 @@ extension EngineSharing {
     /// Whether a word is that of the state that this process has read.
     func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
 
-    /// The log-state word: the end of the log, exclusive or the first eight bytes of its file ID, so that no two logs share one.
+    /// The log-state word: the end of the log, exclusive or the first eight bytes of its file ID, so that no two logs
+    /// share one.
     private static func word(_ log: borrowing AppendLog, end: Int64) -> UInt64 { tag(log) ^ UInt64(bitPattern: end) }
 
     /// Where the log ends by a word; meaningless if the word is that of another log.
@@ -90,12 +91,12 @@ extension EngineSharing {
             let file = log.file
             inode.store(try file.fileSystem.status(of: .descriptor(file.descriptor)).inode, ordering: .relaxed)
         } catch _ {
-            // The next call that has the lock takes the log for another one, and opens it anew.
+            // The next call that acquires the lock then takes the log for another one, and opens it again.
             inode.store(0, ordering: .relaxed)
         }
     }
 
-    /// Notes how an attempt to read what others have written ended; whether that it failed is remoteChanges.
+    /// Records whether reading the changes of other processes failed; true for the first failure after a success.
     func isFirstReport(failed: Bool) -> Bool {
         guard isFailing.load(ordering: .relaxed) != failed else { return false }
         return isFailing.exchange(failed, ordering: .relaxed) != failed && failed

@@ -1,28 +1,18 @@
 import Synchronization
 
 extension KVEngine {
-    /// Why a value could not be read.
-    enum ReadFailure: Error {
-        case undecodable(UndecodableValue)
-        case unavailable(KVStoreError)
-    }
-
     /// The value of a key whose look-up was interrupted.
     @inline(never)
     func value<Value>(
-        of key: KVKey<Value>, _ operation: KVStoreError.Operation, after first: TableView.Interruption
-    ) throws(ReadFailure) -> Value? {
+        of key: KVKey<Value>, after first: TableView.Interruption
+    ) throws(UndecodableValue) -> Value? {
         var interruption = first
         while true {
             switch interruption {
             case .busy: writer.withLock { _ in }
             case .encoded(let cell):
-                do throws(UndecodableValue) {
-                    return try table.decode(cell, of: key) { content in
-                        writer.withLock { $0.table.replace(cell, by: content, key.identity) }
-                    }
-                } catch {
-                    throw .undecodable(error)
+                return try table.decode(cell, of: key) { content in
+                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
                 }
             }
             do throws(TableView.Interruption) {
@@ -34,7 +24,7 @@ extension KVEngine {
     }
 
     /// The cell of a name.
-    func cell(of name: KeyName, _ operation: KVStoreError.Operation) throws(KVStoreError) -> ValueCell? {
+    func cell(of name: KeyName) -> ValueCell? {
         while true {
             do throws(TableView.Interruption) {
                 return try table.view.cell(of: name)

@@ -4,9 +4,9 @@ import SystemPackage
 
 /// A store that several processes have open.
 ///
-/// A write holds the lock of the store while it reads the records of other processes, appends its own and publishes the new
-/// state. A read takes no lock of the store unless another log has replaced the open one. Lock order: the lock of the store,
-/// `flushing`, `writer`.
+/// A write holds the lock of the store while it reads the records of other processes, appends its own and publishes the
+/// new state. A read takes no lock of the store unless another log has replaced the open one. Lock order: the lock of
+/// the store, `flushing`, `writer`.
 extension KVEngine {
     /// Calls `body` with the writer; in a shared store, under its lock and with all records of other processes applied.
     @inline(__always)
@@ -38,7 +38,7 @@ extension KVEngine {
         if let sharing = place.sharing, sharing.mayHaveRemoteChanges { try loadRemoteChanges(sharing, operation) }
     }
 
-    /// The same for a call that concerns a key.
+    /// Like `loadRemoteChanges(_:)`, with the key in the error.
     @inline(__always)
     func loadRemoteChanges(_ operation: KVStoreError.Operation, about name: KeyName) throws(KVStoreError) {
         do throws(KVStoreError) {
@@ -83,7 +83,8 @@ extension KVEngine {
         _ = sharing.isFirstReport(failed: false)
     }
 
-    /// Calls `body` under the lock of the store, with all records of other processes applied, and publishes what it wrote.
+    /// Calls `body` under the lock of the store, with all records of other processes applied, and publishes what it
+    /// wrote.
     func withLock<Result: ~Copyable>(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation, _ body: () throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
@@ -91,11 +92,11 @@ extension KVEngine {
         var remoteChanges = RemoteChanges()
         defer { publish(remoteChanges, sharing) }
         do throws(FileSystemError) {
-            try sharing.lock.take(within: sharing.timeout)
+            try sharing.lock.acquire(within: sharing.timeout)
         } catch {
             throw failure(error, operation)
         }
-        defer { sharing.lock.giveBack() }
+        defer { sharing.lock.release() }
         remoteChanges = try takeOver(sharing, operation)
         defer {
             do throws(FileSystemError) {
@@ -185,8 +186,8 @@ extension KVEngine {
         return remoteChanges
     }
 
-    /// Opens the log again: another one has replaced it, or its end has to be repaired. The caller holds the lock of the
-    /// store.
+    /// Opens the log again: another one has replaced it, or its end has to be repaired. The caller holds the lock of
+    /// the store.
     private func reopen(_ sharing: EngineSharing, _ writer: inout Writer) throws(KVStoreError) -> RemoteChanges {
         var opening = LogOpening(place, table: ValueTable(), options: options)
         var opened = try opening.run()

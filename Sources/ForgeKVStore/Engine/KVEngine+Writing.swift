@@ -213,7 +213,7 @@ extension KVEngine.CheckedRevisions? {
 // MARK: Writing
 
 extension KVEngine {
-    /// What a write leaves to be done when the lock is given back.
+    /// What remains to be done after a write has released the lock.
     struct PostWriteTasks: OptionSet, Sendable {
         let rawValue: UInt8
 
@@ -242,7 +242,7 @@ extension KVEngine {
     @inline(__always)
     private func tasks(of writer: borrowing Writer) -> PostWriteTasks {
         var tasks: PostWriteTasks = []
-        if isRewritingDue(writer) { tasks.insert(.rewriting) }
+        if isCompactionDue(writer) { tasks.insert(.rewriting) }
         if writer.table.hasGarbage { tasks.insert(.garbage) }
         if writer.log.wantsSpace { tasks.insert(.space) }
         return tasks

@@ -5,7 +5,8 @@ import Logging
 import Synchronization
 import SystemPackage
 
-/// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share it.
+/// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share
+/// it.
 ///
 /// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`; `writer` is never held across a flush.
 final class KVEngine: Sendable {
@@ -34,14 +35,15 @@ final class KVEngine: Sendable {
         /// Why nothing can be written, if the log was found in a state that could not be repaired.
         var obstacle: KVStoreError?
 
-        /// The superseded bytes at which rewriting is tried again after a failure; `.max` while the log is being rewritten.
+        /// The superseded bytes at which rewriting is tried again after a failure; `.max` while the log is being
+        /// rewritten.
         var rewritingThreshold: Int64 = 0
 
         var isWritable: Bool { obstacle == nil && !log.isPoisoned }
     }
 
     init(_ place: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
-        defer { place.sharing?.lock.giveBack() }
+        defer { place.sharing?.lock.release() }
         var options = options
         if place.sharing != nil {
             // What others may cut short must not be stored into.
@@ -64,8 +66,8 @@ final class KVEngine: Sendable {
 extension KVEngine {
     /// Does something in another thread, or in this one if there can be no other. No lock of the engine may be held.
     ///
-    /// The job does not retain the engine, which outlives it all the same: ``close()`` waits for jobs. A weak reference would
-    /// make every use of the engine slower.
+    /// The job does not retain the engine, which outlives it all the same: ``close()`` waits for jobs. A weak reference
+    /// would make every use of the engine slower.
     func inBackground(_ work: @escaping @Sendable (KVEngine) -> Void) {
         BackgroundJob.start(in: background) { [unowned(unsafe) self] in work(self) }
     }
@@ -94,7 +96,7 @@ extension KVEngine {
     }
 
     private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
-        if writer.withLock({ isMostlyDead($0) }) {
+        if writer.withLock({ isMostlyGarbage($0) }) {
             do throws(KVStoreError) {
                 try rewrite()
             } catch {
@@ -109,8 +111,8 @@ extension KVEngine {
         try changeLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
-    /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken for a
-    /// torn tail otherwise.
+    /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken
+    /// for a torn tail otherwise.
     func appendFlushMarker() throws(KVStoreError) {
         try changeLog { (log) throws(FileSystemError) in
             if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
@@ -164,8 +166,8 @@ extension KVEngine {
         }
     }
 
-    /// Flushes everything written before the call to the device. Group commit: threads that arrive during a flush share the
-    /// next one.
+    /// Flushes everything written before the call to the device. Group commit: threads that arrive during a flush share
+    /// the next one.
     func flush() throws(KVStoreError) {
         let wanted = writer.withLock { $0.log.sequence }
         guard flushing.begin(wanted, isDone: { writer.withLock { !$0.log.needsFlush(wanted) } }) else { return }

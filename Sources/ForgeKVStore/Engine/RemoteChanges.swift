@@ -42,8 +42,8 @@ struct RemoteChanges: Sendable {
         }
     }
 
-    /// Makes a table equal to what was read from a log that was opened anew; what is the same stays untouched, so that no
-    /// reader sees anything missing meanwhile.
+    /// Makes a table equal to what was read from a log that was opened anew; what is the same stays untouched, so that
+    /// no reader sees anything missing meanwhile.
     mutating func apply(_ contents: [(name: KeyName, cell: ValueCell)], to table: inout TableWriter) {
         var kept: Set<KeyName> = []
         kept.reserveCapacity(contents.count)

@@ -3,24 +3,24 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// The lock of a store that several processes have open: had for the time of a call only.
+/// The lock of a shared store, held only for the duration of a call.
 ///
-/// It is asked for again and again rather than waited for, so that waiting comes to an end.
+/// It is acquired by polling, because a blocking `flock(2)` has no timeout.
 final class SharedLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let directory: Descriptor
 
-    /// Lets the threads of this process come one after another.
-    private let turn = NSLock()
+    /// Serialises the threads of this process: they share the descriptor, so `flock(2)` does not exclude them.
+    private let threadLock = NSLock()
 
-    /// The open file of the lock; nil when it has to be opened anew, or was closed for good.
+    /// The open lock file; nil if it is not open. The next attempt to take the lock opens it.
     private let descriptor = Mutex<Descriptor?>(nil)
 
-    /// What stands in the lock's file while processes share the store, where there is a number otherwise.
+    /// The content of the lock file of a shared store; an exclusive store writes its process ID instead.
     private static let text = Array("shared\n     ".utf8)
 
-    /// How long a process that opens the store takes a number in the lock's file for a leftover that the holder of the lock
-    /// is about to overwrite.
+    /// How long opening waits although the lock file contains a process ID: the ID may be left over from an exclusive
+    /// store, and the holder of the lock may be about to overwrite it.
     private static let grace = Duration.milliseconds(50)
 
     init(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
@@ -28,17 +28,17 @@ final class SharedLock: Sendable {
         self.fileSystem = fileSystem
     }
 
-    /// Takes the lock; it must be given back by the same thread.
+    /// Acquires the lock; the same thread must release it.
     ///
-    /// - Throws: `EAGAIN` if others have it for all that time.
-    func take(within timeout: Duration) throws(FileSystemError) {
-        try take(within: timeout) { (_) throws(FileSystemError) in true }
+    /// - Throws: `EAGAIN` if the lock is not free before the timeout.
+    func acquire(within timeout: Duration) throws(FileSystemError) {
+        try acquire(within: timeout) { (_) throws(FileSystemError) in true }
     }
 
-    /// Takes the lock to open the store, and says in its file that the store is shared; gives up soon if a process has the
-    /// store for itself.
-    func takeToOpen(within timeout: Duration) throws(FileSystemError) {
-        try take(within: timeout) { (waited) throws(FileSystemError) in
+    /// Acquires the lock to open the store, and marks the lock file as shared. Throws `EAGAIN` after ``grace`` if the
+    /// file is still not marked as shared, because another process then has the store open exclusively.
+    func acquireToOpen(within timeout: Duration) throws(FileSystemError) {
+        try acquire(within: timeout) { (waited) throws(FileSystemError) in
             guard waited >= Self.grace else { return true }
             return try read() == Self.text
         }
@@ -46,7 +46,7 @@ final class SharedLock: Sendable {
             guard try read() != Self.text, let descriptor = descriptor.withLock({ $0 }) else { return }
             try fileSystem.writeBytes(Self.text, to: descriptor, at: 0)
         } catch {
-            giveBack()
+            release()
             throw error
         }
     }
@@ -55,35 +55,37 @@ final class SharedLock: Sendable {
         try fileSystem.readBytes(of: try opened(), at: 0, count: Self.text.count)
     }
 
-    private func take(
+    private func acquire(
         within timeout: Duration, while isWorthWaiting: (Duration) throws(FileSystemError) -> Bool
     ) throws(FileSystemError) {
         let busy = FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
         let start = ContinuousClock.now
-        // The time that other threads of this process take counts too.
-        guard turn.try() || turn.lock(before: Date(timeIntervalSinceNow: timeout / .seconds(1))) else { throw busy }
+        // Waiting for other threads of this process counts towards the timeout.
+        guard threadLock.try() || threadLock.lock(before: Date(timeIntervalSinceNow: timeout / .seconds(1))) else {
+            throw busy
+        }
         do throws(FileSystemError) {
-            guard try !tryToTake() else { return }
+            guard try !tryToAcquire() else { return }
             var pause = 0.000_02
             repeat {
                 let waited = start.duration(to: .now)
                 guard waited < timeout, try isWorthWaiting(waited) else { throw busy }
                 Thread.sleep(forTimeInterval: pause)
                 pause = min(2 * pause, 0.001)
-            } while try !tryToTake()
+            } while try !tryToAcquire()
         } catch {
-            turn.unlock()
+            threadLock.unlock()
             throw error
         }
     }
 
-    private func tryToTake() throws(FileSystemError) -> Bool {
+    private func tryToAcquire() throws(FileSystemError) -> Bool {
         let descriptor = try opened()
         do throws(FileSystemError) {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, .exclusive, waiting: false)
             }
-            // Another program has removed the file: other processes lock the one that has its name now.
+            // Another program has removed the lock file, so other processes lock a new file of that name.
             guard try fileSystem.status(of: .descriptor(descriptor)).linkCount > 0 else {
                 close()
                 return false
@@ -103,22 +105,22 @@ final class SharedLock: Sendable {
         return opened
     }
 
-    /// Gives the lock back.
-    func giveBack() {
+    /// Releases the lock.
+    func release() {
         if let descriptor = descriptor.withLock({ $0 }) {
             do throws(FileSystemError) {
                 try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                     try fileSystem.lock(descriptor, .unlocked, waiting: false)
                 }
             } catch {
-                // Closing gives it back too.
+                // Closing the descriptor releases the lock too.
                 close()
             }
         }
-        turn.unlock()
+        threadLock.unlock()
     }
 
-    /// Closes the lock's file, which gives the lock back; it is opened anew when it is needed.
+    /// Closes the lock file, which releases the lock; the next attempt to take it opens the file again.
     func close() {
         let open = descriptor.withLock { descriptor in
             defer { descriptor = nil }

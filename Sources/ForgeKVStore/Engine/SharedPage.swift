@@ -10,8 +10,8 @@ extension POSIXPath {
 
 /// The file `#shared` of a store that this process has open together with others.
 ///
-/// It is mapped where the memory is the system's own, so that a look costs one load, and read elsewhere. It is written to
-/// in place and never cut short, replaced or removed, because others may have it mapped.
+/// It is mapped where the memory is the system's own, so that a look costs one load, and read elsewhere. It is written
+/// to in place and never cut short, replaced or removed, because others may have it mapped.
 final class SharedPage: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Mutex<Descriptor?>
@@ -23,8 +23,8 @@ final class SharedPage: Sendable {
     /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
     private nonisolated(unsafe) let address: UnsafeMutableRawPointer?
 
-    /// Opens the page of the store in a directory, initializes it if no running process has it open, and enters this process
-    /// into a slot. The caller holds the lock of the store.
+    /// Opens the page of the store in a directory, initializes it if no running process has it open, and enters this
+    /// process into a slot. The caller holds the lock of the store.
     init(
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) {
@@ -66,8 +66,8 @@ final class SharedPage: Sendable {
         return 0
     }
 
-    /// Maps the page; nil where it has to be read. Memory that is not the system's own cannot be read and stored into by
-    /// two threads at once.
+    /// Maps the page; nil where it has to be read. Memory that is not the system's own cannot be read and stored into
+    /// by two threads at once.
     private static func map(
         _ file: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> FileMapping? {

@@ -27,8 +27,8 @@ struct SharedPageContent {
         bytes = Self.signature + [UInt8](repeating: 0, count: Self.size - Self.signature.count)
     }
 
-    /// The page that was read from a file. What it begins with is not looked at: a slot is believed if a process of that
-    /// number and start is running, whatever has become of the rest.
+    /// The page that was read from a file. What it begins with is not looked at: a slot is believed if a process of
+    /// that number and start is running, whatever has become of the rest.
     init(_ bytes: [UInt8]) {
         let rest = bytes.prefix(Self.size).dropFirst(Self.signature.count)
         self.bytes = Self.signature + rest

@@ -46,8 +46,8 @@ final class SharingWatch: Sendable {
         }
     }
 
-    /// Calls all observers with the names that have changed, or with nil if any may have; on a queue, in the order of the
-    /// calls.
+    /// Calls all observers with the names that have changed, or with nil if any may have; on a queue, in the order of
+    /// the calls.
     func notify(_ names: [String]?) {
         queue.async { [self] in
             for handler in state.withLock({ Array($0.handlers.values) }) { handler(names) }

@@ -45,7 +45,7 @@ final class StoreHandle: Sendable {
                 do throws(FileSystemError) {
                     try Self.lockDirectory(directory, .shared, on: fileSystem)
                 } catch {
-                    sharing.lock.giveBack()
+                    sharing.lock.release()
                     sharing.close()
                     throw error
                 }
@@ -64,17 +64,17 @@ final class StoreHandle: Sendable {
         self.name = name
         do throws(FileSystemError) {
             if sharing == nil { try writeProcessID() }
-            OwnFile.removeLeftovers(at: directory, on: fileSystem)
+            LogTemporaryFile.removeLeftovers(at: directory, on: fileSystem)
         } catch {
-            sharing?.lock.giveBack()
+            sharing?.lock.release()
             throw KVStoreError(error, .open, store: name)
         }
     }
 
     /// Locks the directory itself, besides `#lock`, so that a store stays locked if another program removes `#lock`.
     ///
-    /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone has to
-    /// do there.
+    /// Not every file system can lock a directory: NFS asks for a descriptor that is open for writing. `#lock` alone
+    /// has to do there.
     private static func lockDirectory(
         _ directory: Descriptor, _ mode: LockMode, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
@@ -110,8 +110,8 @@ final class StoreHandle: Sendable {
             lock.withLock { $0 = nil }
             sharing?.abandon()
         } else {
-            // First, since others ask for it when they have `#lock`. Closing would release it only with the last copy of the
-            // descriptor, and a process that is being started has one.
+            // First, since others ask for it when they have `#lock`. Closing would release it only with the last copy
+            // of the descriptor, and a process that is being started has one.
             let isLocked = sharing != nil || lock.withLock { $0 != nil }
             if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
             lock.withLock { $0 = nil }

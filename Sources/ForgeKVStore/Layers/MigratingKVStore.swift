@@ -2,28 +2,29 @@ import Foundation
 
 /// A key-value store that moves, value by value, from an old store into a new one while it is in use.
 ///
-/// Reads find the value of the new store and, where it has none, that of the old one. Writes go to the new store. A value
-/// is moved when it is first read (unless that is switched off) and by ``migrateAll()``; what cannot be moved stays
-/// readable where it is.
+/// Reads find the value of the new store and, where it has none, that of the old one. Writes go to the new store. A
+/// value is moved when it is first read (unless that is switched off) and by ``migrateAll()``; what cannot be moved
+/// stays readable where it is.
 ///
-/// A value is copied, read back and compared before anything else is done. ``migrateAll()`` leaves the old store as it is,
-/// so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
+/// A value is copied, read back and compared before anything else is done. ``migrateAll()`` leaves the old store as it
+/// is, so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
 /// interrupted at any moment, by a crash as well, and goes on with the next call or the next read.
 ///
-/// A write first copies the value that it replaces, so that the new store can set it aside. A removal, and a batch with a removal or a requirement in it, first moves the values that it is about, then removes them
-/// from the old store, and is then made in the new one: no value comes back from the old store, and none is gone if the
-/// change fails. ``removeAll()`` empties the old store first; if it fails after that, what only the old store had is gone.
+/// A write first copies the value that it replaces, so that the new store can set it aside. A removal, and a batch with
+/// a removal or a requirement in it, first moves the values that it is about, then removes them from the old store, and
+/// is then made in the new one: no value comes back from the old store, and none is gone if the change fails.
+/// ``removeAll()`` empties the old store first; if it fails after that, what only the old store had is gone.
 ///
-/// Both stores need raw values and a list of keys. Nobody else may write to either meanwhile. Writes and moves through this
-/// object are done one after another.
+/// Both stores need raw values and a list of keys. Nobody else may write to either meanwhile. Writes and moves through
+/// this object are done one after another.
 public final class MigratingKVStore: KVStoring {
     private let old: any KVStoring
     private let new: any KVStoring
     private let copiesOnRead: Bool
 
     /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
-    /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may use
-    /// this store.
+    /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may
+    /// use this store.
     private let writing = NSRecursiveLock()
 
     /// A store that is `new` with what it does not have yet taken from `old`.

@@ -1,15 +1,15 @@
 /// A part of a key-value store that looks like a store of its own: all its names begin with a namespace.
 ///
-/// A key `theme` in the namespace `settings` is `settings/theme` in the store underneath. In the namespace, `%` and `/` are
-/// written `%25` and `%2F`, so that it ends at the first slash: `b/c` in the namespace `a` (`a/b/c`) and `c` in the namespace
-/// `a/b` (`a%2Fb/c`) are two keys, whatever the texts. Namespaces can be nested. Names that are given to the store
-/// underneath directly are not kept apart from those of a namespace.
+/// A key `theme` in the namespace `settings` is `settings/theme` in the store underneath. In the namespace, `%` and `/`
+/// are written `%25` and `%2F`, so that it ends at the first slash: `b/c` in the namespace `a` (`a/b/c`) and `c` in the
+/// namespace `a/b` (`a%2Fb/c`) are two keys, whatever the texts. Namespaces can be nested. Names that are given to the
+/// store underneath directly are not kept apart from those of a namespace.
 ///
 /// The limit of ``KVKey/maximumNameLength`` bytes is on the whole name, namespace and slash included.
 ///
-/// Calls are as atomic and as durable as in the store underneath. ``removeAll()`` removes the names of the namespace only:
-/// in one batch, if that store makes batches, and otherwise one after the other. Names that another thread adds meanwhile
-/// stay.
+/// Calls are as atomic and as durable as in the store underneath. ``removeAll()`` removes the names of the namespace
+/// only: in one batch, if that store makes batches, and otherwise one after the other. Names that another thread adds
+/// meanwhile stay.
 public struct NamespacedKVStore: KVStoring {
     private let base: any KVStoring
 

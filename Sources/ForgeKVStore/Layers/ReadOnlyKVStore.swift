@@ -1,7 +1,7 @@
 /// A key-value store that can be read and not changed.
 ///
-/// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, also where there would be nothing
-/// to do. Changes made through the store underneath are visible here.
+/// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, also where there would be
+/// nothing to do. Changes made through the store underneath are visible here.
 public struct ReadOnlyKVStore: KVStoring {
     private let base: any KVStoring
 

@@ -3,8 +3,8 @@ import Synchronization
 /// A key-value store that keeps a record of the calls that were made of it: which, and with what names, never with what
 /// values.
 ///
-/// A call is recorded before it is passed on, so that one that fails is recorded too, and calls of several threads are in
-/// the order in which they arrived.
+/// A call is recorded before it is passed on, so that one that fails is recorded too, and calls of several threads are
+/// in the order in which they arrived.
 public final class RecordingKVStore: KVStoring {
     /// What a store can be asked to do: one case for each requirement of ``KVStoring``.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
@@ -20,7 +20,7 @@ public final class RecordingKVStore: KVStoring {
         /// The names that it was about: none, one, or those that a batch changes and requires, in its order.
         public var names: [String]
 
-        /// A call from its parts.
+        /// Creates a recorded call.
         public init(_ operation: Operation, _ names: [String] = []) {
             self.operation = operation
             self.names = names

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// An open log to which records are appended at an end that is known: stored into reserved, mapped space, or, where files
-/// cannot be mapped, with one write each.
+/// An open log to which records are appended at an end that is known: stored into reserved, mapped space, or, where
+/// files cannot be mapped, with one write each.
 ///
 /// A record is kept through a kill of the process when `append` returns, and through a power cut after a flush.
 struct AppendLog: ~Copyable, Sendable {
@@ -58,7 +58,8 @@ struct AppendLog: ~Copyable, Sendable {
     ///   - value: The encoded value, or the content of a batch.
     ///   - count: How many numbers it takes.
     /// - Returns: Its number, which is the last of them.
-    /// - Throws: ``FileSystemError``, `ioError` if the mapped file lost the page. The log is as it was; where it could not be brought back there, it is poisoned.
+    /// - Throws: ``FileSystemError``, `ioError` if the mapped file lost the page. The log is as it was; where it could
+    ///   not be brought back there, it is poisoned.
     @inline(__always)
     mutating func append(
         _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
@@ -145,7 +146,7 @@ extension AppendLog {
         if flush.directory != nil { isNew = false }
     }
 
-    /// A record can say of no more records than that that they are not flushed.
+    /// Flushes before the number of unflushed records exceeds what a record's header can hold.
     @inline(never)
     private mutating func flushNow() throws(FileSystemError) {
         do throws(FileSystemError) {
@@ -178,8 +179,8 @@ extension AppendLog {
 extension AppendLog {
     /// Removes all records in place, durably, which takes no space: the size of a file changes at once.
     ///
-    /// A record that was kept goes on counting. Until it is on the device no other is written, so that a power cut leaves
-    /// the log as it was, or without records.
+    /// A record that was kept goes on counting. Until it is on the device no other is written, so that a power cut
+    /// leaves the log as it was, or without records.
     mutating func removeRecords() throws(FileSystemError) {
         let (fileSystem, descriptor) = (file.fileSystem, file.descriptor)
         let start = Int64(LogHeader.size)
@@ -232,8 +233,8 @@ extension AppendLog {
         do throws(FileSystemError) {
             try dropTail()
         } catch {
-            // The append's own failure is thrown; nothing may be written after a record that may be half there. A device
-            // that is locked will be unlocked again, and lets the record be cut off then.
+            // The append's own failure is thrown; nothing may be written after a record that may be half there. A
+            // device that is locked will be unlocked again, and lets the record be cut off then.
             if error.isLocked, !isPoisoned { hasTail = true } else { isPoisoned = true }
         }
     }

@@ -4,11 +4,11 @@ import SystemPackage
 /// Reading the log of a store that another process may be writing to, without changing anything.
 ///
 /// A scan is repeated in two cases:
-/// - Another log has taken the name meanwhile: the file that was read may lack what was acknowledged before the store was
-///   opened for reading.
-/// - Bytes are bad although a later record vouches for them. The scan may have read them before they were stored, and the
-///   record behind them after. The next scan begins after that record was seen, so bytes that are bad in two successive
-///   scans are damaged.
+/// - Another log has taken the name meanwhile: the file that was read may lack what was acknowledged before the store
+///   was opened for reading.
+/// - Bytes are bad although a later record vouches for them. The scan may have read them before they were stored, and
+///   the record behind them after. The next scan begins after that record was seen, so bytes that are bad in two
+///   successive scans are damaged.
 extension LogOpening {
     /// How many times a log is read that changes faster than it can be read.
     private static let scanLimit = 8

@@ -173,8 +173,8 @@ extension LogOpening {
 }
 
 extension LogOpening {
-    /// Whether a file without a valid header is one whose creation was cut short: no longer than a header, and it begins as
-    /// a header does, or holds only zeros.
+    /// Whether a file without a valid header is one whose creation was cut short: no longer than a header, and it
+    /// begins as a header does, or holds only zeros.
     private func isBeginning(_ log: Descriptor, size: Int64) throws(FileSystemError) -> Bool {
         guard size <= Int64(LogHeader.size) else { return false }
         let bytes = try fileSystem.readBytes(of: log, at: 0, count: Int(size))

@@ -32,7 +32,8 @@ struct LogReader {
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
     }
 
-    /// Calls `body` with as many bytes from `offset` on as are at hand, at least `length` of them; nil if the file ends before.
+    /// Calls `body` with as many bytes from `offset` on as are at hand, at least `length` of them; nil if the file ends
+    /// before.
     mutating func withBytes<Result>(
         at offset: Int64, atLeast length: Int, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(FileSystemError) -> Result? {

@@ -1,5 +1,5 @@
-/// What stands in the payload of a batch: for each change its operation, a zero, the lengths of name and value, name and
-/// value.
+/// What stands in the payload of a batch: for each change its operation, a zero, the lengths of name and value, name
+/// and value.
 extension LogRecord {
     /// The operation, a zero, the length of the name in two bytes and that of the value in four.
     static let batchPrefixSize = 8
@@ -14,8 +14,8 @@ extension LogRecord {
         content += value
     }
 
-    /// Calls `body` with each change in the content of a batch, in order; false if it is not a batch to the last byte. Then
-    /// `body` was called for the changes before the one that is none.
+    /// Calls `body` with each change in the content of a batch, in order; false if it is not a batch to the last byte.
+    /// Then `body` was called for the changes before the one that is none.
     @inline(__always)
     static func forEachChange(inBatch content: UnsafeRawBufferPointer, _ body: (PlainChange) -> Void) -> Bool {
         var rest = content

@@ -52,8 +52,8 @@ enum LogRecord {
 
     /// Writes a record into memory that is as long as ``size(nameCount:valueSize:)`` says.
     ///
-    /// `name` is empty for the codes that are about no key; `value` is the encoded value for `.set`, the content for `.batch`
-    /// and empty for the others.
+    /// `name` is empty for the codes that are about no key; `value` is the encoded value for `.set`, the content for
+    /// `.batch` and empty for the others.
     static func write(
         _ code: Code, flags: UInt8, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, sequence: UInt64,
         unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer

@@ -7,7 +7,7 @@ import SystemPackage
 struct LogReplacement: ~Copyable {
     private let file: LogFile
     private let directory: Descriptor
-    private let name = OwnFile.newLog
+    private let name = LogTemporaryFile.newLog
     private let checksum: CRC32C
     private var end: Int64 = 0
     private var sequence: UInt64 = 0
@@ -23,14 +23,15 @@ struct LogReplacement: ~Copyable {
 
     init(_ header: LogHeader, at directory: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         file = LogFile(
-            try OwnFile.create(OwnFile.newLog, at: directory, on: fileSystem), header: header, on: fileSystem)
+            try LogTemporaryFile.create(LogTemporaryFile.newLog, at: directory, on: fileSystem), header: header,
+            on: fileSystem)
         self.directory = directory
         checksum = header.fileID.checksum
         buffer = header.encoded()
     }
 
-    /// Adds values that are to be kept, under the numbers that they have, in ascending order; `number` is that of the last
-    /// write that they leave nothing out of.
+    /// Adds values that are to be kept, under the numbers that they have, in ascending order; `number` is that of the
+    /// last write that they leave nothing out of.
     mutating func append(
         kept values: [(name: KeyName, cell: ValueCell)], upTo number: UInt64
     ) throws(FileSystemError) {
@@ -43,8 +44,8 @@ struct LogReplacement: ~Copyable {
         if sequence < number { try appendFlushed(number) }
     }
 
-    /// Adds a flush marker with this number: all records before it are on the device. That is true once the marker can be read,
-    /// provided that nothing else is added before the log is synchronised.
+    /// Adds a flush marker with this number: all records before it are on the device. That is true once the marker can
+    /// be read, provided that nothing else is added before the log is synchronised.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
         try append(.flushed, .empty, [], sequence: number)
     }
@@ -142,8 +143,8 @@ struct LogReplacement: ~Copyable {
         synchronizedSequence = sequence
     }
 
-    /// Reserves space behind what was written, so that the first writes to the new log need not wait for it. A failure is left
-    /// to the write that needs the space.
+    /// Reserves space behind what was written, so that the first writes to the new log need not wait for it. A failure
+    /// is left to the write that needs the space.
     mutating func reserve(_ options: LogSpace.Options) {
         var space = LogSpace(options)
         do throws(FileSystemError) {

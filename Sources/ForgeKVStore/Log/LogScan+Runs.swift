@@ -1,6 +1,7 @@
 import ForgeFileSystem
 
-/// The fast path of a scan: runs of intact records, one behind the other, are loaded without an object for each of them.
+/// The fast path of a scan: runs of intact records, one behind the other, are loaded without an object for each of
+/// them.
 extension LogScan {
     /// Loads records up to the first that is not an intact set, removal, batch or flush marker, and the next in order.
     mutating func loadRun(after state: inout Outcome, into table: inout TableWriter) throws(FileSystemError) {
@@ -26,8 +27,8 @@ extension LogScan {
                 continue
             }
             length = shortest
-            // As many names as there would be if the rest of the log were like what was read, but at most eight times what was
-            // found: most of the file may be a hole.
+            // As many names as there would be if the rest of the log were like what was read, but at most eight times
+            // what was found: most of the file may be a hole.
             let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
@@ -56,7 +57,8 @@ extension LogScan {
         }
     }
 
-    /// Takes the next record; it is plain if it is intact and simple enough, and nothing is to be loaded of a flush marker.
+    /// Takes the next record; it is plain if it is intact and simple enough, and nothing is to be loaded of a flush
+    /// marker.
     @inline(__always)
     private static func nextRecord(
         _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome

@@ -2,9 +2,9 @@ import ForgeFileSystem
 
 /// Reads a log from its first record to its end and classifies bad records as damaged or torn.
 ///
-/// Every record says which records had been flushed when it was written. A bad record that a later record calls flushed was
-/// damaged; only it is lost. A bad record that no later one calls flushed is torn: the log ends before it, whatever follows,
-/// because that is what a power cut leaves.
+/// Every record says which records had been flushed when it was written. A bad record that a later record calls flushed
+/// was damaged; only it is lost. A bad record that no later one calls flushed is torn: the log ends before it, whatever
+/// follows, because that is what a power cut leaves.
 struct LogScan {
     /// What a scan found.
     struct Outcome {
@@ -87,7 +87,7 @@ struct LogScan {
                 accept(record, at: offset, state: &state, &table)
                 offset = state.end
             } else {
-                // The same for every bad record: looked for once.
+                // It is the same for every bad record, so it is searched for once.
                 if contentEnd == nil { contentEnd = try window.contentEnd(from: offset) }
                 guard let contentEnd, contentEnd > offset else { break }
                 let next = try resynchronize(from: offset, before: contentEnd, after: state)

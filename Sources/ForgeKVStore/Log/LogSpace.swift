@@ -5,8 +5,8 @@ import SystemPackage
 /// Space behind the end of a log, reserved on the device and mapped into memory, so that a record is stored without a
 /// system call and a full disk is an error of the reservation.
 struct LogSpace: @unchecked Sendable {
-    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped for as long as it stands
-    // there, and only the one owner of the space stores into it.
+    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped for as long as it
+    // stands there, and only the one owner of the space stores into it.
 
     /// How space is reserved.
     struct Options: Sendable {
@@ -28,8 +28,8 @@ struct LogSpace: @unchecked Sendable {
     private var start: Int64 = 0
     private var limit: Int64 = 0
 
-    /// The end of what ordinary records may take of the window; what is behind it is kept for removals, so that space can be
-    /// freed on a full device.
+    /// The end of what ordinary records may take of the window; what is behind it is kept for removals, so that space
+    /// can be freed on a full device.
     private var ordinaryLimit: Int64 = 0
 
     /// How many bytes are kept for removals, and how many of them for the last record of all, that removes everything.
@@ -54,8 +54,13 @@ struct LogSpace: @unchecked Sendable {
     /// Whether the file system has said that it cannot do this.
     private var isUnsupported: Bool
 
-    /// More windows than this are not kept waiting for a flush.
-    private static let earlierLimit = 32
+    /// How many of them wait for the next flush before all are written back and unmapped: on Darwin writing back waits
+    /// for the device (`msync(2)`), on Linux it does nothing.
+    #if canImport(Darwin)
+    static let earlierLimit = 32
+    #else
+    static let earlierLimit = 0
+    #endif
 
     init(_ options: Options) {
         isUnsupported = !options.isMapped
@@ -98,8 +103,8 @@ struct LogSpace: @unchecked Sendable {
         window?.store(bytes, at: Int(offset - start))
     }
 
-    /// Whether what was stored may not be in the file: another program has made it shorter, or the device is full in spite of
-    /// the reservation.
+    /// Whether what was stored may not be in the file: another program has made it shorter, or the device is full in
+    /// spite of the reservation.
     @inline(__always)
     var hasFaulted: Bool { fault.map { forge_load_fault($0) != 0 } ?? window?.hasFaulted ?? false }
 

@@ -4,8 +4,8 @@ import SystemPackage
 
 /// A part of a log's file that is reserved, filled with zeros and mapped before anything is stored in it.
 ///
-/// The zeros are written, which brings the pages into memory in a tenth of the time that it takes to fetch one after another
-/// where something is stored.
+/// The zeros are written, which brings the pages into memory in a tenth of the time that it takes to fetch one after
+/// another where something is stored.
 final class LogWindow: Sendable {
     /// From a multiple of every page size in use, which may be before the zeros.
     let range: Range<Int64>

@@ -5,8 +5,8 @@ extension Quarantine {
     /// Keeps an unreadable value that is about to be overwritten, durably.
     ///
     /// The file holds the name and the value as a batch in the log does. It is called
-    /// `quarantine-value-0badcafe-17-1f2e3d4c`: after the CRC-32C of the name, the revision of the value and the CRC-32C
-    /// of the whole.
+    /// `quarantine-value-0badcafe-17-1f2e3d4c`: after the CRC-32C of the name, the revision of the value and the
+    /// CRC-32C of the whole.
     func setAside(
         _ bytes: [UInt8], of name: KeyName, revision: UInt64
     ) throws(FileSystemError) -> KVDamageReport {
@@ -32,7 +32,8 @@ extension Quarantine {
     static let valueCountLimit = 64
     static let valueSizeLimit: Int64 = 64 << 20
 
-    /// Removes the oldest files with values beyond the limits; returns how many. Files of damaged bytes are never removed.
+    /// Removes the oldest files with values beyond the limits; returns how many. Files of damaged bytes are never
+    /// removed.
     func removeOldValues() throws(FileSystemError) -> Int {
         let prefix = "\(Self.prefix)\(KVDamageReport.Kind.value.rawValue)-"
         var files: [(revision: UInt64, name: POSIXPath)] = []

@@ -44,8 +44,8 @@ struct Quarantine {
         _ name: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         guard try !exists(name) else { throw FileSystemError(.open, .fileExists, path: name) }
-        let temporary = OwnFile.newQuarantine
-        let file = try OwnFile.create(temporary, at: directory, on: fileSystem)
+        let temporary = LogTemporaryFile.newQuarantine
+        let file = try LogTemporaryFile.create(temporary, at: directory, on: fileSystem)
         do throws(FileSystemError) {
             try fileSystem.closing(file) { () throws(FileSystemError) in
                 try content(file)

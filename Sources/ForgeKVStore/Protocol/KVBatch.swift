@@ -3,8 +3,8 @@ import ForgeCoding
 /// An atomic set of changes: all or none take effect, for concurrent readers and across a crash, and only if its
 /// requirements hold.
 ///
-/// All names and encoded values together may have 4 GiB, less a few bytes for each; the store's limit on values applies to
-/// each of them.
+/// All names and encoded values together may have 4 GiB, less a few bytes for each; the store's limit on values applies
+/// to each of them.
 public struct KVBatch: Sendable {
     /// One change.
     public enum Change: Hashable, Sendable {

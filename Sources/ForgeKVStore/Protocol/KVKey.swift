@@ -32,10 +32,10 @@ public struct KVKey<Value: Codable & Sendable>: Sendable {
     ///     ])
     /// ```
     ///
-    /// Versions are counted from 1, which is what a key without migrations writes; here version 3 is the present one, one
-    /// more than the last that there is a migration from. Every migration leads straight to the present type, so that a
-    /// version can be dropped without a gap in a chain. Reading migrates what is read and leaves what is stored as it is;
-    /// the next `set` stores the present version.
+    /// Versions are counted from 1, which is what a key without migrations writes; here version 3 is the present one,
+    /// one more than the last that there is a migration from. Every migration leads straight to the present type, so
+    /// that a version can be dropped without a gap in a chain. Reading migrates what is read and leaves what is stored
+    /// as it is; the next `set` stores the present version.
     ///
     /// A value of a later version, as it is found when an app was taken back to an earlier release, is refused and
     /// kept: ``KVStoring/get(_:)`` gives nil, ``KVStoring/read(_:)`` throws `.newerSchema(version:)`.

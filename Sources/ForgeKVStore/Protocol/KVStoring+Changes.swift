@@ -90,7 +90,8 @@ extension KVStoring {
 
     /// Stores a value and, for `.full`, waits until it is durable against a power cut.
     ///
-    /// - Throws: What `set` throws; ``KVStoreError`` with `.durabilityUnknown` if the value was stored and `synchronize` failed.
+    /// - Throws: What `set` throws; ``KVStoreError`` with `.durabilityUnknown` if the value was stored and
+    ///   `synchronize` failed.
     public func set<T>(_ key: KVKey<T>, value: T, durability: Durability) throws {
         try set(key, value: value)
         guard durability != .none else { return }

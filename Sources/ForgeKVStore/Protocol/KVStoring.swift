@@ -83,8 +83,8 @@ public protocol KVStoring: Sendable {
 
     /// Observes changes made by other processes to a shared store.
     ///
-    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one at
-    ///   a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
+    ///   at a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
     /// - Returns: The observation, which ends when it is released; nil, the default, if the store is not shared or does
     ///   not support observation.
     func observeRemoteChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?

@@ -6,8 +6,9 @@ extension FileKVStore {
         /// The longest encoded value; a longer one is refused with `.valueTooLarge`. 256 MiB by default, at most 4 GiB.
         public var maximumValueSizeInBytes: Int
 
-        /// The log is rewritten when more of it is out of date than is not, and this much more: 4 MiB by default, as much as
-        /// SQLite's write-ahead log grows to. A store that is closed is left with a log of which no more than half is.
+        /// The log is rewritten when more of it is out of date than is not, and this much more: 4 MiB by default, as
+        /// much as SQLite's write-ahead log grows to. A store that is closed is left with a log of which no more than
+        /// half is.
         public var compactionFloorInBytes: Int
 
         /// Whether the log is rewritten by another thread while this one goes on; otherwise by the write that made it
@@ -21,13 +22,14 @@ extension FileKVStore {
         /// one process have to agree.
         public var sharing: Sharing = .exclusive
 
-        /// How long a call waits, in a store that is shared, for other processes that write: 10 seconds by default. After
-        /// that it throws `.unavailable(.inUse(processID:))`. Each has the lock for microseconds, and for as long as it
-        /// takes to write the store's content when the log is rewritten; a process that is stopped meanwhile keeps it.
+        /// How long a call waits, in a store that is shared, for other processes that write: 10 seconds by default.
+        /// After that it throws `.unavailable(.inUse(processID:))`. Each has the lock for microseconds, and for as long
+        /// as it takes to write the store's content when the log is rewritten; a process that is stopped meanwhile
+        /// keeps it.
         public var lockTimeout: Duration = .seconds(10)
 
-        /// How often a shared store is checked for changes by other processes while streams observe them: every 20 milliseconds
-        /// by default, between a millisecond and a day. A check is one load from memory.
+        /// How often a shared store is checked for changes by other processes while streams observe them: every 20
+        /// milliseconds by default, between a millisecond and a day. A check is one load from memory.
         public var pollingInterval: Duration = .milliseconds(20)
 
         /// What the store knows of processes.
@@ -39,7 +41,7 @@ extension FileKVStore {
             set { space.isMapped = newValue }
         }
 
-        /// Reserves no more space behind the log than a page, for tests to whom it is a burden.
+        /// Reserves only a page behind the log, for tests that reserved space would slow down.
         package mutating func reserveLittle() {
             space.growth = 0
             space.granularity = 16_384
@@ -52,11 +54,11 @@ extension FileKVStore {
 
         /// Called with every issue, on the thread of the call that met it, no lock of the store being held.
         ///
-        /// That call may be the end of the last object for the store: to open the store again from here would then wait for
-        /// itself.
+        /// That call may be the end of the last object for the store: to open the store again from here would then wait
+        /// for itself.
         public var onIssue: (@Sendable (KVStoreIssue) -> Void)?
 
-        /// Options, each with its default.
+        /// Creates options; each has a default.
         public init(
             maximumValueSizeInBytes: Int = 256 << 20, compactionFloorInBytes: Int = 4 << 20,
             logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
@@ -78,7 +80,7 @@ extension FileKVStore {
         func report(_ issue: KVStoreIssue) {
             switch issue {
             case .tornTail: logger.notice("\(issue)")
-            case .compactionFailed, .undecodable, .unavailable, .sharing: logger.warning("\(issue)")
+            case .compactionFailed, .undecodable, .sharing: logger.warning("\(issue)")
             case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
             }
             onIssue?(issue)

@@ -14,6 +14,6 @@ extension FileKVStore {
 
     /// Whether a file of this name is a temporary file of the store in its directory.
     package static func isTemporary(_ name: POSIXPath) -> Bool {
-        name == OwnFile.newLog || name == OwnFile.newQuarantine
+        name == LogTemporaryFile.newLog || name == LogTemporaryFile.newQuarantine
     }
 }

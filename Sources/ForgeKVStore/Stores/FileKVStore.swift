@@ -4,40 +4,40 @@ public import Foundation
 /// A key-value store on disk: an append-only log in a directory of its own, and a table of its values in memory.
 ///
 /// Durability: what `set`, `remove`, `removeAll` and `commit` have done survives a kill of the process the moment they
-/// return, and a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power cut
-/// before that, the store is as it was after some earlier write.
+/// return, and a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power
+/// cut before that, the store is as it was after some earlier write.
 ///
 /// A write that throws has changed nothing: the old value stays readable, in memory and on disk. After a failed flush
 /// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
 ///
-/// Damage costs the damaged records only: of a key whose last record is among them, the value before is served if the log
-/// still holds it. What cannot be read is set aside in a file beside the log before anything is written in its place
-/// (``damageReports()``), and reported through ``Options/onIssue`` and the log when the store is opened. Of values that were
-/// overwritten by another type the newest 64 are kept, up to 64 MiB.
+/// Damage costs the damaged records only: of a key whose last record is among them, the value before is served if the
+/// log still holds it. What cannot be read is set aside in a file beside the log before anything is written in its
+/// place (``damageReports()``), and reported through ``Options/onIssue`` and the log when the store is opened. Of
+/// values that were overwritten by another type the newest 64 are kept, up to 64 MiB.
 ///
-/// Reads take no lock and make no system call; a value is decoded once, when it is first read. Opening reads the whole log.
-/// Writes come one after another, and each makes its record in mapped memory. Only ``synchronize()`` and ``compact()`` wait for
-/// the device.
+/// Reads take no lock and make no system call; a value is decoded once, when it is first read. Opening reads the whole
+/// log. Writes come one after another, and each makes its record in mapped memory. Only ``synchronize()`` and
+/// ``compact()`` wait for the device.
 ///
-/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it. A store on a read-only medium, or
-/// one that another process has open, can be opened with ``Access/readOnly``.
+/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it. A store on a read-only
+/// medium, or one that another process has open, can be opened with ``Access/readOnly``.
 ///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
 /// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
 ///
-/// A store that is shared is the same in all processes: what one has written, when its call returns, is what every later
-/// read in every process returns, and ``KVStoring/update(_:default:_:)``, ``KVStoring/createIfAbsent(_:value:)``,
+/// A store that is shared is the same in all processes: what one has written, when its call returns, is what every
+/// later read in every process returns, and ``KVStoring/update(_:default:_:)``, ``KVStoring/createIfAbsent(_:value:)``,
 /// ``KVStoring/compareAndSet(_:revision:value:)`` and ``KVStoring/commit(_:)`` are atomic among all of them. A
 /// ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between calls.
-/// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue: with more
-///   than about a hundred processes that write all the time, some may time out.
-/// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits as a
-///   write does only if another process has rewritten the log.
+/// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue:
+///   with more than about a hundred processes that write all the time, some may time out.
+/// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits
+///   as a write does only if another process has rewritten the log.
 /// - If new records cannot be read, `get` and `contains` return what is known, which is reported through
 ///   ``Options/onIssue``; every other call throws.
 /// - A write that finds the log worth rewriting rewrites it before it returns.
-/// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on Linux,
-///   the next flush of every other process fails too.
+/// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
+///   Linux, the next flush of every other process fails too.
 /// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).
 public final class FileKVStore: KVStoring {
     private let use: EngineUse
@@ -47,7 +47,7 @@ public final class FileKVStore: KVStoring {
     private nonisolated(unsafe) let table: TableView
     private let options: Options
 
-    /// Nil for a store that this process has for itself, which it costs no more than finding that out.
+    /// Nil for an exclusive store, so that reads only pay for one comparison.
     private let sharing: EngineSharing?
 
     /// Opens the store in the directory at `url`, which is created durably, parents included, with mode 0700.
@@ -56,9 +56,9 @@ public final class FileKVStore: KVStoring {
     ///   - url: A file URL; the store is the directory and everything in it.
     ///   - fileSystem: Where the directory is.
     ///   - options: Limits and reporting. Limits of a store that is open already stay as they are.
-    /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that cannot be read or locked; `.noStore` if
-    ///   there is none and ``Options/access`` does not allow to create one; `.unknownFormat` for a store of a later version.
-    ///   What is on disk stays as it is.
+    /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that cannot be read or locked;
+    ///   `.noStore` if there is none and ``Options/access`` does not allow to create one; `.unknownFormat` for a store
+    ///   of a later version. What is on disk stays as it is.
     /// - Complexity: O(*n*) in the length of the log.
     public convenience init(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
@@ -88,15 +88,15 @@ public final class FileKVStore: KVStoring {
     ///
     /// Calls that come while another flushes share its flush.
     ///
-    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then takes no more writes. `.noStore` if
-    ///   the directory was removed, or another log has taken the place of this one.
+    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then refuses all writes.
+    ///   `.noStore` if the directory was removed, or another log has taken the place of this one.
     public func synchronize() throws {
         try engine.synchronize()
     }
 
     /// Rewrites the log without what is out of date, durably; the store does so itself from time to time.
     ///
-    /// - Throws: ``KVStoreError``. The old log is still in use, unless the store takes no more writes after that.
+    /// - Throws: ``KVStoreError``. The old log stays in use, unless the store refuses all writes after that.
     /// - Complexity: O(*n*) in the length of the live values and of what is written meanwhile.
     public func compact() throws {
         try engine.compact()
@@ -126,14 +126,10 @@ extension FileKVStore {
 
     @inline(never)
     private func get<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) -> T? {
-        do throws(KVEngine.ReadFailure) {
-            return try engine.value(of: key, .get, after: interruption)
+        do throws(UndecodableValue) {
+            return try engine.value(of: key, after: interruption)
         } catch {
-            switch error {
-            case .unavailable(let error): options.report(.unavailable(error))
-            case .undecodable(let value):
-                if value.isFirstReport { options.report(.undecodable(undecodable(key.name, .get, value))) }
-            }
+            if error.isFirstReport { options.report(.undecodable(undecodable(key.name, .get, error))) }
             return nil
         }
     }
@@ -150,13 +146,10 @@ extension FileKVStore {
 
     @inline(never)
     private func read<T>(_ key: KVKey<T>, after interruption: TableView.Interruption) throws -> T? {
-        do throws(KVEngine.ReadFailure) {
-            return try engine.value(of: key, .read, after: interruption)
+        do throws(UndecodableValue) {
+            return try engine.value(of: key, after: interruption)
         } catch {
-            switch error {
-            case .unavailable(let error): throw error
-            case .undecodable(let value): throw undecodable(key.name, .read, value)
-            }
+            throw undecodable(key.name, .read, error)
         }
     }
 
@@ -179,12 +172,7 @@ extension FileKVStore {
         if let sharing, sharing.mayHaveRemoteChanges {
             engine.loadRemoteChangesOrReport(.contains, about: key.identity)
         }
-        do throws(KVStoreError) {
-            return try engine.cell(of: key.identity, .contains) != nil
-        } catch {
-            options.report(.unavailable(error))
-            return false
-        }
+        return engine.cell(of: key.identity) != nil
     }
 
     public func removeAll() throws {
@@ -200,7 +188,7 @@ extension FileKVStore {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
         try engine.loadRemoteChanges(.read, about: name)
-        return try engine.cell(of: name, .read)?.bytes
+        return engine.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -222,7 +210,7 @@ extension FileKVStore {
         let name = KeyName(name)
         try name.check(.read, in: engine.place.name)
         try engine.loadRemoteChanges(.read, about: name)
-        return try engine.cell(of: name, .read).map { KVEntry($0) }
+        return engine.cell(of: name).map { KVEntry($0) }
     }
 
     public func snapshot() throws -> KVSnapshot {

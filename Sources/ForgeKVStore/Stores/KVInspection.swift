@@ -24,8 +24,8 @@ public struct KVInspection: Sendable, Hashable {
 
     /// Reads the log of the store in a directory; no lock is taken.
     ///
-    /// Another process may write to the store meanwhile. Its last record may then look unfinished; a problem is reported
-    /// only if two successive reads show it, because a single read may see bytes before they are stored.
+    /// Another process may write to the store meanwhile. Its last record may then look unfinished; a problem is
+    /// reported only if two successive reads show it, because a single read may see bytes before they are stored.
     ///
     /// - Returns: Nil if there is no log in the directory.
     /// - Throws: ``KVStoreError`` if the log cannot be read; `.unknownFormat` if it is of a later version.

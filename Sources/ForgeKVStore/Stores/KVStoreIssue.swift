@@ -1,29 +1,27 @@
-/// Something about a store that its owner should hear of although no call failed because of it.
+/// A problem that a store reports although the call that met it did not fail.
 public indirect enum KVStoreIssue: Sendable {
-    /// Bytes could not be read, when the store was opened or when a value was set in their place; they were set aside, and
-    /// everything else is served.
+    /// Damaged bytes were found in the log when it was opened, or an undecodable value was overwritten. The bytes were
+    /// copied to a file of their own; everything else remains readable.
     case damage(KVDamageReport)
 
     /// Records are missing at this byte of the log, though no byte there is damaged.
     case missingRecords(offset: Int64)
 
-    /// The log ended in a record that was never finished, and was cut back to the last one that was.
+    /// The log ended in an incomplete record (a torn write) and was truncated to the last complete record.
     case tornTail(sizeInBytes: Int64)
 
-    /// The log could not be repaired; it can be read, but every write throws this error.
+    /// The log could not be repaired. Reads work; every write throws `.unavailable`, with this error underlying.
     case readOnly(KVStoreError)
 
-    /// A value is there but is not what the key says; `get` gave nil. Told once for each value.
+    /// A value exists but cannot be decoded as the key's type, so `get` returned nil. Reported once per stored value.
     case undecodable(KVStoreError)
 
-    /// A value could not be read from the device; `get` gave nil, or `contains` false, and nothing is known of it.
-    case unavailable(KVStoreError)
-
-    /// The log could not be rewritten without what is out of date. Nothing is lost; it is tried again later.
+    /// Compaction of the log failed. No data is lost; the store tries again later.
     case compactionFailed(KVStoreError)
 
-    /// Of a shared store: records of other processes could not be read, so `get` and `contains` returned what was read before;
-    /// or a write of this process could not be published. The next call tries again; reported once until it succeeds.
+    /// A shared store could not read records of other processes, so `get` and `contains` returned older values; or it
+    /// could not publish a write of this process. The next call tries again. A failed read is not reported again until
+    /// a read has succeeded.
     case sharing(KVStoreError)
 }
 
@@ -35,7 +33,6 @@ extension KVStoreIssue: CustomStringConvertible {
         case .tornTail(let size): "the log ended in \(size) bytes of an unfinished record, now removed"
         case .readOnly(let error): "read-only: \(error)"
         case .undecodable(let error): "undecodable: \(error)"
-        case .unavailable(let error): "unavailable: \(error)"
         case .compactionFailed(let error): "compaction failed: \(error)"
         case .sharing(let error): "sharing with other processes: \(error)"
         }

@@ -1,8 +1,8 @@
 import Foundation
 
 extension UserDefaultsKVStore {
-    /// The values that could not be read as the type that was then set in their place, and are still in the suite, in the
-    /// order in which they were set aside under each name. A value that no type can be read from has no bytes.
+    /// The values that could not be read as the type that was then set in their place, and are still in the suite, in
+    /// the order in which they were set aside under each name. A value that no type can be read from has no bytes.
     ///
     /// - Throws: ``KVStoreError``.
     public func setAside() throws -> [(name: String, bytes: [UInt8])] {

@@ -6,16 +6,16 @@ import Synchronization
 /// A key-value store over Foundation's `UserDefaults`: the values of an app's settings, or of a suite.
 ///
 /// Every write reaches the preferences file before the call returns, on Linux too, where Foundation by itself keeps
-/// nothing; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the call throws
-/// and the old value stays.
+/// nothing; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the call
+/// throws and the old value stays.
 ///
-/// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects, for
-/// other code to read, as far as a property list keeps them exactly; what other code stored so is read as well. Anything
-/// else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names of printable
-/// ASCII stand as they are; any other as `#forge:` and its bytes, percent-encoded.
+/// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
+/// for other code to read, as far as a property list keeps them exactly; what other code stored so is read as well.
+/// Anything else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names
+/// of printable ASCII stand as they are; any other as `#forge:` and its bytes, percent-encoded.
 ///
-/// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins with
-/// `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
+/// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins
+/// with `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
 ///
 /// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
 public final class UserDefaultsKVStore: KVStoring {
@@ -24,14 +24,15 @@ public final class UserDefaultsKVStore: KVStoring {
     let domain: String
     private let store: String
 
-    /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and one
-    /// that cannot be must not fail the others.
+    /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and
+    /// one that cannot be must not fail the others.
     private let file: UserDefaultsFile
 
     /// A store over the suite of this name; nil for the app's own settings.
     ///
-    /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is longer
-    /// than 200 bytes, is refused, and so is `NSGlobalDomain`: every call that can throw then throws `.unsupported`.
+    /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is
+    /// longer than 200 bytes, is refused, and so is `NSGlobalDomain`: every call that can throw then throws
+    /// `.unsupported`.
     public init(suiteName: String?) {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         domain = suiteName ?? own
@@ -107,7 +108,8 @@ public final class UserDefaultsKVStore: KVStoring {
         }
     }
 
-    /// Removes every key of this suite, whichever program stored it; other suites, global settings and values set aside stay.
+    /// Removes every key of this suite, whichever program stored it; other suites, global settings and values set aside
+    /// stay.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
@@ -167,7 +169,8 @@ extension UserDefaultsKVStore {
     }
 
     /// Stores an object, or removes it, and makes sure that the file has it. Sets the old value aside first unless
-    /// `isReadable` says that it can be read as the type of the new one; that runs code of the type, so no lock is held.
+    /// `isReadable` says that it can be read as the type of the new one; that runs code of the type, so no lock is
+    /// held.
     private func write(
         _ name: KeyName, _ operation: KVStoreError.Operation, isReadable: ([UInt8]) -> Bool = { _ in true },
         _ object: () -> Any?

@@ -35,9 +35,9 @@ struct CellType: Sendable, Equatable {
         CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.version ?? 0, isDecoded: true)
     }
 
-    /// What a reader compares to learn, without looking into a cell, that it holds a decoded value of a type: not zero, and
-    /// different for different types and versions. Zero for anything else, and for the rare version or address that does not
-    /// fit: such a value is decoded by every read.
+    /// What a reader compares to learn, without looking into a cell, that it holds a decoded value of a type: not zero,
+    /// and different for different types and versions. Zero for anything else, and for the rare version or address that
+    /// does not fit: such a value is decoded by every read.
     @inline(__always)
     var decodedTag: UInt64 {
         guard isDecoded, let identity else { return 0 }

@@ -27,6 +27,8 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
 
         fileprivate var count: Int { cells.count + texts.count }
 
+        fileprivate var isEmpty: Bool { count == 0 && memory.isEmpty && entries.isEmpty }
+
         /// For the writer.
         fileprivate mutating func giveBackEntries() {
             for entry in entries {
@@ -80,9 +82,9 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
         current.entries.append(entry)
     }
 
-    /// Takes over memory that readers do not find any more.
+    /// Takes over memory that readers do not find any more. It is large and retired rarely, so it is collected next.
     mutating func retire(_ memory: UnsafeMutableRawPointer, sizeInBytes: Int) {
-        currentSize += sizeInBytes
+        currentSize += max(sizeInBytes, Self.batchSize)
         current.memory.append(memory)
     }
 
@@ -95,8 +97,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
         var collected = Garbage(pool)
         repeat {
             guard gracePeriod.isOver() else { continue }
-            swap(&collected, &waiting)
-            collected.giveBackEntries()
+            takeWaiting(&collected)
             guard let next = GracePeriod.begin() else {
                 // Kept for as long as the table lives, unless the system orders readers again.
                 batches = min(batches * 2, 1 << 20)
@@ -106,7 +107,14 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
             swap(&waiting, &current)
             currentSize = 0
             gracePeriod = next
+            // Unless a reader is inside a section right now, the grace period is over.
+            if collected.isEmpty, gracePeriod.isOver() { takeWaiting(&collected) }
         } while currentSize > Self.limit
         return collected
+    }
+
+    private mutating func takeWaiting(_ collected: inout Garbage) {
+        swap(&collected, &waiting)
+        collected.giveBackEntries()
     }
 }

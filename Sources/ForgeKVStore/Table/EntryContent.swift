@@ -1,5 +1,5 @@
-/// The content of an entry: nothing, a cell, an encoded value in the table's arena, or a value of a type that is kept in the
-/// entry itself.
+/// The content of an entry: nothing, a cell, an encoded value in the table's arena, or a value of a type that is kept
+/// in the entry itself.
 struct EntryContent {
     /// Room for a value of one of the ``InlineTypes`` on every platform, or for the address of a cell and the
     /// ``CellType/decodedTag`` of the value in it.
@@ -57,8 +57,8 @@ struct EntryContent {
     @inline(__always)
     var ownCell: Unmanaged<ValueCell>? { kind == Self.cell ? .fromOpaque(Self.cellAddress(words)) : nil }
 
-    /// The value as a cell, a new one for a value that is kept in the entry; nil for nothing. For the writer: under its lock
-    /// nothing is retired, so a reference may be counted anywhere.
+    /// The value as a cell, a new one for a value that is kept in the entry; nil for nothing. For the writer: under its
+    /// lock nothing is retired, so a reference may be counted anywhere.
     var asCell: ValueCell? {
         switch kind {
         case Self.nothing: nil
@@ -84,8 +84,8 @@ extension EntryContent {
         UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0))
     }
 
-    /// A cell with a copy of an encoded value, for the writer and for readers inside a critical section. Nothing in the cell
-    /// refers to the arena.
+    /// A cell with a copy of an encoded value, for the writer and for readers inside a critical section. Nothing in the
+    /// cell refers to the arena.
     @inline(never)
     var copyOfEncodedValue: EncodedCell {
         EncodedCell.copying(

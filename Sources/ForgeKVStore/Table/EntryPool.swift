@@ -9,7 +9,7 @@ final class EntryPool: @unchecked Sendable {
     @exclusivity(unchecked) private var end = 0
     @exclusivity(unchecked) private var slab: UnsafeMutableRawPointer?
 
-    /// Memory that was given back, by its size.
+    /// Returned memory, by its size.
     @exclusivity(unchecked) private var free: [[UnsafeMutableRawPointer]] = []
 
     /// A line of a cache: an entry of a name that is not too long takes one.

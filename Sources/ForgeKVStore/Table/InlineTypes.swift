@@ -1,7 +1,7 @@
 import ForgeCoding
 
-/// Types whose values are kept in an entry itself. They come back from encoding and decoding as they were, hold no object
-/// that could be shared, and fit into two words.
+/// Types whose values are kept in an entry itself. They come back from encoding and decoding as they were, hold no
+/// object that could be shared, and fit into two words.
 enum InlineTypes {
     /// All of them, in the order of their kinds, the first of which is 2.
     static let all: [any (Codable & Sendable).Type] = [

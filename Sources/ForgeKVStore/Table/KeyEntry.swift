@@ -3,9 +3,9 @@ import Synchronization
 /// The place of one key in a table: its name, and what stands under it. It stays where it is for as long as the table
 /// that leads to it does.
 ///
-/// Under a name of up to 24 bytes all of it is in one line of a cache; otherwise what a reader needs comes first. Only one
-/// writer at a time changes it; readers see by its version, which is odd meanwhile, whether what they have read belongs
-/// together (a sequence lock; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", 2012).
+/// Under a name of up to 24 bytes all of it is in one line of a cache; otherwise what a reader needs comes first. Only
+/// one writer at a time changes it; readers see by its version, which is odd meanwhile, whether what they have read
+/// belongs together (a sequence lock; Boehm, "Can Seqlocks Get Along With Programming Language Memory Models?", 2012).
 struct KeyEntry {
     private struct Front: ~Copyable {
         let version = Atomic<UInt32>(0)

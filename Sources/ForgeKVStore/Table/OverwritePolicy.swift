@@ -1,7 +1,7 @@
 import ForgeCoding
 
-/// Which values may be overwritten: those that can be read as the type that is written in their place. All others are set
-/// aside first, so that no value is lost because it is unreadable.
+/// Which values may be overwritten: those that can be read as the type that is written in their place. All others are
+/// set aside first, so that no value is lost because it is unreadable.
 enum OverwritePolicy {
     /// The value in a key's place if it has to be looked at before it is overwritten.
     ///

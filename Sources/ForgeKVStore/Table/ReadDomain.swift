@@ -3,17 +3,18 @@ import CForgeKVStore
 /// Read-copy update for the tables of the process: readers take no lock and never wait, and a writer frees what it has
 /// unlinked only after a grace period.
 ///
-/// Each thread counts the read-side critical sections that it enters and leaves, in a record that no other thread writes.
-/// This is the `membarrier` flavour of liburcu (Desnoyers et al., "User-Level Implementations of Read-Copy Update", 2012):
-/// the writer makes the threads of the process pass a fence, so that readers need none. Where the system cannot do that,
-/// each reader passes a fence of its own.
+/// Each thread counts the read-side critical sections that it enters and leaves, in a record that no other thread
+/// writes. This is the `membarrier` flavour of liburcu (Desnoyers et al., "User-Level Implementations of Read-Copy
+/// Update", 2012): the writer makes the threads of the process pass a fence, so that readers need none. Where the
+/// system cannot do that, each reader passes a fence of its own.
 ///
-/// All tables share the records, because there is one for each thread. Every ``TableView`` has a copy of this, so that a
-/// reader need not ask how to enter.
+/// All tables share the records, because there is one for each thread. Every ``TableView`` has a copy of this, so that
+/// a reader need not ask how to enter.
 struct ReadDomain: Sendable {
     private let isOrdered = forge_orders_readers()
 
-    /// Enters a read-side critical section: what is found in a table from now on stays allocated until the section is left.
+    /// Enters a read-side critical section: what is found in a table from now on stays allocated until the section is
+    /// left.
     @inline(__always)
     func enter() -> ReadGuard { ReadGuard(reader: forge_enter(isOrdered)) }
 }

@@ -2,9 +2,9 @@ import CForgeKVStore
 
 /// A read-side critical section that the thread is inside, to be left exactly once.
 ///
-/// Numbers and truth values that were read from an entry are plain words and may be used after ``leave()``. What holds a
-/// reference comes out by one of the other methods, all of which copy in `forge_copy_and_leave`; why that is safe is written
-/// there.
+/// Numbers and truth values that were read from an entry are plain words and may be used after ``leave()``. What holds
+/// a reference comes out by one of the other methods, all of which copy in `forge_copy_and_leave`; why that is safe is
+/// written there.
 struct ReadGuard {
     fileprivate let reader: UnsafeMutablePointer<forge_reader>
 
@@ -26,20 +26,20 @@ struct ReadGuard {
     }
 
     /// Memory on the stack for the copy of a value.
-    private typealias Room = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
+    private typealias StackBuffer = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
 
     /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`.
     ///
-    /// Without `withUnsafeTemporaryAllocation` or `withUnsafeMutablePointer`: for a type that the compiler does not know they
-    /// are calls of their own and ask the runtime for the types of their results.
+    /// Without `withUnsafeTemporaryAllocation` or `withUnsafeMutablePointer`: for a type that the compiler does not
+    /// know they are calls of their own and ask the runtime for the types of their results.
     @inline(__always)
     func leave<Value>(copyingValueOf cell: UnsafeRawPointer, as type: Value.Type) -> Value {
-        guard MemoryLayout<Value>.size <= MemoryLayout<Room>.size,
-            MemoryLayout<Value>.alignment <= MemoryLayout<Room>.alignment
+        guard MemoryLayout<Value>.size <= MemoryLayout<StackBuffer>.size,
+            MemoryLayout<Value>.alignment <= MemoryLayout<StackBuffer>.alignment
         else { return leave(copyingLargeValueOf: cell, as: type) }
-        var room: Room = (0, 0, 0, 0, 0, 0, 0, 0)
-        forge_copy_and_leave(copyValue, cell, &room, reader)
-        return InlineTypes.take(&room, as: type)
+        var buffer: StackBuffer = (0, 0, 0, 0, 0, 0, 0, 0)
+        forge_copy_and_leave(copyValue, cell, &buffer, reader)
+        return InlineTypes.take(&buffer, as: type)
     }
 
     @inline(never)

@@ -1,12 +1,12 @@
 import Synchronization
 
-/// The slots of a table, a power of two of them, each empty or leading to an entry. An entry stands in the first slot from
-/// that of its hash on that was free (linear probing); no slot is ever emptied again.
+/// The slots of an open-addressing hash table with linear probing. Their number is a power of two. A slot is empty or
+/// refers to an entry; a used slot is never emptied, so a search may stop at the first empty slot.
 ///
-/// A slot is one word, so that eight of them are in a line of a cache: the address of an entry, a multiple of 64, and in the
-/// bits that are zero in such an address the first of the hash, so that hardly an entry is looked at in vain.
+/// A slot is one word: the address of an entry, and in its low six bits, which are zero because the address is a
+/// multiple of 64, a tag: the top six bits of the hash. Most entries with another name are skipped by their tag alone.
 struct SlotArray {
-    /// The address of the first slot, a multiple of 64 as well, and which power of two they are.
+    /// The address of the first slot, a multiple of 64, with the base-2 logarithm of the slot count in its low bits.
     let bits: UInt
 
     private static let lowBits = UInt(EntryPool.granularity) - 1
@@ -55,13 +55,13 @@ struct SlotArray {
         }
     }
 
-    /// Where the first slot stands that is looked at for a hash.
+    /// The address of the first slot that is probed for a hash.
     @inline(__always)
     func slotAddress(hash: UInt64) -> UnsafeRawPointer {
         UnsafeRawPointer(slot(Int(truncatingIfNeeded: hash) & (count &- 1)))
     }
 
-    /// Adds an entry whose name is in no slot; there must be an empty one.
+    /// Adds an entry. Precondition: no slot has an entry of this name, and at least one slot is empty.
     func insert(_ entry: KeyEntry, hash: UInt64) {
         let mask = count - 1
         var index = Int(truncatingIfNeeded: hash) & mask
@@ -72,7 +72,7 @@ struct SlotArray {
     /// Calls `body` with every entry, in no particular order.
     func forEach(_ body: (KeyEntry) -> Void) { forEach(in: 0..<count, body) }
 
-    /// The same for a part of the slots.
+    /// Calls `body` with every entry in a range of slots.
     func forEach(in range: Range<Int>, _ body: (KeyEntry) -> Void) {
         for index in range {
             let word = slot(index).pointee.load(ordering: .acquiring)
@@ -80,7 +80,7 @@ struct SlotArray {
         }
     }
 
-    /// Gives the memory up.
+    /// Frees the memory.
     func deallocate() { address.deallocate() }
 
     /// The memory of the slots.
@@ -95,7 +95,7 @@ struct SlotArray {
         address.assumingMemoryBound(to: Atomic<UInt>.self) + index
     }
 
-    /// The fingerprint is the first bits of a hash; the last bits select the first slot.
+    /// The tag (fingerprint) is the top bits of a hash; its low bits select the first slot to probe.
     @inline(__always)
     private static func tag(_ hash: UInt64) -> UInt {
         UInt(truncatingIfNeeded: hash &>> UInt64(UInt64.bitWidth - lowBits.nonzeroBitCount))

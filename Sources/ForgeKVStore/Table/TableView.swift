@@ -112,8 +112,8 @@ extension TableView {
         throw .busy
     }
 
-    /// The cell of a content that is not nothing, or a new one for a value that has none; leaves the section. Nil, still
-    /// inside, if the entry was changed while encoded bytes were copied.
+    /// The cell of a content that is not nothing, or a new one for a value that has none; leaves the section. Nil,
+    /// still inside, if the entry was changed while encoded bytes were copied.
     @inline(never)
     private func cell(
         of content: EntryContent, in entry: KeyEntry, _ version: UInt32, leaving section: ReadGuard

@@ -130,8 +130,8 @@ struct TableWriter: ~Copyable, Sendable {
         reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
     }
 
-    /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table doubles of
-    /// which two thirds were taken.
+    /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table
+    /// doubles of which two thirds were taken.
     private static func exponent(for count: Int) -> Int {
         var exponent = 4
         while 2 << exponent < count * 5 { exponent += 1 }

@@ -2,14 +2,14 @@ import Foundation
 
 /// Tells values that share no mutable state with their copies.
 ///
-/// A store keeps such values decoded and gives every reader a copy. Any other is decoded by every read, so that an object in
-/// it belongs to one reader alone.
+/// A store keeps such values decoded and gives every reader a copy. Any other is decoded by every read, so that an
+/// object in it belongs to one reader alone.
 enum ValueSemantics {
     /// Whether a value certainly shares nothing that can be changed with its copies.
     ///
-    /// It contains no object, function or pointer, except inside types of the standard library and Foundation that copy on
-    /// write. What a value contains now decides, not what its type may contain: an enum case or an empty optional without an
-    /// object is as good as a number.
+    /// It contains no object, function or pointer, except inside types of the standard library and Foundation that copy
+    /// on write. What a value contains now decides, not what its type may contain: an enum case or an empty optional
+    /// without an object is as good as a number.
     static func isCertain<Value>(of value: Value) -> Bool {
         Value.self is any KnownValue.Type || isCertain(ofAny: value)
     }

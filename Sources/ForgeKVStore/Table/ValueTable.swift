@@ -3,12 +3,12 @@ import Synchronization
 
 /// The values of a store by name; a read of a decoded value takes no lock.
 ///
-/// A hash table with open addressing. One writer at a time (``TableWriter``) changes its slots, entries and cells, beside any
-/// number of readers. A value is decoded when it is first read and kept beside its bytes. Encoding and decoding run outside
-/// every lock, because they run the code of the value's type.
+/// A hash table with open addressing. One writer at a time (``TableWriter``) changes its slots, entries and cells,
+/// beside any number of readers. A value is decoded when it is first read and kept beside its bytes. Encoding and
+/// decoding run outside every lock, because they run the code of the value's type.
 final class ValueTable: @unchecked Sendable {
-    // Invariant of the unchecked conformance: what the view leads to is read and changed atomically, and stays for as long
-    // as a reader that has found it is inside the gate.
+    // Invariant of the unchecked conformance: what the view leads to is read and changed atomically, and stays for as
+    // long as a reader that has found it is inside the gate.
 
     /// How values are encoded, in every store.
     static let coder = {
@@ -36,8 +36,8 @@ final class ValueTable: @unchecked Sendable {
 }
 
 extension ValueTable {
-    /// A value's bytes as every store keeps them, for a `set`. Without the key, for the type of which every call would ask the
-    /// runtime.
+    /// A value's bytes as every store keeps them, for a `set`. Without the key, for the type of which every call would
+    /// ask the runtime.
     static func encoded<Value: Codable & Sendable>(
         _ value: Value, _ name: KeyName, version: UInt32, maximumSize: Int, store: String?
     ) throws(KVStoreError) -> EncodedBytes {
@@ -86,8 +86,8 @@ extension ValueTable {
 // MARK: Decoding
 
 extension ValueTable {
-    /// The value of a key in a cell that holds no value of its type. `keep` is called with what is to replace the cell, so
-    /// that later reads need not decode.
+    /// The value of a key in a cell that holds no value of its type. `keep` is called with what is to replace the cell,
+    /// so that later reads need not decode.
     @inline(never)
     func decode<Value: Codable & Sendable>(
         _ cell: ValueCell, of key: KVKey<Value>, keep: (EntryContent) -> Void
@@ -107,8 +107,8 @@ extension ValueTable {
 
     /// What may replace a cell that was decoded; nil if every read has to decode it.
     ///
-    /// The bytes that were stored stay authoritative: a value takes their place only if it is encoded as the same bytes,
-    /// because a number that was read as another type may be rounded.
+    /// The bytes that were stored stay authoritative: a value takes their place only if it is encoded as the same
+    /// bytes, because a number that was read as another type may be rounded.
     private static func decodedContent<Value: Codable & Sendable>(
         _ value: Value, from source: EncodedCell, _ key: KVKey<Value>
     ) -> EntryContent? {

@@ -1,10 +1,10 @@
 import Foundation
 
-/// A look at a binary property list before Foundation parses it, which crashes on some invalid lists and takes exponential
-/// time for lists whose containers contain one another many times.
+/// A look at a binary property list before Foundation parses it, which crashes on some invalid lists and takes
+/// exponential time for lists whose containers contain one another many times.
 ///
-/// The format is described in `CFBinaryPList.c` of swift-corelibs-foundation: a header, objects that refer to one another by
-/// number, a table of their offsets, and a trailer of 32 bytes.
+/// The format is described in `CFBinaryPList.c` of swift-corelibs-foundation: a header, objects that refer to one
+/// another by number, a table of their offsets, and a trailer of 32 bytes.
 struct BinaryPropertyList {
     private let bytes: [UInt8]
     private let offsets: [Int]
@@ -13,8 +13,9 @@ struct BinaryPropertyList {
 
     private static let maximumDepth = 512
 
-    /// Whether Foundation may parse the data: it is no binary property list, or one in which every container holds values of
-    /// the documented types, none contains itself, and all of them written out are not much longer than the data.
+    /// Whether Foundation may parse the data: it is no binary property list, or one in which every container holds
+    /// values of the documented types, none contains itself, and all of them written out are not much longer than the
+    /// data.
     static func isHarmless(_ data: Data) -> Bool {
         guard data.starts(with: Array("bplist".utf8)) else { return true }
         return BinaryPropertyList(Array(data))?.isHarmless ?? false
@@ -61,8 +62,8 @@ struct BinaryPropertyList {
         var unread: Int
     }
 
-    /// How many values an object is, written out; nil if it is none that Foundation should see, such as one that contains
-    /// itself.
+    /// How many values an object is, written out; nil if it is none that Foundation should see, such as one that
+    /// contains itself.
     private func size(of object: Int, _ count: inout Count, depth: Int) -> Int? {
         guard object < offsets.count, depth <= Self.maximumDepth, count.sizes[object] != 0 else { return nil }
         if let size = count.sizes[object] { return size }

@@ -8,8 +8,8 @@ public import Foundation
 /// let cached: Timeline = try storage.fetch(for: "timeline")
 /// ```
 ///
-/// Three failures of a fetch stay apart: ``StorageError/notFound``, ``StorageError/cantRead(_:)``, and a `DecodingError`
-/// for bytes that are there but are no value of the type asked for.
+/// Three failures of a fetch stay apart: ``StorageError/notFound``, ``StorageError/cantRead(_:)``, and a
+/// `DecodingError` for bytes that are there but are no value of the type asked for.
 public final class CodableStorage: Sendable {
     private let storage: any Storage
     private let decoder: JSONDecoder

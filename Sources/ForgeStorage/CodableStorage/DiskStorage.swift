@@ -4,14 +4,14 @@ public import Foundation
 
 /// A storage that keeps each value in a file of its own, named after its key.
 ///
-/// A key is a path below the storage's root: `"timeline"`, `"users/42/timeline"`. One that could lead elsewhere, such as
-/// `"../x"`, is refused with an `InvalidKey` before the disk is touched, and no link below the root is followed. Where a
-/// key stands, no other can stand below it: `"users"` and `"users/42"` cannot both be stored. On a disk that ignores
-/// case, keys that differ only in that are one.
+/// A key is a path below the storage's root: `"timeline"`, `"users/42/timeline"`. One that could lead elsewhere, such
+/// as `"../x"`, is refused with an `InvalidKey` before the disk is touched, and no link below the root is followed.
+/// Where a key stands, no other can stand below it: `"users"` and `"users/42"` cannot both be stored. On a disk that
+/// ignores case, keys that differ only in that are one.
 ///
 /// A value that was saved survives a kill of the process and a power cut, and is never torn: after a crash there is
-/// the old value or the new. Reading creates nothing; the root is created, with mode 0700, by the first save. Values are
-/// files of mode 0600.
+/// the old value or the new. Reading creates nothing; the root is created, with mode 0700, by the first save. Values
+/// are files of mode 0600.
 ///
 /// All calls may come from any thread at once. Those that wait do their work on the caller's thread; those with a
 /// handler, and the async ones, do it on the queue, one after the other in the order of the calls.

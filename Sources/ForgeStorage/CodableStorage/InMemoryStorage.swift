@@ -4,14 +4,14 @@ public import Foundation
 
 /// A storage in memory, for tests and for what need not outlive the process.
 ///
-/// It is ``DiskStorage``'s own engine on an `InMemoryFileSystem`: the same keys are refused, for the same reasons, and
-/// the same errors are thrown. It is as empty as a new disk, and nothing is shared between two of them.
+/// It runs the engine of ``DiskStorage`` on an `InMemoryFileSystem`, so it refuses the same keys and throws the same
+/// errors. A new storage is empty; two storages share nothing.
 public final class InMemoryStorage: Storage {
     private let disk: DiskStorage
 
     /// An empty storage.
     ///
-    /// - Parameter queue: Where calls with a handler work and call it. Only a serial queue keeps them in order.
+    /// - Parameter queue: The queue for calls with a handler, and for the handlers. Only a serial queue keeps order.
     public init(queue: DispatchQueue = DispatchQueue(label: "ForgeStorage.InMemoryStorage")) {
         disk = DiskStorage(path: URL(filePath: "/storage"), queue: queue, fileSystem: InMemoryFileSystem())
     }

@@ -2,8 +2,8 @@ public import Foundation
 
 /// The half of a storage of bytes that reads.
 ///
-/// Code that only looks things up takes a `ReadableStorage`; what changes the storage takes a ``Storage``. The two calls
-/// are all that a type has to bring.
+/// Code that only looks things up takes a `ReadableStorage`; what changes the storage takes a ``Storage``. The two
+/// calls are all that a type has to bring.
 public protocol ReadableStorage: Sendable {
     /// The value that is stored for `key`, read while the caller waits.
     ///

@@ -1,4 +1,4 @@
-/// A storage of bytes by key that can be read and written.
+/// A key-value storage of bytes that can be read and written.
 ///
-/// Code depends on `any Storage` and is given a ``DiskStorage`` in the app and an ``InMemoryStorage`` in its tests.
+/// Depend on `any Storage`; pass a ``DiskStorage`` in the app and an ``InMemoryStorage`` in tests.
 public typealias Storage = ReadableStorage & WritableStorage

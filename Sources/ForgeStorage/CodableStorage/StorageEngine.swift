@@ -2,7 +2,8 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// The implementation that ``DiskStorage`` and ``InMemoryStorage`` share: one file for each key, on any POSIX file system.
+/// The implementation that ``DiskStorage`` and ``InMemoryStorage`` share: one file for each key, on any POSIX file
+/// system.
 final class StorageEngine: Sendable {
     private let root: Result<StoreRoot, FileSystemError>
 

@@ -1,19 +1,20 @@
-/// Why a ``Storage`` could not do what it was asked to do.
+/// The error of a failed call of a ``Storage``.
 ///
-/// The error inside says what failed on which key: a `FileSystemError` with the number that the system gave, or an
-/// `InvalidKey` for a key that was refused before anything was touched.
+/// The underlying error names the failed operation and the path or key: a `FileSystemError` with the `errno` of the
+/// system, or an `InvalidKey` for a key that was rejected before any system call.
 public enum StorageError: Error {
     /// Nothing is stored for the key.
     case notFound
 
-    /// Whether something is stored for the key, or what, could not be found out.
+    /// The read failed; the error does not tell whether a value is stored for the key.
     case cantRead(any Error)
 
-    /// The value was not stored. What was stored before is still there, except after an error that says that its effect
-    /// is visible: then the new value is there, but a power cut may take it away again.
+    /// The value was not stored, and the previous value is kept. Exception: if the underlying error is a
+    /// `FileSystemError` with `isEffectVisible`, the new value is stored, but a power cut may undo that.
     case cantWrite(any Error)
 
-    /// The value was not removed, with the same exception.
+    /// The value was not removed. Exception: if the underlying error is a `FileSystemError` with `isEffectVisible`, it
+    /// was removed, but a power cut may undo that.
     case cantRemove(any Error)
 }
 

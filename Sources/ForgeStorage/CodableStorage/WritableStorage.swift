@@ -1,38 +1,37 @@
 public import Foundation
 
-/// The half of a storage of bytes that writes.
+/// The write operations of a key-value storage of bytes.
 ///
-/// The two calls that save are all that a type has to bring. One that can remove too says so by bringing
-/// `removeValue(for:)`.
+/// A type must implement the two `save` methods. A type that can remove values also implements `removeValue(for:)`.
 public protocol WritableStorage: Sendable {
-    /// Stores `value` for `key`, in place of what was stored there, while the caller waits.
+    /// Stores `value` for `key` synchronously, replacing the previous value.
     ///
-    /// - Throws: ``StorageError/cantWrite(_:)``; what was stored before is still there.
+    /// - Throws: ``StorageError/cantWrite(_:)``, which says whether the previous value is kept.
     func save(value: Data, for key: String) throws
 
     /// Stores `value` for `key` in the background and calls `handler` once, with `value` if it was stored.
     ///
-    /// The errors are those of the call that waits.
+    /// The errors are those of the synchronous call.
     func save(value: Data, for key: String, handler: @escaping Handler<Data>)
 
-    /// Removes what is stored for `key`; that there is nothing is no error.
+    /// Removes the value for `key`; succeeds if there is none.
     ///
-    /// - Throws: ``StorageError/cantRemove(_:)``; what was stored is still there. A type without this call always throws
-    ///   it, with ``RemovalNotSupported``.
+    /// - Throws: ``StorageError/cantRemove(_:)``, which says whether the value is kept. The default implementation
+    ///   always throws it, with ``RemovalNotSupported``.
     func removeValue(for key: String) throws
 }
 
 extension WritableStorage {
-    /// Throws ``StorageError/cantRemove(_:)``, because this type has no removal of its own.
+    /// Throws ``StorageError/cantRemove(_:)``: the default for a type that cannot remove values.
     public func removeValue(for key: String) throws {
         throw StorageError.cantRemove(RemovalNotSupported())
     }
 
     /// Stores `value` for `key` without blocking a thread that Swift concurrency shares.
     ///
-    /// It is the call with a handler, awaited: it takes its turn among those. Cancelling the task has no effect on it.
+    /// It awaits the call with a handler, so it runs in the same order as those. Cancelling the task has no effect.
     ///
-    /// - Throws: The errors of the call that waits.
+    /// - Throws: The errors of the synchronous call.
     public func save(value: Data, for key: String) async throws {
         _ = try await withCheckedThrowingContinuation { continuation in
             save(value: value, for: key) { continuation.resume(with: $0) }
@@ -40,10 +39,10 @@ extension WritableStorage {
     }
 }
 
-/// Why a storage that only saves and fetches did not remove a value.
+/// The underlying error of ``StorageError/cantRemove(_:)`` from a storage that cannot remove values.
 public struct RemovalNotSupported: Error, Hashable, CustomStringConvertible {
     public var description: String { "this storage cannot remove values" }
 
-    /// The one value of this type.
+    /// Creates the error.
     public init() {}
 }

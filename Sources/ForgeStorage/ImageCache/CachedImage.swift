@@ -2,7 +2,7 @@ public import Foundation
 
 /// An image as an ``ImageCacheManager`` keeps it.
 public struct CachedImage: Codable, Hashable, Sendable {
-    /// What the image was cached as.
+    /// The identifier under which the image was cached.
     public let id: String
 
     /// The image's bytes, exactly as they were given.
@@ -11,7 +11,7 @@ public struct CachedImage: Codable, Hashable, Sendable {
     /// When it was cached.
     public let cachedAt: Date
 
-    /// An image from its parts.
+    /// Creates a cached image.
     public init(id: String, data: Data, cachedAt: Date) {
         self.id = id
         self.data = data

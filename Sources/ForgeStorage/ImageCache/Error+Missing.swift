@@ -3,11 +3,11 @@ import Foundation
 import SystemPackage
 
 extension Error {
-    /// Whether a file system's error says that the file is missing; nil if it is of a kind that does not tell.
+    /// Whether the error means that the file is missing; nil for an error of an unknown type or domain.
     ///
-    /// A file system of the app's own may throw anything. Whoever gets nil asks `fileExists(atPath:)`, which is second
-    /// best, since its `false` may also mean that the path could not be looked at.
-    var saysMissing: Bool? {
+    /// A custom file system may throw any error. On nil, callers fall back to `fileExists(atPath:)`, which is less
+    /// reliable: `false` may also mean that the path could not be inspected.
+    var indicatesMissingFile: Bool? {
         if let error = self as? FileSystemError, error.underlying == nil {
             return error.errno == .noSuchFileOrDirectory
         }

@@ -3,11 +3,12 @@ import Crypto
 /// A key as the name of one file: safe on every file system, and different for different keys.
 ///
 /// The short form keeps `a`–`z`, `0`–`9`, `-`, `_` and `.`. Any other byte of the key's UTF-8, a dot at either end, and
-/// the first letter of a name that Windows keeps for devices become `=` and two lower-case hexadecimal digits; the empty
-/// key is `=` alone. So names are ASCII in lower case, which no disk folds or normalises, and lead back to their keys.
+/// the first letter of a name that Windows keeps for devices become `=` and two lower-case hexadecimal digits; the
+/// empty key is `=` alone. So names are ASCII in lower case, which no disk folds or normalises, and lead back to their
+/// keys.
 ///
-/// A short form of more than 180 bytes is replaced by the long one: `~`, its first 100 bytes (an escape is not cut), `~`
-/// and the SHA-256 of the key in hexadecimal digits. It does not lead back.
+/// A short form of more than 180 bytes is replaced by the long one: `~`, its first 100 bytes (an escape is not cut),
+/// `~` and the SHA-256 of the key in hexadecimal digits. It does not lead back.
 package struct FlatFileName: Hashable, Sendable {
     /// The name, 1 to 180 bytes.
     package let string: String

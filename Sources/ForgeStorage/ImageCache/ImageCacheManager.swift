@@ -1,15 +1,17 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// A cache of images on disk, or on whatever file system it is given.
+/// A cache of images on disk, or on any other file system.
+///
+/// It has no size limit and evicts nothing: an image stays until it is replaced or deleted.
 ///
 /// Each image is a file in the cache's directory: `<id>.cache` where the id is made of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only; the name of any other id is escaped or hashed, so that no id leads out of the directory and two ids
-/// never share a file, not even on a disk that ignores case. The file holds the id too, and an image is only returned
-/// for the id that it was cached as. A checksum detects damage.
+/// never share a file, not even on a disk that ignores case. The file also contains the id, and an image is returned
+/// only for the id under which it was cached. A checksum detects damage.
 ///
-/// The six calls of `FileSystemProtocol` are enough for a cache. With `SystemFileSystem`, `InMemoryFileSystem` and every
-/// other `POSIXFileSystem` it also holds that
+/// A cache needs only the six methods of `FileSystemProtocol`. With a `POSIXFileSystem`, such as `SystemFileSystem` or
+/// `InMemoryFileSystem`, it also guarantees:
 /// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
 /// - no call follows a symbolic link in the directory, waits for a FIFO, or changes or removes anything there but
 ///   regular files with the name of an image: other entries are ``ImageCacheError/foreign(id:)``.
@@ -22,12 +24,13 @@ public final class ImageCacheManager: Sendable {
 
     private static let suffix = ".cache"
 
-    /// A cache in a directory, which is created if it is missing; if that fails, caching an image tries again and throws.
+    /// A cache in a directory, which is created if it is missing; if that fails, caching an image tries again and
+    /// throws.
     ///
     /// - Parameters:
-    ///   - fileSystem: Where the directory is.
-    ///   - cacheDirectory: The directory; nil for `ImageCache` in the user's directory for caches. Where apps share that
-    ///     (on Linux, and on a Mac without sandbox), name a directory of the app's own.
+    ///   - fileSystem: The file system of the directory.
+    ///   - cacheDirectory: The directory; nil for `ImageCache` in the user's cache directory. On Linux, and on a Mac
+    ///     without sandbox, apps share that directory: pass one of the app's own there.
     ///   - now: The clock that ``CachedImage/cachedAt`` is read from.
     public init(
         fileSystem: any FileSystemProtocol = SystemFileSystem(), cacheDirectory: URL? = nil,
@@ -37,7 +40,7 @@ public final class ImageCacheManager: Sendable {
         if let whole = fileSystem as? any POSIXFileSystem {
             directory = POSIXImageDirectory(fileSystem: whole, url: url)
         } else {
-            directory = PlainImageDirectory(fileSystem: fileSystem, url: url)
+            directory = CustomImageDirectory(fileSystem: fileSystem, url: url)
         }
         self.now = now
         do {
@@ -47,14 +50,15 @@ public final class ImageCacheManager: Sendable {
         }
     }
 
-    /// Stores an image, in place of the one that was cached as `id` before.
+    /// Stores an image under `id`, replacing the previous one.
     ///
-    /// A directory that has disappeared since is created anew.
+    /// Creates the cache directory again if it is missing.
     ///
-    /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error; with
-    ///   the file systems of this toolkit the old image is still there.
+    /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error.
+    ///   With a `POSIXFileSystem` the old image is kept, unless the error is a `FileSystemError` whose
+    ///   `isEffectVisible` is set.
     public func cacheImage(id: String, data: Data) throws {
-        // With the identifier and the date, the content is somewhat longer.
+        // Refuses before encoding, which copies the data; reserves 64 KiB for the identifier, the date and the header.
         guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw ImageCacheError.tooLarge(id: id) }
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
         guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
@@ -75,7 +79,7 @@ public final class ImageCacheManager: Sendable {
     /// The image that was cached as `id`, or nil if there is none.
     ///
     /// - Throws: ``ImageCacheError`` if the image's file holds something else; the file system's own error if it could
-    ///   not be read. The file stays as it is until an image is cached as `id` anew.
+    ///   not be read. The file stays as it is until another image is cached under `id`.
     public func readCachedImage(id: String) throws -> CachedImage? {
         guard let content = try named(id, directory.content) else { return nil }
         let image: CachedImage
@@ -84,7 +88,7 @@ public final class ImageCacheManager: Sendable {
         } catch {
             throw ImageCacheError.undecodable(id: id, underlying: error)
         }
-        // Byte for byte: strings that Swift calls equal may have been two ids.
+        // Compared by bytes: strings that are equal in Swift (canonical equivalence) may be different ids.
         guard image.id.utf8.elementsEqual(id.utf8) else {
             throw ImageCacheError.mismatch(id: id, storedID: image.id)
         }
@@ -93,7 +97,8 @@ public final class ImageCacheManager: Sendable {
 
     /// Removes the image that was cached as `id`; succeeds if there is none.
     ///
-    /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error; the image is still there.
+    /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error. The image is kept, unless only the
+    ///   flush after its removal failed.
     public func deleteCachedImage(id: String) throws {
         try named(id, directory.remove)
     }
@@ -110,7 +115,7 @@ public final class ImageCacheManager: Sendable {
     /// The sum of the sizes of all images' files, in bytes.
     ///
     /// - Throws: The file system's own error.
-    /// - Complexity: O(number of images); with a file system of the six calls alone every file is read.
+    /// - Complexity: O(number of images); with a file system that is only a `FileSystemProtocol`, every file is read.
     public func cacheSize() throws -> Int {
         try imageNames().reduce(0) { sum, name in
             let (total, overflows) = sum.addingReportingOverflow(try directory.sizeInBytes(of: name) ?? 0)
@@ -138,7 +143,7 @@ extension ImageCacheManager {
         }
     }
 
-    /// The names of all files that are names of images.
+    /// The names of all files in the directory that have the form of an image's file name.
     private func imageNames() throws -> [String] {
         try directory.names().filter { name in
             name.hasSuffix(Self.suffix) && FlatFileName.isName(name.dropLast(Self.suffix.count))

@@ -1,6 +1,6 @@
 import Foundation
 
-/// The files of an image cache, one for each image, by their names.
+/// The directory of an image cache: one file for each image.
 protocol ImageDirectory: Sendable {
     /// Creates the directory if it is missing.
     func create() throws
@@ -11,10 +11,11 @@ protocol ImageDirectory: Sendable {
     /// Stores a file, creating the directory if it is missing.
     func store(_ content: Data, as name: String) throws
 
-    /// Removes a file durably; succeeds if there is none.
+    /// Removes a file, durably if the file system can flush a directory; succeeds if the file does not exist.
     func remove(_ name: String) throws
 
-    /// Makes removals durable that other processes may not have flushed, as far as the file system can.
+    /// Flushes the directory, because other processes may have removed files without a flush. Does nothing if the file
+    /// system cannot flush a directory.
     func synchronize() throws
 
     /// The names of all files, in no particular order.

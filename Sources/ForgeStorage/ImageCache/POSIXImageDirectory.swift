@@ -2,7 +2,8 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// An ``ImageDirectory`` on a whole file system: it follows no link, waits for no pipe, and touches regular files only.
+/// An ``ImageDirectory`` on a `POSIXFileSystem`: it follows no symbolic link, does not block on FIFOs, and accesses
+/// regular files only.
 struct POSIXImageDirectory: ImageDirectory {
     let fileSystem: any POSIXFileSystem
     let url: URL
@@ -18,7 +19,7 @@ struct POSIXImageDirectory: ImageDirectory {
         } catch let error as FileSystemError {
             switch error.errno {
             case .noSuchFileOrDirectory: return nil
-            // What open(2) says of a symbolic link and of a socket.
+            // With these options `open(2)` fails with `ELOOP` for a symbolic link and with `ENXIO` for a socket.
             case .tooManySymbolicLinkLevels, .noSuchAddressOrDevice: throw ForeignEntry()
             default: throw cause(of: error)
             }
@@ -116,7 +117,8 @@ struct POSIXImageDirectory: ImageDirectory {
         }
     }
 
-    /// The error that a file system was told to fail with, as `read(from:)` and `write(_:to:)` throw it.
+    /// The error itself, or its cause if it was injected (`InMemoryFileSystem.readError` or `writeError`), because
+    /// `read(from:)` and `write(_:to:)` throw that unchanged.
     private func cause(of error: FileSystemError) -> any Error {
         error.errno == .ioError ? error.underlying ?? error : error
     }

@@ -2,7 +2,7 @@
 ///
 /// A custom storage needs only the three calls. Their error types determine ``Failure``: a storage in memory that
 /// throws nothing has `Never`, so neither it nor its ``SessionManager`` needs `try`. If only some of the calls throw,
-/// declare both types: `typealias User = Customer`, `typealias Failure = any Error`.
+/// declare both associated types: `typealias User = Customer`, `typealias Failure = any Error`.
 ///
 /// ```swift
 /// final class MyStorage: SessionStorage {

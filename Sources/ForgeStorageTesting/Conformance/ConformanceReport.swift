@@ -30,7 +30,7 @@ public struct ConformanceReport: Sendable {
     /// The result of each check, in suite order.
     public var results: [Result]
 
-    /// Creates a report from its parts.
+    /// Creates a report.
     public init(suite: String, subject: String, results: [Result]) {
         self.suite = suite
         self.subject = subject

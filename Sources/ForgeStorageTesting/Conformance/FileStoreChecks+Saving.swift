@@ -82,7 +82,7 @@ extension ConformanceChecks {
         },
     ]
 
-    static let fileLooking: [FileStoreCheck] = [
+    static let fileMetadata: [FileStoreCheck] = [
         FileStoreCheck("a file that was never saved is not found") { store in
             try await expectCode(.notFound, "load") { try await store.load("nonexistent.txt") }
             try await expectCode(.notFound, "info") { try await store.info("nonexistent.txt") }
@@ -121,7 +121,7 @@ extension ConformanceChecks {
             try await expectCode(.isDirectory, "load of a directory") { try await store.load("a") }
             try await expectCode(.isDirectory, "size of a directory") { try await store.size("a") }
         },
-        FileStoreCheck("a later save is not older") { store in
+        FileStoreCheck("a later save does not have an earlier modification time") { store in
             try await store.save(Data("1".utf8), to: "a")
             let first = try await store.info("a").modified
             try await store.save(Data("2".utf8), to: "a")

@@ -6,7 +6,7 @@ extension ConformanceChecks {
     /// The checks for copying and moving files in create their sources in the machine's temporary directory and remove
     /// them.
     public static let fileStore: [ConformanceCheck<any FileStoring>] =
-        fileSaving + fileLooking + fileListing + fileDeleting + fileKeys + fileValues + fileSources
+        fileSaving + fileMetadata + fileListing + fileDeleting + fileKeys + fileValues + fileSources
         + fileExchangedSources + fileConcurrency
 }
 

@@ -3,7 +3,7 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemAttributes: [FileSystemCheck] = [
-        holds("a directory's time of modification follows its names, not what its files hold") { tree in
+        holds("a directory's modification time changes with its entries, not with the content of its files") { tree in
             try setOldTimes(tree, "d")
             try tree.create("d/x")
             try expect(try tree.status("d").modified != old, "a creation shows")
@@ -13,7 +13,7 @@ extension ConformanceChecks {
             try tree.fileSystem.unlink(tree("d/x"))
             try expect(try tree.status("d").modified != old, "a removal shows")
         },
-        holds("renaming and changing the mode keep the time of modification and move that of change") { tree in
+        holds("a rename and a change of mode keep the modification time and update the change time") { tree in
             try setOldTimes(tree, "f")
             var changed = try tree.status("f").changed
             try waitForClock(tree, after: changed)
@@ -26,7 +26,7 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("g").modified, old, "modified after a change of mode")
             try expect(try tree.status("g").changed > changed, "changed after a change of mode")
         },
-        holds("a directory's link count tells its subdirectories") { tree in
+        holds("a directory's link count counts its subdirectories") { tree in
             guard tree.subject.countsSubdirectories, !tree.isDarwin else { return }
             try expectEqual(try tree.status("e").linkCount, 2, "an empty directory")
             try expectEqual(try tree.status("d").linkCount, 3, "a directory with one")
@@ -34,7 +34,7 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("d").linkCount, 2, "after the one moved away")
             try expectEqual(try tree.status("e").linkCount, 3, "where it moved to")
         },
-        holds("the umask takes permissions from what is created") { tree in
+        holds("the umask clears permissions of new files and directories") { tree in
             let open = FilePermissions(rawValue: 0o666)
             try tree.opening(tree("x"), .writeOnly, [.create], permissions: open) { _ in }
             try expectEqual(try tree.status("x").permissions, open.subtracting(tree.subject.umask), "a file's")
@@ -63,7 +63,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.fileSystem.status(of: .descriptor(directory)).linkCount, 0, "the link count")
             }
         },
-        holds("a write of nothing changes no time") { tree in
+        holds("an empty write changes no timestamp") { tree in
             try setOldTimes(tree, "f")
             try tree.opening(tree("f"), .writeOnly) { _ = try tree.write($0, "") }
             try expectEqual(try tree.status("f").modified, old, "modified")
@@ -123,7 +123,7 @@ extension ConformanceChecks {
             }
             try tree.fileSystem.unlink(tree("fifo"))
         },
-        holds("a change of owner takes the set-user-id bit") { tree in
+        holds("a change of owner clears the set-user-ID bit") { tree in
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o4755), of: .path(tree("f")))
             try tree.fileSystem.setOwner(UserID(12), group: GroupID(34), of: .path(tree("f")))
             let status = try tree.status("f")

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// Promises of permission checks; the subject provides access as another user.
+    /// Checks of access permissions; the file system under test must offer access as another user.
     public static let fileSystemPermissions: [ConformanceCheck<FileSystemUnderTest>] = permissions.map {
         $0.needing(.otherUsers)
     }
@@ -33,7 +33,7 @@ extension ConformanceChecks {
             defer { remove(tree, "d/own") }
             try tree.fileSystem.rename(tree("d/own"), to: tree("d/x"))
         },
-        permits("a user removes his own file in a sticky directory", mode: 0o1777) { tree in
+        permits("a user removes their own file in a sticky directory", mode: 0o1777) { tree in
             try tree.create("d/own")
             try expectEqual(try tree.status("d/own").owner, user, "the owner")
             try tree.fileSystem.unlink(tree("d/own"))
@@ -60,12 +60,12 @@ extension ConformanceChecks {
         forbids("a missing file is reported before missing permission", .noSuchFileOrDirectory) {
             try $0.fileSystem.unlink($0("d/missing"))
         },
-        forbids("a device node takes privileges", .notPermitted, mode: 0o777) {
+        forbids("creating a device node needs privileges", .notPermitted, mode: 0o777) {
             try $0.fileSystem.createNode(
                 $0("d/null"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
                 deviceNumber: 0x103)
         },
-        permits("the device node of Linux that hides a name takes none", mode: 0o777) { tree in
+        permits("creating a Linux whiteout (device 0:0) needs no privileges", mode: 0o777) { tree in
             guard !tree.isDarwin else { return }
             try tree.fileSystem.createNode(
                 tree("d/hidden"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
@@ -94,7 +94,7 @@ extension ConformanceChecks {
             try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
             try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
         },
-        permits("a write by a user without privileges takes the set-user-id bit", mode: 0o777) { tree in
+        permits("a write by an unprivileged user clears the set-user-ID bit", mode: 0o777) { tree in
             try tree.create("d/own")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
             try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// Promises of FIFOs opened without blocking.
+    /// Checks of FIFOs that are opened with `O_NONBLOCK`.
     static let fileSystemPipes: [ConformanceCheck<FileSystemUnderTest>] = [
         holds("a FIFO without writers opens for reading at its end") { tree in
             try makeFIFO(tree)
@@ -25,7 +25,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(reader), "", "the end")
             }
         },
-        holds("a FIFO takes as much as it holds, and gives it all back") { tree in
+        holds("a full FIFO refuses more data, and all data in it can be read") { tree in
             try makeFIFO(tree)
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
                 try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { writer in
@@ -54,7 +54,7 @@ extension ConformanceChecks {
             defer { removeFIFO(tree) }
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { reader in
                 if !tree.isDarwin {
-                    try tree.expectErrno(.illegalSeek, "a write, before that nothing may be written") {
+                    try tree.expectErrno(.illegalSeek, "a positional write") {
                         try tree.write(reader, "x", at: 0)
                     }
                 }

@@ -2,8 +2,8 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// What every store on disk promises to other programs: no call changes or removes what the store did not make.
-    public static let foreignFiles: [ConformanceCheck<StoreAmongOthers>] = [
+    /// The promise of every store on disk to other programs: no call changes or removes entries that it did not create.
+    public static let foreignFiles: [ConformanceCheck<ForeignFileFixture>] = [
         keeps("files whose names only begin like those of temporary files") { place, directory in
             for name in ["#tmp-x", "#tmp-", "#trash-x", "#move-x", "#tmp-vault-x", "#journal-x", "#lockx"] {
                 try place.plant(POSIXPath(name), in: directory)
@@ -57,8 +57,8 @@ extension ConformanceChecks {
     ]
 
     private static func keeps(
-        _ what: String, _ plant: @escaping @Sendable (StoreAmongOthers, POSIXPath) throws -> Void
-    ) -> ConformanceCheck<StoreAmongOthers> {
+        _ what: String, _ plant: @escaping @Sendable (ForeignFileFixture, POSIXPath) throws -> Void
+    ) -> ConformanceCheck<ForeignFileFixture> {
         ConformanceCheck("no call changes or removes \(what)") { place in
             guard let first = place.calls.first else { return }
             try await first.run()
@@ -78,7 +78,7 @@ extension ConformanceChecks {
     }
 }
 
-extension StoreAmongOthers {
+extension ForeignFileFixture {
     fileprivate func path(_ name: POSIXPath, in directory: POSIXPath) -> POSIXPath {
         root.appending(directory).appending(name)
     }
@@ -112,7 +112,8 @@ extension StoreAmongOthers {
         return lines
     }
 
-    /// The description of an entry: type, inode, mode, links, and for a file its size, time and content.
+    /// One line that describes an entry: type, inode and mode; for a regular file also link count, modification time
+    /// and content; for a symbolic link also its target.
     fileprivate func line(_ path: POSIXPath) throws -> String {
         let absolute = root.appending(path)
         guard let status = try existingStatus(absolute) else { return "missing" }

@@ -3,7 +3,8 @@ public import ForgeKVStore
 extension ConformanceChecks {
     /// The promises of a key-value store; each check needs a new, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
-        keyValueStoreBasics + keyValueErrors + keyValueTools + keyValueRevisions + keyValueBatches + keyValueSnapshots
+        keyValueStoreBasics + keyValueErrors + keyValueRawValues + keyValueRevisions + keyValueBatches
+        + keyValueSnapshots
 
     /// The promises of the five requirements without a default.
     public static let keyValueStoreBasics: [ConformanceCheck<any KVStoring>] =

@@ -16,8 +16,8 @@ public struct SettingAsideStore: Sendable {
 }
 
 extension ConformanceChecks {
-    /// What stores promise that set unreadable values aside before they overwrite them; layers over such a store promise it
-    /// too.
+    /// What stores promise that set unreadable values aside before they overwrite them; layers over such a store
+    /// promise it too.
     public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore>] = [
         ConformanceCheck("set sets a value aside that cannot be read as the new type", needs: [.rawValues]) { subject in
             try checkSettingAside(subject) { try $0.set(KVKey<Int>("a"), value: 1) }

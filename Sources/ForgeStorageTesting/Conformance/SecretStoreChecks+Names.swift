@@ -9,7 +9,7 @@ extension ConformanceChecks {
                 try expectEqual(try store.get(CryptKey<Int>(key: name)), index, "name \(index)")
             }
         },
-        ConformanceCheck("a name is only a name, whatever it means elsewhere") { store in
+        ConformanceCheck("a name with a special meaning elsewhere is an ordinary name") { store in
             let names = [
                 "../x", "/etc/passwd", "a/b", "a", ".", "..", "~", "%00", "%2e%2e", "#lock", "con", "\n", "'; DROP",
                 "\\", "*", "🔑", String(repeating: "n", count: 1024),
@@ -30,7 +30,7 @@ extension ConformanceChecks {
                 try await expectSecretError(.invalidKey, "contains") { try store.contains(key) }
             }
         },
-        ConformanceCheck("the list of names is complete and in order", needs: [.keyListing]) { store in
+        ConformanceCheck("keys lists every name in byte order", needs: [.keyListing]) { store in
             try expectEqual(try store.keys(), [], "keys of nothing")
             for name in ["b", "a/1", "B", "e\u{301}", "a"] { try store.set(1, for: CryptKey(key: name)) }
             try store.delete(CryptKey<Int>(key: "a/1"))

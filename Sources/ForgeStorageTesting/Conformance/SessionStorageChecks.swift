@@ -6,7 +6,7 @@ public struct ConformanceUser: Codable, Hashable, Sendable {
     public var name: String
     public var email: String?
 
-    /// Creates a user from its parts.
+    /// Creates a user.
     public init(id: String, name: String, email: String? = nil) {
         self.id = id
         self.name = name

@@ -26,7 +26,7 @@ public struct FaultRule: Hashable, Sendable {
     /// The name, for logs, errors and ``FaultPlan/lift(_:)``.
     public var name: String?
 
-    /// Creates a rule from its parts.
+    /// Creates a rule.
     public init(
         _ operations: Set<FileSystemOperation> = [], matching target: FaultTarget = .anything,
         _ occurrence: FaultOccurrence = FaultOccurrence(), thread: String? = nil, name: String? = nil,

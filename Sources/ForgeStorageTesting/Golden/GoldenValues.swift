@@ -2,8 +2,8 @@ public import ForgeKVStore
 
 /// Values as earlier releases of an app stored them, to show that the present one still reads them.
 ///
-/// The file is text, to be committed beside the tests: a line for each value, of the key's name, the version of its type and
-/// the stored bytes in hexadecimal digits. Lines that begin with `#` and empty ones are passed over.
+/// The file is text, to be committed beside the tests: a line for each value, of the key's name, the version of its
+/// type and the stored bytes in hexadecimal digits. Lines that begin with `#` and empty ones are passed over.
 ///
 /// ```
 /// settings 1 1101a16569734461726bf5
@@ -40,8 +40,8 @@ public struct GoldenValues: Sendable {
     /// - Parameters:
     ///   - key: The key with its migrations.
     ///   - expected: For each version that can be read the value that its line has to give now.
-    /// - Throws: ``ConformanceViolation`` if a version that the key reads has no line or no expected value, if a line does not
-    ///   give the value, or if the key writes the present version in other bytes than its line.
+    /// - Throws: ``ConformanceViolation`` if a version that the key reads has no line or no expected value, if a line
+    ///   does not give the value, or if the key writes the present version in other bytes than its line.
     public func check<Value: Equatable>(_ key: KVKey<Value>, expecting expected: [UInt32: Value]) throws {
         for version in key.migratedVersions + [key.schemaVersion] {
             guard let value = expected[version] else {

@@ -39,7 +39,7 @@ public enum HostileKeys {
     private static let plain: [String] = unique(
         plainPrefixes.flatMap { prefix in targets.map { prefix + $0 } } + oddNames + deviceNames + limits)
 
-    /// Escapes by steps, roots, backslashes, and characters that end a C string or a line.
+    /// Escapes by `..` components, absolute paths, backslashes, and characters that end a C string or a line.
     private static let refusedPrefixes: [String] =
         (1...12).map { String(repeating: "../", count: $0) } + [
             "./", "./../", ".//../", "..//", "a/../../", "a/b/../../../", "../store/../", "../store/a/../../",

@@ -209,7 +209,8 @@ struct StoreDirectoryTests {
         try save("1", "d/x", in: store)
         _ = log.take()
         try store.removeTree(try RelativeKey("d"))
-        // The record of the trash's name comes first; the removal of the trash is flushed before the name is used again.
+        // The record of the trash's name comes first; the removal of the trash is flushed before the name is used
+        // again.
         #expect(log.take() == ["synchronize", "rename", "synchronize", "unlink", "synchronize"])
     }
 

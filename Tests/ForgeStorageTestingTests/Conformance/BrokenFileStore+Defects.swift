@@ -22,7 +22,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case infoWithoutSize = "info has key, name, kind and size"
     case infoWithoutKind = "info of a directory reports a directory"
     case directoriesAreEmptyFiles = "a directory has no content and no size"
-    case goesBackInTime = "a later save is not older"
+    case goesBackInTime = "a later save does not have an earlier modification time"
     case listsAllLevels = "a listing shows one level"
     case listsNothingAtTheTop = "the empty key lists the whole store's directory"
     case listsFilesOnly = "a recursive listing shows all levels, directories too"

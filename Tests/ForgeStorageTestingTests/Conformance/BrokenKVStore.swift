@@ -49,7 +49,7 @@ final class BrokenKVStore: KVStoring {
         case listsRemoved = "keys leaves out what was removed"
         case reversesRawValues = "a raw value decodes to the value that was set"
         case refusesCopies = "a raw value can be put back under another name"
-        case dropsNonsense = "a raw value that is no value is undecodable and stays"
+        case dropsNonsense = "a raw value that is not a valid encoding is undecodable and is kept"
         case cachesForEver = "a raw value that is set replaces what was read before"
         case keepsNamed = "removeValue removes a key by its name"
         case rawTakesAnyName = "raw values refuse a name that is too long"

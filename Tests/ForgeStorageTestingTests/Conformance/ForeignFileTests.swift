@@ -16,7 +16,7 @@ struct ForeignFileTests {
 
         var testDescription: String { rawValue }
 
-        func place(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> StoreAmongOthers {
+        func place(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> ForeignFileFixture {
             switch self {
             case .files: .files(fileSystem, root)
             case .storage: .storage(fileSystem, root)
@@ -28,12 +28,12 @@ struct ForeignFileTests {
     }
 
     @Test("in memory", arguments: Kind.allCases, ConformanceChecks.foreignFiles)
-    func inMemory(_ kind: Kind, _ check: ConformanceCheck<StoreAmongOthers>) async throws {
+    func inMemory(_ kind: Kind, _ check: ConformanceCheck<ForeignFileFixture>) async throws {
         try await check.run(on: kind.place(InMemoryFileSystem(), "/root"))
     }
 
     @Test("on the disk", arguments: Kind.allCases, ConformanceChecks.foreignFiles)
-    func onDisk(_ kind: Kind, _ check: ConformanceCheck<StoreAmongOthers>) async throws {
+    func onDisk(_ kind: Kind, _ check: ConformanceCheck<ForeignFileFixture>) async throws {
         let fileSystem = SystemFileSystem()
         let root = POSIXPath(FileManager.default.temporaryDirectory.path + "/Foreign-\(UUID().uuidString)")
         defer { do { try fileSystem.removeTree(root) } catch { Issue.record("\(error)") } }
@@ -41,7 +41,7 @@ struct ForeignFileTests {
     }
 }
 
-extension StoreAmongOthers {
+extension ForeignFileFixture {
     fileprivate static func files(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {
         let (url, hello) = (URL(root, isDirectory: true), Data("hello".utf8))
         @Sendable func open() -> DiskFileStore { DiskFileStore(root: url, fileSystem: fileSystem) }

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Makes up calls, most of which have something to work on: it is told how the calls before ended. What it makes follows
-/// from its seed and limits and from that alone.
+/// Makes up calls, most of which have something to work on: it is told how the calls before ended. What it makes
+/// follows from its seed and limits and from that alone.
 struct FuzzGenerator {
     let limits: FuzzLimits
     private var random: FuzzRandom

@@ -45,7 +45,8 @@ struct FuzzLogsCommand: AsyncParsableCommand {
         if tally.violationCount > 0 { throw ExitCode.failure }
     }
 
-    /// Plays cases in a process of their own; one that takes the process down counts, and those behind it are played too.
+    /// Plays cases in a process of their own; one that takes the process down counts, and those behind it are played
+    /// too.
     private func play(_ cases: Range<Int>) async throws -> LogTally {
         var tally = LogTally()
         var rest = cases

@@ -29,7 +29,8 @@ final class FUSEDevice: Sendable {
         close(stop.writer)
     }
 
-    /// Ends ``serve(_:)`` from any thread. The kernel answers what is still asked with `ENOTCONN` once the device is closed.
+    /// Ends ``serve(_:)`` from any thread. The kernel answers what is still asked with `ENOTCONN` once the device is
+    /// closed.
     func endServing() {
         var byte: UInt8 = 0
         _ = Glibc.write(stop.writer, &byte, 1)

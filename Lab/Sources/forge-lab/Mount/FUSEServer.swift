@@ -7,8 +7,8 @@ import SystemPackage
 /// The kernel walks paths, name by name; every check of permissions and every effect is the file system's own. The
 /// kernel is allowed to keep nothing: neither names nor attributes nor, but for mappings, content.
 ///
-/// It serves one request after the other and never waits for anything but the next one: who waits for a lock is answered
-/// when it is free.
+/// It serves one request after the other and never waits for anything but the next one: who waits for a lock is
+/// answered when it is free.
 final class FUSEServer {
     let fileSystem: InMemoryFileSystem
     var nodes: NodeTable

@@ -18,8 +18,8 @@ struct KernelMount {
     ///   - kernelChecksPermissions: Whether the kernel checks permissions before it asks the server, which does anyway.
     ///     Without that the kernel asks the server by `open`, `create` and `access`, but not everything takes one of
     ///     them: a FIFO it opens itself once it has its attributes, and steps up to `..` likewise (`fuse_permission` of
-    ///     Linux looks at a mode only for executing). The protocol has no request that a server could refuse then, so only
-    ///     the kernel's own check keeps a FIFO from being opened.
+    ///     Linux looks at a mode only for executing). The protocol has no request that a server could refuse then, so
+    ///     only the kernel's own check keeps a FIFO from being opened.
     /// - Throws: The error number; nothing is mounted.
     init(_ device: FUSEDevice, at directory: String, kernelChecksPermissions: Bool) throws(Errno) {
         self.directory = directory

@@ -36,8 +36,8 @@ struct MountCommand: ParsableCommand {
         signals.forEach { $0.cancel() }
     }
 
-    /// Unmounts on a signal. That is done on another thread, since the kernel may have to ask the server on the way; who
-    /// still has a file open gets `ENOTCONN` from then on.
+    /// Unmounts on a signal. That is done on another thread, since the kernel may have to ask the server on the way;
+    /// who still has a file open gets `ENOTCONN` from then on.
     private func end(on signal: CInt, _ mount: KernelMount, _ device: FUSEDevice) -> any DispatchSourceSignal {
         Glibc.signal(signal, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: signal, queue: .global())

@@ -5,8 +5,8 @@ import ForgeStorageTesting
 /// A way to store something, right or wrong, with the check of what it promises.
 struct Recipe: Sendable, CustomStringConvertible {
     let description: String
-    /// Nil for a right one; otherwise the strictest of the weaker profiles under which it holds, or `never` if it breaks
-    /// even where nothing is lost, between two of its steps.
+    /// Nil for a right one; otherwise the strictest of the weaker profiles under which it holds, or `never` if it
+    /// breaks even where nothing is lost, between two of its steps.
     let holdsUnder: String?
     static let never = "never"
     let prepare: @Sendable (InMemoryFileSystem) throws -> Void

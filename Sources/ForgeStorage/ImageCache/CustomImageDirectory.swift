@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import Foundation
 
-/// An ``ImageDirectory`` over the six calls of `FileSystemProtocol`, for a file system of an app's own.
-struct PlainImageDirectory: ImageDirectory {
+/// An ``ImageDirectory`` on a custom file system that is only a `FileSystemProtocol`.
+struct CustomImageDirectory: ImageDirectory {
     let fileSystem: any FileSystemProtocol
     let url: URL
 
@@ -15,7 +15,7 @@ struct PlainImageDirectory: ImageDirectory {
         do {
             return try fileSystem.read(from: file)
         } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
             return nil
         }
     }
@@ -35,11 +35,11 @@ struct PlainImageDirectory: ImageDirectory {
         do {
             try fileSystem.removeItem(at: file)
         } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: file.path) else { throw error }
         }
     }
 
-    /// Nothing: the six calls cannot flush a directory.
+    /// Does nothing: `FileSystemProtocol` cannot flush a directory.
     func synchronize() {}
 
     func names() throws -> [String] {
@@ -47,13 +47,13 @@ struct PlainImageDirectory: ImageDirectory {
         do {
             found = try fileSystem.contentsOfDirectory(at: url)
         } catch {
-            guard error.saysMissing ?? !fileSystem.fileExists(atPath: url.path) else { throw error }
+            guard error.indicatesMissingFile ?? !fileSystem.fileExists(atPath: url.path) else { throw error }
             return []
         }
         return found.filter { !$0.hasDirectoryPath }.map(\.lastPathComponent)
     }
 
-    /// Reads the file, because the six calls tell no sizes.
+    /// Reads the file, because `FileSystemProtocol` has no method for its size.
     func sizeInBytes(of name: String) throws -> Int? {
         try content(of: name)?.count
     }

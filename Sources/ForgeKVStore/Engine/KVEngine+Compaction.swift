@@ -30,7 +30,7 @@ extension KVEngine {
     }
 
     /// Whether more of a log that is to be closed is out of date than is not.
-    func isMostlyDead(_ writer: borrowing Writer) -> Bool {
+    func isMostlyGarbage(_ writer: borrowing Writer) -> Bool {
         let live = writer.table.liveBytes
         let dead = writer.log.end - Int64(LogHeader.size) - live
         return dead > live && dead > 4096
@@ -38,7 +38,7 @@ extension KVEngine {
 
     /// Whether so much of the log is out of date that rewriting it is worth the while.
     @inline(__always)
-    func isRewritingDue(_ writer: borrowing Writer) -> Bool {
+    func isCompactionDue(_ writer: borrowing Writer) -> Bool {
         let live = writer.table.liveBytes
         let dead = writer.log.end - Int64(LogHeader.size) - live
         return dead - live > Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
@@ -47,7 +47,7 @@ extension KVEngine {
     /// Rewrites the log, in a background job if the options allow.
     func rewriteWhenDue() {
         let isMine = writer.withLock { writer in
-            guard isRewritingDue(writer) else { return false }
+            guard isCompactionDue(writer) else { return false }
             writer.rewritingThreshold = .max
             return true
         }
@@ -62,7 +62,7 @@ extension KVEngine {
             let isWanted = writer.withLock { writer in
                 // Another thread may have rewritten it.
                 writer.rewritingThreshold = 0
-                guard writer.isWritable, isRewritingDue(writer) else { return false }
+                guard writer.isWritable, isCompactionDue(writer) else { return false }
                 writer.rewritingThreshold = .max
                 return true
             }
@@ -85,8 +85,8 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// The caller holds `rewriting`. Until the next flush, a power cut may bring the old log back, with all that was flushed
-    /// there.
+    /// The caller holds `rewriting`. Until the next flush, a power cut may bring the old log back, with all that was
+    /// flushed there.
     func rewrite() throws(KVStoreError) {
         // What is damaged and could not be set aside is nowhere but in the log that is there.
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
@@ -125,8 +125,8 @@ extension KVEngine {
 
     /// Copies records appended since, in rounds, until little is left; returns the end of what was copied.
     ///
-    /// Copying is faster than writing, so each round is shorter than the one before, unless it waits for a flush: that happens
-    /// before the first round, and once more if the old log was flushed since.
+    /// Copying is faster than writing, so each round is shorter than the one before, unless it waits for a flush: that
+    /// happens before the first round, and once more if the old log was flushed since.
     private func follow(
         _ old: LogFile, from start: Int64, _ restarts: Int, into replacement: inout LogReplacement
     ) throws(FileSystemError) -> Int64 {

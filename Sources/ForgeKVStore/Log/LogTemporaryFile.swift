@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The names under which a store writes a file before it gives it its name. They belong to the store as `log` does, so what
-/// a crash has left there can be removed; no other file of the directory is.
-enum OwnFile {
+/// The names under which a store writes a file before it gives it its name. They belong to the store as `log` does, so
+/// what a crash has left there can be removed; no other file of the directory is.
+enum LogTemporaryFile {
     static let newLog: POSIXPath = "#log-new"
     static let newQuarantine: POSIXPath = "#quarantine-new"
 

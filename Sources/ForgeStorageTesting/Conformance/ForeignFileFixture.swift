@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 
 /// A store on disk and the directory that it shares with files of other programs.
-public struct StoreAmongOthers: Sendable {
+public struct ForeignFileFixture: Sendable {
     /// One call of the store, made on a store that may have been opened for it.
     public struct Call: Sendable, CustomStringConvertible {
         /// The name of the call, as violations show it.
@@ -25,10 +25,11 @@ public struct StoreAmongOthers: Sendable {
     /// The directories, relative to the root, that other programs put files into; the first call creates them.
     public var directories: [POSIXPath]
 
-    /// All calls of the store, in order: the first one creates the directories, the last ones close and reopen the store.
+    /// All calls of the store, in order: the first one creates the directories, the last ones close and reopen the
+    /// store.
     public var calls: [Call]
 
-    /// A store from its parts.
+    /// Creates a fixture.
     public init(
         _ fileSystem: any POSIXFileSystem, root: POSIXPath, directories: [POSIXPath] = ["."], calls: [Call]
     ) {

@@ -43,7 +43,7 @@ extension ConformanceChecks {
         },
     ]
 
-    static let keyValueTools: [ConformanceCheck<any KVStoring>] = [
+    static let keyValueRawValues: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("keys lists every name once", needs: [.keyListing]) { store in
             try expectEqual(try store.keys(), [], "keys of an empty store")
             for name in hostileNames { try store.set(KVKey<Int>(name), value: 1) }
@@ -95,7 +95,9 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<CheckProfile>("copy of struct")), CheckProfile(), "struct")
             try expect(store.get(KVKey<Int?>("copy of nil")) == .some(.none), "nil")
         },
-        ConformanceCheck("a raw value that is no value is undecodable and stays", needs: [.rawValues, .typedReads]) {
+        ConformanceCheck(
+            "a raw value that is not a valid encoding is undecodable and is kept", needs: [.rawValues, .typedReads]
+        ) {
             store in
             let bytes: [UInt8] = [0xFF, 0, 1, 2]
             try store.setRawValue(bytes, named: "a")
