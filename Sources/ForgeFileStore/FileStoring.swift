@@ -44,6 +44,8 @@ public protocol FileStoring: Sendable {
     func list(in directory: String) async throws -> [StoredFile]
 
     /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be gone.
+    ///
+    /// This includes files of other programs whose paths are valid keys.
     func deleteAll() async throws
 
     /// The sum of the sizes of all files, in bytes of content.
@@ -77,7 +79,9 @@ public protocol FileStoring: Sendable {
     /// process is killed during the move, the source keeps its private name.
     ///
     /// Another program may have the source open and write to it while the move copies it. The move then fails with
-    /// ``FileStoreError/SourceProblem/changed`` too; writes between the last check and the removal are lost.
+    /// ``FileStoreError/SourceProblem/changed`` too; writes between the last check and the removal are lost. If the
+    /// source is renamed into the store instead, such a program can still write to the stored file, also after the
+    /// move; ``copy(from:to:overwrite:)`` prevents that.
     func move(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// The URL at which other code, such as a video player, can read the file at `key`; the file need not exist.

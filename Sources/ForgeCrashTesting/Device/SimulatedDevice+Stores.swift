@@ -20,8 +20,8 @@ extension SimulatedDevice {
         }
     }
 
-    /// A store of files, as `DiskFileStore(directory:namespace:fileProtection:options:)` is on a device of the app's
-    /// own.
+    /// A store of files on this device: what `DiskFileStore(directory:namespace:fileProtection:options:)` is on a real
+    /// one.
     public func fileStore(
         directory: StandardDirectory = .documents, namespace: String,
         fileProtection: FileProtection = .completeUntilFirstUserAuthentication,

@@ -180,7 +180,7 @@ extension SimulatedDevice {
     /// Ends the app's process without any warning.
     ///
     /// A power cut leaves one state of all those that it may leave, the one in which the most is lost; `forEachCrash`
-    /// looks at all of them.
+    /// looks at all of them. After a power cut the device is before its first unlock, as after ``reboot()``.
     public func crash(_ kind: CrashKind = .processKill) {
         endProcess()
         guard kind == .powerCut else { return }

@@ -10,6 +10,9 @@ extension InMemoryFileSystem {
     /// Directories, links, names and attributes are no content and can be changed meanwhile; nothing that was stored
     /// is lost. Errors that the call would meet before it came to store anything, such as a missing parent directory,
     /// come first at the level of descriptors.
+    ///
+    /// Stores work with descriptors, so they see `EIO`: with `CocoaError(.fileWriteOutOfSpace)` they throw
+    /// `.unavailable`, not `.noSpace`. For a full device (`ENOSPC`), call ``setQuota(_:at:)``.
     public var writeError: (any Error)? {
         get { tree.state.withLock { $0.writeError } }
         set { tree.state.withLock { $0.writeError = newValue } }

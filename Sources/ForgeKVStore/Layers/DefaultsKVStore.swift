@@ -4,9 +4,10 @@
 /// in front only: after a removal the default shows again, so that `contains` may be true after `remove` and after
 /// ``removeAll()``. A value in front that cannot be read as the type of the key is not replaced by the default.
 ///
-/// A default has the revision 0, which no store gives to a value of its own: ``KVStoring/update(_:default:_:)`` begins
-/// with it, and ``KVStoring/createIfAbsent(_:value:)`` finds that it is there. The store behind is taken to be
-/// constant; if it is changed while a call runs, that call may see it before or after.
+/// A default has the revision 0, which no store gives to a value of its own. ``KVStoring/update(_:default:_:)`` passes
+/// the default to its closure if there is no value, and ``KVStoring/createIfAbsent(_:value:)`` stores nothing and
+/// returns false, because a key with a default is not absent. The store behind is taken to be constant; if it is
+/// changed while a call runs, that call may see it before or after.
 public struct DefaultsKVStore: KVStoring {
     private let base: any KVStoring
     private let defaults: any KVStoring

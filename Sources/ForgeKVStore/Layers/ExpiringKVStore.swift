@@ -20,6 +20,12 @@ import Synchronization
 /// `set` and batches store values without expiration, even over one that had it; ``KVStoring/update(_:default:_:)`` and
 /// ``KVStoring/compareAndSet(_:revision:value:)`` keep the expiration.
 ///
+/// A copy to another store (``KVStoring/exportValues(to:existing:)``, ``KVStoring/importValues(from:existing:)``,
+/// ``MigratingKVStore``) contains the unexpired values without their expirations. To keep the expirations, copy the
+/// base store into the other base store.
+///
+/// An expiration is not a write: no ``ReactiveKVStore`` reports it (<doc:Layering-stores>).
+///
 /// Writes through this object are serialised. Every read decodes the value.
 public final class ExpiringKVStore: KVStoring {
     private let base: any KVStoring

@@ -2,7 +2,8 @@
 ///
 /// An element is nil if the key is absent or its value is not of the key's type. A write that does not change the
 /// encoded value produces no element. The stream ends when the consuming task is cancelled or the ``ReactiveKVStore``
-/// is released; releasing the stream ends the subscription. It has a single consumer: each element is delivered once.
+/// is released; releasing the stream ends the subscription. The stream does not keep the store alive: keep a reference
+/// to the store for as long as the stream is needed. It has a single consumer: each element is delivered once.
 public struct KVStream<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public typealias Element = Value?
     public typealias Failure = Never

@@ -10,10 +10,15 @@ import Foundation
 /// is, so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
 /// interrupted at any moment, by a crash as well, and goes on with the next call or the next read.
 ///
-/// A write first copies the value that it replaces, so that the new store can set it aside. A removal, and a batch with
-/// a removal or a requirement in it, first moves the values that it is about, then removes them from the old store, and
-/// is then made in the new one: no value comes back from the old store, and none is gone if the change fails.
-/// ``removeAll()`` empties the old store first; if it fails after that, what only the old store had is gone.
+/// A change, except a raw `set`, first copies the values that it concerns into the new store: `set` copies the
+/// value that it replaces, so that the new store can set it aside, and a batch the values that it replaces, removes or
+/// requires. Removals, alone or in a batch, then make these copies durable and remove the values from the old store.
+/// After that, the change is made in the new store. So no removed value comes back from the old store, and no value is
+/// lost if the change fails. ``removeAll()`` empties the old store first; if it fails after that, values that only the
+/// old store had are lost.
+///
+/// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
+/// and put the `ExpiringKVStore` over this store.
 ///
 /// Both stores need raw values and a list of keys. Nobody else may write to either meanwhile. Writes and moves through
 /// this object are done one after another.

@@ -8,6 +8,9 @@ import Synchronization
 /// Changes by other processes to a shared store are reported once this process notices them; changes noticed together
 /// are coalesced (``KVStoring/observeRemoteChanges(_:)``).
 ///
+/// A stream does not keep this object alive, and ends when it is released: keep a reference to it, for example in a
+/// property, for as long as its streams are needed.
+///
 /// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
 /// of the value must not write through this object.
 public final class ReactiveKVStore: KVStoring {
@@ -38,6 +41,9 @@ public final class ReactiveKVStore: KVStoring {
     ///
     /// The subscription starts with this call, not with the first element, so no later change is missed. A write that
     /// does not change the encoded value produces no element. A slow consumer may see only the last of several changes.
+    ///
+    /// The stream does not keep this object alive: `for await value in ReactiveKVStore(base).stream(key)` ends after
+    /// the first element.
     public func stream<T>(_ key: KVKey<T>) -> KVStream<T> { KVStream(changes(key)) }
 
     /// Like ``stream(_:)``, with revisions and write numbers.
@@ -108,13 +114,15 @@ public final class ReactiveKVStore: KVStoring {
     /// #expect(label.text == "3")
     /// ```
     ///
-    /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that never requests another
-    /// element; use ``delivered()`` in that case. Returns at once if the task is cancelled.
+    /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that keeps its stream and
+    /// requests no further element. If that consumer has received all elements, call ``delivered()`` instead; if it has
+    /// not, release its stream and iterator. Returns at once if the task is cancelled.
     public func settled() async { await reach(.finished) }
 
-    /// Waits until every consumer has received everything written before this call.
+    /// Waits until every consumer has received everything written before this call, processed or not.
     ///
-    /// Returns at once if the task is cancelled.
+    /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that keeps its stream, but does
+    /// not request the elements that it has not received yet. Returns at once if the task is cancelled.
     public func delivered() async { await reach(.handed) }
 
     private func reach(_ progress: KVStreamProgress) async {

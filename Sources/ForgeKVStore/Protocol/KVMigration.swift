@@ -11,7 +11,8 @@ public struct KVMigration<Value: Codable & Sendable>: Sendable {
     /// Reads the values of one earlier version.
     ///
     /// - Parameters:
-    ///   - version: The version, counted from 1.
+    ///   - version: The version, counted from 1 and less than `UInt32.max`. A key has at most one migration from each
+    ///     version. A key made with migrations that break these rules stops the program.
     ///   - change: Makes the present value of the earlier one. It must give the same result every time; what it throws
     ///     makes the value undecodable, and the value is kept.
     /// - Returns: The migration, for the key.

@@ -6,13 +6,16 @@ extension FileKVStore {
         /// The longest encoded value; a longer one is refused with `.valueTooLarge`. 256 MiB by default, at most 4 GiB.
         public var maximumValueSizeInBytes: Int
 
-        /// The log is rewritten when more of it is out of date than is not, and this much more: 4 MiB by default, as
-        /// much as SQLite's write-ahead log grows to. A store that is closed is left with a log of which no more than
-        /// half is.
+        /// How many more outdated bytes than current ones the log may contain before it is rewritten: 4 MiB by
+        /// default, the size to which SQLite's write-ahead log grows.
+        ///
+        /// When the store is closed, the log is rewritten if more than half of it is outdated, and more than 4 KiB.
         public var compactionFloorInBytes: Int
 
-        /// Whether the log is rewritten by another thread while this one goes on; otherwise by the write that made it
-        /// worth the while, which is slower and the same in every run. True by default.
+        /// Whether a background thread rewrites the log. True by default.
+        ///
+        /// If false, the write that makes the rewriting necessary performs it before it returns: that write is slower,
+        /// and every run makes the same calls of the file system. A shared store always rewrites its log in a write.
         public var compactsInBackground = true
 
         /// What the store may be used for: ``FileKVStore/Access/readWrite`` by default.
@@ -50,6 +53,8 @@ extension FileKVStore {
         var space = LogSpace.Options()
 
         /// Where issues are logged; keys and paths are, values never.
+        ///
+        /// A test that breaks stores on purpose can pass `Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }`.
         public var logger: Logger
 
         /// Called with every issue, on the thread of the call that met it, no lock of the store being held.

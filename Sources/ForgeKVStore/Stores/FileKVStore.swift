@@ -22,6 +22,10 @@ public import Foundation
 /// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it. A store on a read-only
 /// medium, or one that another process has open, can be opened with ``Access/readOnly``.
 ///
+/// If the process has a limit on file sizes (`RLIMIT_FSIZE`) and the log reaches it, the system sends `SIGXFSZ`, which
+/// ends the process. If the process ignores the signal, or the calling thread blocks it, as the threads of Dispatch on
+/// Linux do, the write throws `.unavailable(.inputOutput)` instead.
+///
 /// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
 /// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
 ///

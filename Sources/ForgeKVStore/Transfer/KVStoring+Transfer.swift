@@ -34,8 +34,9 @@ extension KVStoring {
 
     /// Exports all values as a JSON object, sorted by name.
     ///
-    /// The result is meant for people and other programs: dates and bytes become strings, and import as strings. A
-    /// value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`.
+    /// The result is meant for people and other programs. Dates (to the millisecond), bytes, UUIDs, NaN and infinities
+    /// become strings, and import as strings, which cannot be decoded as the original types. To keep every value, call
+    /// ``exportValues(to:existing:)``. A value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`.
     ///
     /// - Parameter prettyPrinted: One line per element instead of a single line.
     /// - Returns: The text, and the values that could not be read with the reasons.

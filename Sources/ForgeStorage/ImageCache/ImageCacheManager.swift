@@ -103,7 +103,10 @@ public final class ImageCacheManager: Sendable {
         try named(id, directory.remove)
     }
 
-    /// Removes every image, and no other file.
+    /// Removes every file whose name has the form of an image's file name, and no other file.
+    ///
+    /// The content is not checked, so this includes a file of such a name that another program has put there. With a
+    /// `POSIXFileSystem` only regular files are removed.
     ///
     /// - Throws: The file system's own error; some of the images may be gone.
     public func clearCache() throws {

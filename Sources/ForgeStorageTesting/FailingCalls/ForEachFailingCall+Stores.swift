@@ -6,15 +6,16 @@ public import SystemPackage
 /// ```swift
 /// try forEachFailingCall(
 ///     on: { InMemoryFileSystem() },
-///     open: { fileSystem in try FileKVStore(path, on: fileSystem) },
-///     prepare: { store in try store.set("old", for: key) },
-///     change: { store in try store.set("new", for: key) },
+///     open: { fileSystem in try FileKVStore(at: "/settings", fileSystem: fileSystem) },
+///     prepare: { store in try store.set(key, value: "old") },
+///     change: { store in try store.set(key, value: "new") },
 ///     verify: { store, error in
-///         try expectOldOrNew(try store.get(key), old: "old", new: "new", after: error)
+///         try expectOldOrNew(try store.read(key), old: "old", new: "new", after: error)
 ///     })
 /// ```
-/// The store is released before verification. After each run nothing may be left open, and reopening the store must
-/// leave none of its temporary files.
+/// The store is released before verification. After each run nothing may be left open, and no temporary files of the
+/// store may be left after `open` and `verify`. So `open` must make the store remove them, which for a `DiskFileStore`
+/// requires a call of `open()`. If a store removes them with its first write only, as a vault does, `verify` must write.
 ///
 /// - Parameters:
 ///   - errnos: The error numbers.

@@ -4,11 +4,15 @@ import Synchronization
 /// An in-memory Keychain with the behaviour and status codes of Apple's, for every platform.
 ///
 /// ```swift
+/// let token = CryptKey<String>(key: "token", accessibility: .whenUnlocked)
 /// let keychain = FakeKeychain()
 /// let store = keychain.store(service: "com.example.app")
+/// try store.set("abc", for: token)
 /// keychain.lock()
-/// #expect(throws: CryptError.self) { try store.get(AuthKeys.accessToken) }
+/// #expect(throws: CryptError.self) { try store.get(token) }
 /// ```
+///
+/// A secret that does not exist is nil, also on a locked device.
 ///
 /// Items are unique by service, account and access group. Data is accessible only in the device states that the item's
 /// accessibility allows (`errSecInteractionNotAllowed` otherwise); existence checks and deletions are possible from the
