@@ -1,10 +1,10 @@
 #if canImport(Darwin)
-import ForgeFileSystem
+package import ForgeFileSystem
 import Foundation
 
 extension StandardDirectory {
     /// Where the directory is for this process.
-    func path() throws(FileSystemError) -> POSIXPath {
+    package func path() throws(FileSystemError) -> POSIXPath {
         switch self {
         case .documents: try POSIXPath(URL.documentsDirectory)
         case .applicationSupport: try POSIXPath(URL.applicationSupportDirectory)

@@ -1,11 +1,11 @@
 #if !canImport(Darwin)
-import ForgeFileSystem
+package import ForgeFileSystem
 import Foundation
 import SystemPackage
 
 extension StandardDirectory {
     /// The path of the directory for this process.
-    func path() throws(FileSystemError) -> POSIXPath {
+    package func path() throws(FileSystemError) -> POSIXPath {
         try path(
             environment: ProcessInfo.processInfo.environment,
             home: try POSIXPath(FileManager.default.homeDirectoryForCurrentUser), on: SystemFileSystem())

@@ -74,6 +74,48 @@ struct SharedRootTests {
         }
     }
 
+    @Test("a directory that is removed after it was opened is left out of a listing")
+    func listingBesideRemoval() async throws {
+        let base = InMemoryFileSystem()
+        let listings = Mutex(0)
+        let fileSystem = InterceptedFileSystem(base) { (call) throws(FileSystemError) in
+            guard call.operation == .list,
+                listings.withLock({
+                    $0 += 1; return $0
+                }) == 2
+            else { return }
+            try base.removeTree("/store/d")
+        }
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        for key in ["d/a", "b"] { try await store.save(Data(), to: key) }
+        listings.withLock { $0 = 0 }
+        #expect(Set(try await store.list(recursive: true).map(\.key)) == ["d", "b"])
+    }
+
+    @Test("saving into many directories works with few descriptors")
+    func fewDescriptors() async throws {
+        let fileSystem = InMemoryFileSystem(options: .init(maximumOpenFileCount: 12))
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        for number in 0..<40 { try await store.save(Data(), to: "d\(number)/f") }
+        #expect(try await store.list(recursive: true).count == 80)
+    }
+
+    @Test("what is left of a directory that cannot be deleted keeps its name")
+    func undeletableDirectory() async throws {
+        let base = InMemoryFileSystem()
+        try base.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/"))
+        let store = DiskFileStore(
+            root: URL(filePath: "/store"), fileSystem: base.process(user: UserID(7), group: GroupID(7)))
+        for key in ["a/x", "a/sub/y"] { try await store.save(Data("1".utf8), to: key) }
+        try base.setPermissions(FilePermissions(rawValue: 0o500), of: .path("/store/a/sub"))
+        await #expect(
+            performing: { try await store.deleteDirectory("a") }, throws: hasCode(FileStoreError.Code.notPermitted))
+        #expect(try await store.load("a/sub/y") == Data("1".utf8))
+        try base.setPermissions(FilePermissions(rawValue: 0o700), of: .path("/store/a/sub"))
+        try await store.deleteDirectory("a")
+        #expect(try await store.list(recursive: true) == [])
+    }
+
     @Test("deleting all files beside listings leaves none")
     func deletingBesideListings() async throws {
         for _ in 0..<8 {

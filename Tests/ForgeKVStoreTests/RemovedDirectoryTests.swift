@@ -35,6 +35,26 @@ import Testing
         #expect(throws: KVStoreError.self) { try store.synchronize() }
     }
 
+    @Test("replaces no log that another program has put there, neither by compacting nor by closing")
+    func foreignLog() throws {
+        do {
+            let backup = try FileKVStore(at: "/backup", fileSystem: fileSystem, options: IssueRecorder().options())
+            try backup.set(KVKey<String>("precious"), value: "kept")
+        }
+        let recorder = IssueRecorder()
+        do {
+            let store = try FileKVStore(
+                at: "/store", fileSystem: fileSystem, options: recorder.options(compactionFloorInBytes: 0))
+            for number in 0..<50 { try store.set(key, value: number) }
+            try fileSystem.rename("/backup/log", to: "/store/log")
+            let error = #expect(throws: KVStoreError.self) { try store.compact() }
+            #expect(error?.code == .noStore && error?.operation == .compact)
+            for number in 0..<500 { try store.set(key, value: number) }
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: recorder.options())
+        #expect(store.get(KVKey<String>("precious")) == "kept")
+    }
+
     @Test("names the key, and says that the write may be lost, if a durable set cannot be flushed")
     func durableSet() throws {
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())

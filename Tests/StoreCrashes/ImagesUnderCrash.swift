@@ -6,7 +6,6 @@ import Foundation
 package struct ImagesUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
     package static let removesAllAtOnce = false
-    package static let sweepsTemporaryFiles = false
 
     private let cache: ImageCacheManager
 

@@ -12,9 +12,6 @@ package protocol StoreUnderCrash {
     /// Whether a crash in the middle of `removeAll` leaves everything or nothing.
     static var removesAllAtOnce: Bool { get }
 
-    /// Whether the next opening removes the temporary files that a crash left.
-    static var sweepsTemporaryFiles: Bool { get }
-
     init(on fileSystem: InMemoryFileSystem) throws
 
     /// Performs one call. To remove what is not there is no error, nor to create what is.
@@ -28,8 +25,6 @@ package protocol StoreUnderCrash {
 }
 
 extension StoreUnderCrash {
-    package static var sweepsTemporaryFiles: Bool { true }
-
     package func requireUndamaged() {}
 
     /// Opens the store that a crash left: it has to open, hold what it promised and nothing else, go on, and, after a
@@ -59,7 +54,7 @@ extension StoreUnderCrash {
             throw ConformanceViolation("holds \(later) instead of \(contents) after calls that followed the recovery")
         }
         // A power cut may take the record of a temporary name and leave the file, which then stays.
-        guard sweepsTemporaryFiles, crash.kind == .processKill, crash.depth == 1 else { return }
+        guard crash.kind == .processKill, crash.depth == 1 else { return }
         let leftovers = try fileSystem.leftovers()
         guard leftovers.isEmpty else { throw ConformanceViolation("leftovers: \(leftovers)") }
     }

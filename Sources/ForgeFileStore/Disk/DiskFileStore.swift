@@ -13,8 +13,7 @@ public import Foundation
 ///
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
 /// entries that no store creates: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
-/// hard links, and root directories of other stores. The directory of an image cache cannot be recognised as such:
-/// below the root, ``deleteAll()`` deletes it.
+/// hard links, root directories of other stores, and mount points.
 public final class DiskFileStore: FileStoring {
     private let engine: FileStoreEngine
 

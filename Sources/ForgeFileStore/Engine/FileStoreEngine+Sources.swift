@@ -77,6 +77,8 @@ extension FileStoreEngine {
         let (file, status) = (source.file, source.status)
         // Other programs could reach the stored file by its second name.
         guard configuration.sources == nil, status.linkCount == 1 else { return false }
+        // Another user could change the mode of a file that stays theirs; the copy belongs to this process's user.
+        guard status.owner == fileSystem.effectiveUser else { return false }
         do {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(file))
         } catch {

@@ -11,8 +11,8 @@ extension InMemoryFileSystem {
     /// is lost. Errors that the call would meet before it came to store anything, such as a missing parent directory,
     /// come first at the level of descriptors.
     ///
-    /// Stores work with descriptors, so they see `EIO`: with `CocoaError(.fileWriteOutOfSpace)` a `DiskFileStore` throws
-    /// `.unavailable`, not `.noSpace`. For a full device (`ENOSPC`), call ``setQuota(_:at:)``.
+    /// Stores work with descriptors, so they see `EIO`: with `CocoaError(.fileWriteOutOfSpace)` a `DiskFileStore`
+    /// throws `.unavailable`, not `.noSpace`. For a full device (`ENOSPC`), call ``setQuota(_:at:)``.
     public var writeError: (any Error)? {
         get { tree.state.withLock { $0.writeError } }
         set { tree.state.withLock { $0.writeError = newValue } }

@@ -12,7 +12,7 @@ final class FlushedDirectories: Sendable {
         var descriptor: Descriptor
     }
 
-    private static let limit = 32
+    private static let limit = 8
 
     private let fileSystem: any POSIXFileSystem
     /// The one that was used last at the end.
@@ -54,11 +54,14 @@ final class FlushedDirectories: Sendable {
         for entry in dropped { fileSystem.discard(entry.descriptor) }
     }
 
-    func removeAll() {
+    /// Forgets all directories; returns whether that closed a descriptor.
+    @discardableResult
+    func removeAll() -> Bool {
         let dropped = entries.withLock { entries in
             defer { entries = [] }
             return entries
         }
         for entry in dropped { fileSystem.discard(entry.descriptor) }
+        return !dropped.isEmpty
     }
 }

@@ -18,6 +18,7 @@ struct OwnFiles {
     func firstForeign(
         in directory: Descriptor, prefix: POSIXPath
     ) throws(FileSystemError) -> POSIXPath? {
+        let device = try fileSystem.status(of: .descriptor(directory)).device
         for entry in try fileSystem.entries(of: directory) {
             let path = prefix.appending(entry.name)
             switch try kind(of: entry, at: path, in: directory) {
@@ -26,7 +27,7 @@ struct OwnFiles {
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
                     try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                        try firstForeign(in: below, prefix: path)
+                        try isMountPoint(below, in: device) ? path : try firstForeign(in: below, prefix: path)
                     }
                 }
                 if let found = found ?? nil { return found }
@@ -43,6 +44,7 @@ struct OwnFiles {
     ) throws(FileSystemError) -> Bool {
         let entries = try fileSystem.entries(of: directory)
         if prefix != nil, entries.contains(where: { $0.name.isStoreMarker }) { return false }
+        let device = try fileSystem.status(of: .descriptor(directory)).device
         var isEmpty = true
         for entry in entries {
             let path = prefix?.appending(entry.name) ?? entry.name
@@ -58,7 +60,8 @@ struct OwnFiles {
                     try ifPresent { () throws(FileSystemError) -> Bool in
                         let isEmpty = try withDirectory(entry.name, at: directory) {
                             (below) throws(FileSystemError) in
-                            try removeContents(of: below, prefix: path, didStay: didStay)
+                            guard try !isMountPoint(below, in: device) else { return false }
+                            return try removeContents(of: below, prefix: path, didStay: didStay)
                         }
                         guard isEmpty else { return false }
                         return try removeDirectory(entry.name, at: directory)
@@ -113,6 +116,11 @@ struct OwnFiles {
         else { return .missing }
         guard status.type == .regular, status.linkCount <= 1 else { return .foreign }
         return isTemporary ? .temporary : .file
+    }
+
+    /// Whether a directory is on another device than the one it was found in.
+    private func isMountPoint(_ directory: Descriptor, in device: UInt64) throws(FileSystemError) -> Bool {
+        try fileSystem.status(of: .descriptor(directory)).device != device
     }
 
     private func exists(_ name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> Bool {

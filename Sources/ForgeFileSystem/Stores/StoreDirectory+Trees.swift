@@ -34,7 +34,12 @@ extension StoreDirectory {
         _ directory: Descriptor, prefix: POSIXPath?, depth: Int, isRecursive: Bool,
         _ body: (StoreEntry, _ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        let entries = try fileSystem.entries(of: directory)
+        let entries: [DirectoryEntry]
+        do throws(FileSystemError) {
+            entries = try fileSystem.entries(of: directory)
+        } catch  where depth > 0 && error.errno == .noSuchFileOrDirectory {
+            return  // The directory was removed after it was opened.
+        }
         // Entries of another store's root are not listed.
         if depth > 0, entries.contains(where: { $0.name.isStoreMarker }) { return }
         for entry in entries where !entry.name.isReservedName {
@@ -74,11 +79,19 @@ extension StoreDirectory {
                 try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
-                guard try ownFiles.removeTree(trash, at: parent) else {
-                    // Another program has put something there meanwhile.
-                    try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
-                    try synchronizeNames(parent, key.path, durability)
-                    throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
+                do throws(FileSystemError) {
+                    guard try ownFiles.removeTree(trash, at: parent) else {
+                        // Another program has put something there meanwhile.
+                        throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
+                    }
+                } catch {
+                    // What is left gets its name back, so that it can be found and removed again. The first failure is
+                    // the one to report.
+                    do throws(FileSystemError) {
+                        try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
+                        try synchronizeNames(parent, key.path, durability)
+                    } catch _ {}
+                    throw error
                 }
                 // Before the name may be used again, or a power cut could leave the tree unrecorded.
                 try synchronizeNames(parent, key.path, durability)

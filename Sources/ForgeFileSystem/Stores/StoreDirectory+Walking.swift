@@ -82,6 +82,9 @@ extension StoreDirectory {
                 }
             } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 1000 {
                 attempts += 1
+            } catch  where error.errno == .tooManyOpenFiles || error.errno == .tooManyOpenFilesInSystem {
+                // The descriptors of flushed directories only save flushes.
+                guard flushed.removeAll() else { throw error }
             }
         }
     }

@@ -90,6 +90,8 @@ extension KVEngine {
     func rewrite() throws(KVStoreError) {
         // What is damaged and could not be set aside is nowhere but in the log that is there.
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
+        // A log that another program has put there, such as one from a backup, is not this store's to replace.
+        try checkReachability(.compact)
         do throws(FileSystemError) {
             let (old, end, sequence, restarts) = writer.withLock {
                 ($0.log.file, $0.log.end, $0.log.sequence, $0.log.restartCount)
@@ -164,6 +166,11 @@ extension KVEngine {
             if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             let isPoisoned = writer.log.isPoisoned
+            let (named, own) = (
+                try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false),
+                try place.fileSystem.status(of: .descriptor(old.descriptor))
+            )
+            guard named.inode == own.inode else { throw FileSystemError(.rename, .canceled, path: .logName) }
             writer.log = try replacement.moveIntoPlace(options.space)
             if isPoisoned { writer.log.poison() }
             writer.rewritingThreshold = 0

@@ -142,11 +142,12 @@ extension KVEngine {
         try loadRemoteChanges(.synchronize)
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
         try flush()
-        try checkReachability()
+        try checkReachability(.synchronize)
     }
 
-    /// Throws unless the name `log` still leads to the open file: another program may have removed the directory.
-    private func checkReachability() throws(KVStoreError) {
+    /// Throws unless the name `log` still leads to the open file: another program may have removed the directory, or
+    /// put another log there.
+    func checkReachability(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         while true {
             let log = writer.withLock { $0.log.file }
             do throws(FileSystemError) {
@@ -155,13 +156,13 @@ extension KVEngine {
                 guard place.sharing == nil else { return }
                 if try named.inode == place.fileSystem.status(of: .descriptor(log.descriptor)).inode { return }
             } catch  where error.errno == .noSuchFileOrDirectory {
-                throw KVStoreError(.noStore, .synchronize, store: place.name, underlying: error)
+                throw KVStoreError(.noStore, operation, store: place.name, underlying: error)
             } catch {
-                throw KVStoreError(error, .synchronize, store: place.name)
+                throw KVStoreError(error, operation, store: place.name)
             }
             // This process may have replaced it meanwhile.
             guard writer.withLock({ $0.log.file !== log }) else {
-                throw KVStoreError(.noStore, .synchronize, store: place.name)
+                throw KVStoreError(.noStore, operation, store: place.name)
             }
         }
     }

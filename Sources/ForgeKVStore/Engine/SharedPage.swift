@@ -52,7 +52,7 @@ final class SharedPage: Sendable {
     private static func register(
         in file: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) throws(FileSystemError) -> Int {
-        let found = SharedPageContent(try fileSystem.readBytes(of: file, at: 0, count: SharedPageContent.size))
+        let found = try content(of: file, on: fileSystem)
         if !found.running(processes).isEmpty {
             guard let slot = found.freeSlot(processes) else { throw FileSystemError(.open, .noLocks) }
             // Nothing but the slot: others may be clearing theirs.
@@ -60,10 +60,18 @@ final class SharedPage: Sendable {
                 SharedPageContent.slot(processes.own), to: file, at: Int64(SharedPageContent.offset(ofSlot: slot)))
             return slot
         }
-        var content = SharedPageContent()
+        var content = SharedPageContent(inode: try fileSystem.status(of: .descriptor(file)).inode)
         content.put(processes.own, inSlot: 0)
         try fileSystem.writeBytes(content.bytes, to: file, at: 0)
         return 0
+    }
+
+    private static func content(
+        of file: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> SharedPageContent {
+        SharedPageContent(
+            try fileSystem.readBytes(of: file, at: 0, count: SharedPageContent.size),
+            inode: try fileSystem.status(of: .descriptor(file)).inode)
     }
 
     /// Maps the page; nil where it has to be read. Memory that is not the system's own cannot be read and stored into
@@ -139,7 +147,7 @@ extension SharedPage {
 
     /// Whether no other process has the store open.
     func isAlone() throws(FileSystemError) -> Bool {
-        let content = SharedPageContent(try read(0..<SharedPageContent.size))
+        let content = try Self.content(of: file, on: fileSystem)
         return content.running(processes, without: slot.load(ordering: .relaxed)).isEmpty
     }
 
@@ -167,7 +175,7 @@ extension SharedPage {
     @inline(never)
     private func mend() throws(FileSystemError) {
         try restoreSize()
-        guard let free = SharedPageContent(try read(0..<SharedPageContent.size)).freeSlot(processes) else {
+        guard let free = try Self.content(of: file, on: fileSystem).freeSlot(processes) else {
             throw FileSystemError(.write, .noLocks, path: .sharedName)
         }
         try write(SharedPageContent.signature, at: 0)
@@ -202,11 +210,9 @@ extension SharedPage {
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
-        let bytes = try fileSystem.naming(.sharedName) { () throws(FileSystemError) in
-            try fileSystem.closing(file) { () throws(FileSystemError) in
-                try fileSystem.readBytes(of: file, at: 0, count: SharedPageContent.size)
-            }
+        let content = try fileSystem.naming(.sharedName) { () throws(FileSystemError) -> SharedPageContent in
+            try fileSystem.closing(file) { () throws(FileSystemError) in try Self.content(of: file, on: fileSystem) }
         }
-        return SharedPageContent(bytes).running(processes).first?.id
+        return content.running(processes).first?.id
     }
 }

@@ -18,21 +18,28 @@ struct SharedPageContent {
     /// The offset of the log-state word.
     static let wordOffset = 16
 
+    /// The offset of the inode number of the page's own file, by which a copy of the page is told from the page.
+    private static let inodeOffset = 24
+
     private static let firstSlot = 64
     static let slotSize = 16
     static let slotCount = (size - firstSlot) / slotSize
 
-    /// A page without processes.
-    init() {
+    /// The page of a file, without processes.
+    init(inode: UInt64) {
         bytes = Self.signature + [UInt8](repeating: 0, count: Self.size - Self.signature.count)
+        bytes.withUnsafeMutableBytes { $0.store(inode, at: Self.inodeOffset) }
     }
 
-    /// The page that was read from a file. What it begins with is not looked at: a slot is believed if a process of
-    /// that number and start is running, whatever has become of the rest.
-    init(_ bytes: [UInt8]) {
+    /// The page that was read from a file. The signature is not checked: a slot counts if a process of that number and
+    /// start is running. A page that was copied to another file names the processes that have the original open, and
+    /// counts as empty.
+    init(_ bytes: [UInt8], inode: UInt64) {
         let rest = bytes.prefix(Self.size).dropFirst(Self.signature.count)
         self.bytes = Self.signature + rest
         self.bytes += [UInt8](repeating: 0, count: Self.size - self.bytes.count)
+        let recorded = self.bytes.withUnsafeBytes { $0.integer(at: Self.inodeOffset, as: UInt64.self) }
+        if recorded != 0, recorded != inode { self = Self(inode: inode) }
     }
 
     /// Where in the file a slot stands.

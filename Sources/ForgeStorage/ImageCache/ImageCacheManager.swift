@@ -131,10 +131,14 @@ public final class ImageCacheManager: Sendable {
 
 extension ImageCacheManager {
     private static var defaultDirectory: URL {
-        // Only a system without users has no directory for caches.
-        let caches = FileManager.default.urls(for: .cachesDirectory, in: .userDomainMask).first
-        return (caches ?? FileManager.default.temporaryDirectory)
-            .appending(component: "ImageCache", directoryHint: .isDirectory)
+        let caches: URL
+        do throws(FileSystemError) {
+            caches = URL(try StandardDirectory.caches.path())
+        } catch {
+            // Only a system without users has no directory for caches.
+            caches = FileManager.default.temporaryDirectory
+        }
+        return caches.appending(component: "ImageCache", directoryHint: .isDirectory)
     }
 
     /// Calls `body` with the name of an image's file.

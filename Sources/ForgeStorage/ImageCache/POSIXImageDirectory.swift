@@ -8,6 +8,15 @@ struct POSIXImageDirectory: ImageDirectory {
     let fileSystem: any POSIXFileSystem
     let url: URL
 
+    /// Records temporary files, so that those of a killed process are removed by the next one that stores an image.
+    private let root: Result<StoreRoot, FileSystemError>
+
+    init(fileSystem: any POSIXFileSystem, url: URL) {
+        self.fileSystem = fileSystem
+        self.url = url
+        root = Result { () throws(FileSystemError) in StoreRoot(try POSIXPath(url), on: fileSystem) }
+    }
+
     func create() throws {
         try fileSystem.makeStoreDirectories(try POSIXPath(url))
     }
@@ -38,22 +47,18 @@ struct POSIXImageDirectory: ImageDirectory {
     }
 
     func store(_ content: Data, as name: String) throws {
-        do {
-            try replace(name, with: content)
-        } catch let error as FileSystemError {
-            guard error.errno == .noSuchFileOrDirectory else { throw cause(of: error) }
-            try create()
-            try replace(name, with: content)
-        }
-    }
-
-    private func replace(_ name: String, with content: Data) throws {
-        try withDirectory { directory in
-            if let status = try status(of: name, at: directory), status.type != .regular { throw ForeignEntry() }
-            // A link that is planted after this check is replaced, not followed.
+        let key = try RelativeKey(component: name)
+        do throws(FileSystemError) {
             try withBytes(of: content) { (bytes) throws(FileSystemError) in
-                try fileSystem.replaceFile(
-                    POSIXPath(name), at: directory, with: bytes, permissions: .privateFile, durability: .full)
+                try root.get().write { (directory) throws(FileSystemError) in
+                    // A link that is planted after the check of what is there is replaced, not followed.
+                    try directory.replace(key, with: bytes)
+                }
+            }
+        } catch {
+            switch error.errno {
+            case .isDirectory, .tooManySymbolicLinkLevels, .tooManyLinks, .notSupported: throw ForeignEntry()
+            default: throw cause(of: error)
             }
         }
     }

@@ -15,7 +15,8 @@ public import SystemPackage
 /// ```
 /// The store is released before verification. After each run nothing may be left open, and no temporary files of the
 /// store may be left after `open` and `verify`. So `open` must make the store remove them, which for a `DiskFileStore`
-/// requires a call of `open()`. If a store removes them with its first write only, as a vault does, `verify` must write.
+/// requires a call of `open()`. If a store removes them with its first write only, as a vault does, `verify` must
+/// write.
 ///
 /// - Parameters:
 ///   - errnos: The error numbers.

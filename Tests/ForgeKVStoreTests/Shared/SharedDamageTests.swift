@@ -100,7 +100,19 @@ struct SharedDamageTests {
         try fixture.overwrite("#shared", [UInt8](repeating: 0, count: 4096), at: 0)
         try store.set(a, value: 1)
         #expect(code { _ = try fixture.open(fixture.process(2), .exclusive) } == .unavailable(.inUse(processID: 1)))
-        #expect(SharedPageContent(try fixture.bytes("#shared")).bytes == (try fixture.bytes("#shared")))
+        #expect(SharedPageContent(try fixture.bytes("#shared"), inode: 0).bytes == (try fixture.bytes("#shared")))
+    }
+
+    @Test("a page in a copied directory names no process that has the copy open")
+    func copiedPage() throws {
+        let store = try fixture.open(fixture.process(1))
+        try store.set(a, value: 1)
+        try fixture.fileSystem.copyTree("/store", to: "/copy")
+        let process = fixture.process(2)
+        let copy = try FileKVStore(
+            at: "/copy", fileSystem: process.fileSystem, options: fixture.options(2, .exclusive))
+        #expect(copy.get(a) == 1)
+        #expect(code { _ = try fixture.open(process, .exclusive) } == .unavailable(.inUse(processID: 1)))
     }
 
     @Test("a page that is garbage or too short is made anew", arguments: [0, 1, 63, 4095, 4096, 9000])

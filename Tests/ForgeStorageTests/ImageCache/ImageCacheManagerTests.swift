@@ -41,7 +41,7 @@ struct ImageCacheManagerTests {
         try cache.cacheImage(id: "avatar", data: Data("old".utf8))
         try cache.cacheImage(id: "avatar", data: Data("new".utf8))
         #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
-        #expect(try fileSystem.contentsOfDirectory(at: directory).count == 1)
+        #expect(try images(in: directory, on: fileSystem).count == 1)
     }
 
     @Test("an image that was never cached is nil, whether or not the directory exists")
@@ -84,7 +84,7 @@ struct ImageCacheManagerTests {
         #expect(try cache.cacheSize() == size)
         try cache.clearCache()
         #expect(try cache.cacheSize() == 0)
-        let left = Set(try fileSystem.contentsOfDirectory(at: directory).map(\.lastPathComponent))
+        let left = Set(try images(in: directory, on: fileSystem))
         #expect(left == Set(foreign + ["dir.cache"]))
     }
 
@@ -137,7 +137,10 @@ struct ImageCacheManagerTests {
             try Data("canary".utf8).write(to: canary)
             let directory = root.appending(components: "deep", "inside", "cache", directoryHint: .isDirectory)
             try checkHostileIDs(on: SystemFileSystem(), in: directory)
-            #expect(try files(below: root) == ["escaped", "deep", "deep/inside", "deep/inside/cache"])
+            #expect(
+                try files(below: root) == [
+                    "escaped", "deep", "deep/inside", "deep/inside/cache", "deep/inside/cache/#journal-0",
+                ])
             #expect(try Data(contentsOf: canary) == Data("canary".utf8))
         }
     }
@@ -152,12 +155,17 @@ struct ImageCacheManagerTests {
     private func checkHostileIDs(on fileSystem: some FileSystemProtocol, in directory: URL) throws {
         let cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: directory)
         for id in hostileNames { try cache.cacheImage(id: id, data: Data(id.utf8)) }
-        #expect(try fileSystem.contentsOfDirectory(at: directory).count == hostileNames.count)
+        #expect(try images(in: directory, on: fileSystem).count == hostileNames.count)
         for id in hostileNames {
             let image = try cache.readCachedImage(id: id)
             #expect(image?.data == Data(id.utf8), "\(id.debugDescription)")
         }
         for id in hostileNames { try cache.deleteCachedImage(id: id) }
-        #expect(try fileSystem.contentsOfDirectory(at: directory).isEmpty)
+        #expect(try images(in: directory, on: fileSystem).isEmpty)
+    }
+
+    /// The names in a cache's directory, without the record of temporary files.
+    private func images(in directory: URL, on fileSystem: any FileSystemProtocol) throws -> [String] {
+        try fileSystem.contentsOfDirectory(at: directory).map(\.lastPathComponent).filter { $0 != "#journal-0" }
     }
 }
