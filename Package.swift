@@ -105,7 +105,7 @@ let package = Package(
             ],
             path: "Tests/StoreCrashes", swiftSettings: settings),
         .target(
-            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, arguments],
+            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, logging, arguments],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .testTarget(

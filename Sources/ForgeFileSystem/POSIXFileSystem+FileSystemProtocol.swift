@@ -55,22 +55,31 @@ extension POSIXFileSystem {
     /// new file belongs to the caller. A new file is 0600. A symbolic link is followed, and what is not a regular file
     /// (a device, a FIFO) is written to as it is.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
+        try replaceContents(of: url) { (descriptor) throws(FileSystemError) in
+            try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                try writeFully(descriptor, from: bytes)
+            }
+        }
+    }
+
+    /// The same with what `content` writes to a descriptor.
+    package func replaceContents(
+        of url: URL, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
         let path = try followingFinalLinks(try POSIXPath(url))
         let (parent, name) = path.splitLast()
         var permissions = FilePermissions.privateFile
         do {
             let status = try status(path)
-            guard status.type == .regular else { return try writeInPlace(data, to: path) }
+            guard status.type == .regular else { return try writeInPlace(to: path, content) }
             permissions = status.permissions.withoutSetID
         } catch  where error.errno == .noSuchFileOrDirectory {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }
         try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
-            try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                try naming(path) { () throws(FileSystemError) in
-                    try replaceFile(
-                        name, at: directory, with: bytes, .replacing, permissions: permissions, durability: .full)
-                }
+            try naming(path) { () throws(FileSystemError) in
+                try replaceFile(
+                    name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
             }
         }
     }
@@ -80,13 +89,13 @@ extension POSIXFileSystem {
         Data(try readFile(try POSIXPath(url)))
     }
 
-    private func writeInPlace(_ data: Data, to path: POSIXPath) throws(FileSystemError) {
+    private func writeInPlace(
+        to path: POSIXPath, _ content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
         let descriptor = try open(path, .writeOnly)
         try naming(path) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
-                try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                    try writeFully(descriptor, from: bytes)
-                }
+                try content(descriptor)
             }
         }
     }

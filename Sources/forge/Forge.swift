@@ -7,6 +7,7 @@ enum Forge {
     static func main() {
         StandardDescriptors.reserve()
         StandardDescriptors.ignoreBrokenPipes()
+        ArgumentEncoding.requireUTF8()
         Task { await ForgeCommand.runAndExit() }
         dispatchMain()
     }

@@ -39,9 +39,7 @@ struct CheckTests {
             "check", scratch.path("demo"), "--key-file", scratch.path("demo/vault-key"), "--json",
         ])
         #expect(run.status == 1)
-        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
-        let damaged = rows.filter { $0["state"] as? String == "damaged" }.compactMap { $0["path"] as? String }
-        #expect(damaged == [path])
+        #expect(try paths(damagedIn: run) == [path])
     }
 
     @Test("temporary files, links and quarantined data are named, and are not damage")
@@ -64,5 +62,43 @@ struct CheckTests {
         let run = try CommandRun(["check", scratch.path("typo")])
         #expect(run.status == 1)
         #expect(run.errorLines.count == 1)
+    }
+
+    @Test("a key file that a vault refuses is damaged", arguments: ["altered", "cut short", "readable by all"])
+    func damagedKeyFile(how: String) async throws {
+        let fixture = try await StoreFixture()
+        let key = fixture.scratch.url.appendingPathComponent("vault/key")
+        #expect(try CommandRun(["check", fixture.scratch.url.path]).output.contains("intact"))
+        switch how {
+        case "altered": try damage(key)
+        case "cut short": try #require(truncate(key.path, 30) == 0)
+        default: try #require(chmod(key.path, 0o644) == 0)
+        }
+        let run = try CommandRun(["check", fixture.scratch.url.path, "--json"])
+        #expect(run.status == 1)
+        #expect(try paths(damagedIn: run) == ["vault/key"])
+    }
+
+    @Test("a vault that is sealed under another key is not damaged")
+    func otherKey() async throws {
+        let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
+        let key = other.scratch.path("vault/key")
+        let run = try CommandRun(["check", fixture.scratch.url.path, "--key-file", key])
+        #expect(run.status == 0, "\(run.output)")
+        #expect(run.output.contains("readable (1 secret; sealed under another key)"), "\(run.output)")
+    }
+
+    @Test("JSON has a path as it is, control characters too")
+    func controlCharacters() throws {
+        try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))
+        let run = try CommandRun(["check", scratch.url.path, "--json"])
+        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        #expect(rows.map { $0["path"] as? String } == ["a\nb\u{1B}c\u{9B}"])
+        #expect(try CommandRun(["check", scratch.url.path]).output.contains("a\\x0ab\\x1bc\\xc2\\x9b"))
+    }
+
+    private func paths(damagedIn run: CommandRun) throws -> [String] {
+        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        return rows.filter { $0["state"] as? String == "damaged" }.compactMap { $0["path"] as? String }
     }
 }

@@ -56,4 +56,51 @@ struct KVListTests {
         #expect(run.errorLines.count == 1)
         #expect(run.errors.contains("no store here"), "\(run.errors)")
     }
+
+    /// Creates a store whose first record is damaged and whose other nine keys can be read.
+    private func fillAndDamage() throws {
+        do {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
+            for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        }
+        let log = scratch.url.appendingPathComponent("kv/log")
+        var bytes = try Data(contentsOf: log)
+        bytes[64 + 25] ^= 1
+        try bytes.write(to: log)
+    }
+
+    @Test("in a damaged store, what can be read is printed, and the damage is one line and the exit status")
+    func damagedStore() throws {
+        try fillAndDamage()
+        let store = scratch.path("kv")
+        let list = try CommandRun(["kv", "list", store])
+        #expect(list.output.split(separator: "\n").count { $0.hasPrefix("key.") } == 9)
+        let listAsJSON = try CommandRun(["kv", "list", store, "--json"])
+        let object = try JSONSerialization.jsonObject(with: Data(listAsJSON.output.utf8)) as? [String: Any]
+        #expect(object?.count == 9)
+        let get = try CommandRun(["kv", "get", store, "key.3"])
+        #expect(get.output == "3\n")
+        let missing = try CommandRun(["kv", "get", store, "key.0"])
+        #expect(missing.errors.contains("there is no such key"))
+        for run in [list, listAsJSON, get, missing] {
+            #expect(run.status == 1)
+            #expect(run.errorLines.count == 1, "\(run.errors)")
+            #expect(run.errors.contains("records at byte 64"), "\(run.errors)")
+            #expect(run.errors.contains("left in \(store)/log"), "\(run.errors)")
+            #expect(!run.errors.contains("set aside"), "\(run.errors)")
+        }
+    }
+
+    @Test("a change of a damaged store is made, and the damage is one line and the exit status, once")
+    func changeOfDamagedStore() throws {
+        try fillAndDamage()
+        let store = scratch.path("kv")
+        let set = try CommandRun(["kv", "set", store, "key.3", "33"])
+        #expect(set.status == 1)
+        #expect(set.errorLines.count == 1, "\(set.errors)")
+        #expect(set.errors.contains("set aside in \(store)/quarantine-records-"), "\(set.errors)")
+        let get = try CommandRun(["kv", "get", store, "key.3"])
+        #expect(get.status == 0, "\(get.errors)")
+        #expect(get.output == "33\n")
+    }
 }

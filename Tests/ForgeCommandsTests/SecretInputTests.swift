@@ -53,4 +53,21 @@ struct SecretInputTests {
         }
         #expect(try CommandRun(["secret", "set"] + vault + ["a"], input: "y").status == 0)
     }
+
+    @Test("--create with a mistyped key file of a vault that exists creates no key file")
+    func createWithMistypedKeyFile() throws {
+        #expect(try CommandRun(["secret", "set"] + vault + ["a", "--create"], input: "x").status == 0)
+        let run = try CommandRun(
+            ["secret", "set", scratch.path("vault"), "--key-file", scratch.path("kye"), "a", "--create"], input: "y")
+        #expect(run.status == 1)
+        #expect(run.errors.contains("there is no key file at"), "\(run.errors)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("kye")))
+    }
+
+    @Test("the error of a missing vault names the option that creates it")
+    func missingVault() throws {
+        let run = try CommandRun(["secret", "set"] + vault + ["a"], input: "x")
+        #expect(run.errors.contains("--create"), "\(run.errors)")
+        #expect(try !CommandRun(["secret", "rm"] + vault + ["a"]).errors.contains("--create"))
+    }
 }

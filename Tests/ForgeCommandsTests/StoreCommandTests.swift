@@ -123,4 +123,76 @@ struct StoreCommandTests {
         #expect(try CommandRun(["secret", "rm"] + vault + ["token"]).status == 0)
         #expect(try CommandRun(["secret", "rm"] + vault + ["token"]).status == 1)
     }
+
+    @Test("an argument that is not valid UTF-8 is refused before anything is read or changed")
+    func invalidArgument() throws {
+        let store = scratch.path("files")
+        // U+FFFD is what a repair of the argument below gives.
+        #expect(try CommandRun(["file", "set", store, "k\u{FFFD}"], input: "x").status == 0)
+        let run = try CommandRun(
+            ["file", "rm", store], prefix: ["/bin/sh", "-c", "exec \"$@\" \"$(printf 'k\\376')\"", "sh"])
+        #expect(run.status == 64)
+        #expect(run.errors == "Error: argument 4 is not valid UTF-8\n")
+        #expect(try CommandRun(["file", "get", store, "k\u{FFFD}"]).output == "x")
+    }
+
+    @Test(
+        "an empty path is a usage error and is not taken for the current directory",
+        arguments: [
+            ["kv", "get", "", "a"], ["kv", "set", "", "a", "1"], ["kv", "list", ""], ["kv", "rm", "", "a"],
+            ["file", "get", "", "a"], ["file", "get", "s", "a", "-o", ""], ["file", "set", "", "a"],
+            ["file", "set", "s", "a", ""], ["file", "list", ""], ["file", "rm", "", "a"],
+            ["secret", "list", "", "--key-file", "k"], ["secret", "list", "v", "--key-file", ""], ["check", ""],
+            ["check", "d", "--key-file", ""], ["demo", "--directory", ""], ["demo", "--avatar", ""],
+        ])
+    func emptyPath(arguments: [String]) throws {
+        let inScratch = ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path]
+        let run = try CommandRun(arguments, prefix: inScratch)
+        #expect(run.status == 64)
+        #expect(run.errors.contains("is empty"), "\(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+
+    @Test("standard input is stored up to the size that a store loads, and get writes files of any size")
+    func largeFile() throws {
+        let store = scratch.path("files")
+        #expect(try CommandRun(["file", "set", store, "a"], input: "x").status == 0)
+        let large = scratch.path("files/large")
+        try Data().write(to: URL(filePath: large))
+        try #require(chmod(large, 0o600) == 0 && truncate(large, 256 << 20 + 1) == 0)
+        let refused = try CommandRun(
+            ["file", "set", store, "copy"], prefix: ["/bin/sh", "-c", "exec \"$@\" <\"$0\"", large])
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("longer than 256 MiB"), "\(refused.errors)")
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("files/copy")))
+        let counted = try CommandRun(
+            ["file", "get", store, "large"], prefix: ["/bin/sh", "-c", "\"$0\" \"$@\" | wc -c"])
+        #expect(counted.output == "\(256 << 20 + 1)\n", "\(counted.errors)")
+        #expect(try CommandRun(["file", "get", store, "large", "-o", "/dev/null"]).status == 0)
+    }
+
+    @Test("get writes a file of several chunks to another file, and leaves that file alone if there is no such key")
+    func outputFile() throws {
+        let content = Data((0..<3 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
+        try content.write(to: scratch.url.appendingPathComponent("source"))
+        let store = scratch.path("files")
+        #expect(try CommandRun(["file", "set", store, "a", scratch.path("source")]).status == 0)
+        let output = scratch.url.appendingPathComponent("output")
+        #expect(try CommandRun(["file", "get", store, "a", "-o", output.path]).status == 0)
+        #expect(try Data(contentsOf: output) == content)
+        let missing = try CommandRun(["file", "get", store, "b", "-o", output.path])
+        #expect(missing.status == 1)
+        #expect(missing.errors == "Error: load b: not found (open b: No such file or directory (ENOENT))\n")
+        #expect(try Data(contentsOf: output) == content)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).count == 3)
+    }
+
+    @Test("the error of removing a directory names the option that removes it")
+    func removeDirectory() throws {
+        let store = scratch.path("files")
+        #expect(try CommandRun(["file", "set", store, "a/b"], input: "x").status == 0)
+        let run = try CommandRun(["file", "rm", store, "a"])
+        #expect(run.status == 1)
+        #expect(run.errors.contains("--recursive"), "\(run.errors)")
+    }
 }

@@ -11,8 +11,8 @@ struct CheckCommand: ParsableCommand {
             Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are read \
             record by record, cached images are decoded, other files are read to the end, without the holes of sparse files. Links, pipes, sockets and \
             devices are listed and skipped. Temporary files are listed as in use, or as orphaned if the process that \
-            recorded them has ended. A vault is opened with the key file if you give one; without it only its header \
-            and length can be verified.
+            recorded them has ended. A vault is opened with the key file if you give one; without it, or if the vault is \
+            sealed under another key, only its header and length can be verified.
 
             Long paths are shortened, except with --json. A directory whose path is too long for the system is reported and \
             not entered.
@@ -28,6 +28,11 @@ struct CheckCommand: ParsableCommand {
 
     @Flag(help: "Print JSON.")
     var json = false
+
+    func validate() throws {
+        try requirePath(directory, of: "directory")
+        try requirePath(keyFile, of: "key file")
+    }
 
     func run() throws {
         let root = URL(fileURLWithPath: directory)

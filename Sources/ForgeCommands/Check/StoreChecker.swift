@@ -24,7 +24,9 @@ struct StoreChecker {
         var shown: String
 
         func appending(_ name: POSIXPath) -> Place {
-            Place(path: path.appending(name), shown: shown.isEmpty ? name.description : "\(shown)/\(name)")
+            // The description of a path escapes control characters, which is up to what prints the finding.
+            let text = String(validating: name) ?? name.description
+            return Place(path: path.appending(name), shown: shown.isEmpty ? text : "\(shown)/\(text)")
         }
     }
 
@@ -128,7 +130,7 @@ struct StoreChecker {
                 try readToEnd(path, &finding)
             case .log: try checkLog(path, &finding)
             case .vault: try checkVault(path, &finding)
-            case .vaultKey: finding.kind = "vault key"
+            case .vaultKey: try checkVaultKey(path, &finding)
             case .image: try checkImage(path, &finding)
             case .other: try readToEnd(path, &finding)
             }
@@ -157,8 +159,18 @@ struct StoreChecker {
             finding.details = ["\(counted(information?.count ?? 0, "secret")); give --key-file to verify them"]
             return
         }
-        finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
-        finding.state = .intact
+        do throws(CryptError) {
+            finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
+            finding.state = .intact
+        } catch {
+            guard error.code == .wrongKey else { throw error }
+            finding.details = [counted(information?.count ?? 0, "secret"), "\(error.code)"]
+        }
+    }
+
+    private func checkVaultKey(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
+        finding.kind = "vault key"
+        if try VaultKeyFile.load(at: URL(path)) != nil { finding.state = .intact }
     }
 
     private func checkImage(_ path: POSIXPath, _ finding: inout StoreFinding) throws {

@@ -5,7 +5,7 @@ struct StoreFinding: Encodable, Equatable {
         case intact
         /// Something cannot be read, or is not what was written.
         case damaged
-        /// It can be read; there is no checksum, or the key to it was not given.
+        /// It can be read; there is no checksum, or the key to it was not given, or another one.
         case readable
         /// A link, a special file, or a directory that is being deleted; it was not opened.
         case skipped

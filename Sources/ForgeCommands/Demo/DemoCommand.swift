@@ -25,6 +25,11 @@ struct DemoCommand: AsyncParsableCommand {
     @Flag(help: .hidden)
     var readBack = false
 
+    func validate() throws {
+        try requirePath(directory, of: "directory")
+        try requirePath(avatar, of: "avatar")
+    }
+
     func run() async throws {
         let content = try DemoContent(avatarFile: avatar.map { URL(fileURLWithPath: $0) })
         let place = try DemoDirectory(at: URL(fileURLWithPath: directory))

@@ -1,6 +1,7 @@
 import ArgumentParser
 import ForgeStorage
 import Foundation
+import SystemPackage
 
 /// Reads and changes a `DiskFileStore`.
 struct FileCommand: AsyncParsableCommand {
@@ -15,27 +16,61 @@ struct FileCommand: AsyncParsableCommand {
         @Argument(help: "The key: a path below the store.") var key: String
         @Option(name: .shortAndLong, help: "Where to write it instead of standard output.") var output: String?
 
+        func validate() throws {
+            try requirePath(output, of: "output")
+        }
+
         func run() async throws {
-            let data = try await store.open(mustExist: true).load(key)
-            guard let output else { return try StandardOutput.write(data) }
-            try SystemFileSystem().write(data, to: URL(fileURLWithPath: output))
+            let files = try store.open(mustExist: true)
+            guard let output else {
+                return try files.forEachChunk(of: key) { try StandardOutput.write(Data($0)) }
+            }
+            try write(files, to: URL(fileURLWithPath: output))
+        }
+
+        private func write(_ files: DiskFileStore, to output: URL) throws {
+            let fileSystem = SystemFileSystem()
+            // An error of the store, kept here because `replaceContents` can only throw a `FileSystemError`.
+            var storeError: (any Error)?
+            do {
+                try fileSystem.replaceContents(of: output) { (target) throws(FileSystemError) in
+                    do {
+                        try files.forEachChunk(of: key) { try fileSystem.writeBytes($0, to: target) }
+                    } catch let error as FileSystemError {
+                        throw error
+                    } catch {
+                        storeError = error
+                        throw FileSystemError(.read, .canceled)
+                    }
+                }
+            } catch {
+                throw storeError ?? error
+            }
         }
     }
 
     struct Set: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Store a file, or standard input.")
+        static let configuration = CommandConfiguration(
+            abstract: "Store a file, or standard input.",
+            discussion: "A file may have any size, standard input up to 256 MiB.")
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
         @Argument(help: "The file to store; standard input if there is none.") var file: String?
         @Flag(help: "Fail if the key is taken.") var new = false
 
+        func validate() throws {
+            try requirePath(file, of: "file")
+        }
+
         func run() async throws {
             let files = try store.open(mustExist: false)
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
-                try await files.save(StandardInput.readToEnd(), to: key, overwrite: !new)
+                // What is read is held in memory.
+                let limit = FileStoreOptions().maximumLoadSizeInBytes
+                try await files.save(StandardInput.readToEnd(limit: limit), to: key, overwrite: !new)
             }
         }
     }
@@ -76,8 +111,12 @@ struct FileCommand: AsyncParsableCommand {
             let files = try store.open(mustExist: true)
             if recursive {
                 try await files.deleteDirectory(key)
-            } else {
+                return
+            }
+            do {
                 try await files.delete(key)
+            } catch let error as FileStoreError where error.code == .isDirectory {
+                throw CommandFailure("\(error); --recursive removes a directory and all it holds")
             }
         }
     }
@@ -86,6 +125,10 @@ struct FileCommand: AsyncParsableCommand {
 /// The argument for the store's root directory.
 struct FileStoreArgument: ParsableArguments {
     @Argument(help: "The root directory of the store.") var path: String
+
+    func validate() throws {
+        try requirePath(path, of: "store")
+    }
 
     /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`.
     func open(mustExist: Bool) throws -> DiskFileStore {

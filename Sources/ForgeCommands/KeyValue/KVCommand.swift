@@ -1,7 +1,6 @@
 import ArgumentParser
 import ForgeStorage
 import Foundation
-import SystemPackage
 
 /// Reads and changes a `FileKVStore` without knowing the types of its values.
 struct KVCommand: AsyncParsableCommand {
@@ -22,7 +21,11 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Print JSON, a string with its quotes.") var json = false
 
         func run() throws {
-            guard let bytes = try store.openForReading().rawValue(named: key) else {
+            try store.withStore(.readOnly, printValue)
+        }
+
+        private func printValue(in kv: FileKVStore) throws {
+            guard let bytes = try kv.rawValue(named: key) else {
                 throw CommandFailure("kv get \(key): there is no such key in \(store.path)")
             }
             let value = try storedValue(bytes, of: key)
@@ -45,7 +48,10 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Take the value for a string, whatever it looks like.") var string = false
 
         func run() throws {
-            let kv = try store.openForWriting()
+            try store.withStore(.readWrite, setValue)
+        }
+
+        private func setValue(in kv: FileKVStore) throws {
             let old = try stored(in: kv)
             var coded = string ? CodedValue.string(value) : jsonOrText(value)
             if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
@@ -90,7 +96,10 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Print JSON.") var json = false
 
         func run() throws {
-            let kv = try store.openForReading()
+            try store.withStore(.readOnly, printValues)
+        }
+
+        private func printValues(in kv: FileKVStore) throws {
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
             var entries: [CodedValue.Entry] = []
             var undecodable: [String] = []
@@ -136,8 +145,11 @@ struct KVCommand: AsyncParsableCommand {
 
         func run() throws {
             // Opening for writing would create a store that is missing.
-            _ = try store.openForReading()
-            let kv = try store.openForWriting()
+            _ = try store.open(.readOnly)
+            try store.withStore(.readWrite, removeValue)
+        }
+
+        private func removeValue(in kv: FileKVStore) throws {
             guard try kv.rawValue(named: key) != nil else {
                 throw CommandFailure("kv rm \(key): there is no such key in \(store.path)")
             }
@@ -156,7 +168,6 @@ private func storedValue(_ bytes: [UInt8], of key: String) throws -> CodedValue 
     }
 }
 
-/// The bytes that a store keeps for a value.
 /// The value of a JSON text; any other text is a string.
 private func jsonOrText(_ text: String) -> CodedValue {
     do {
@@ -164,30 +175,4 @@ private func jsonOrText(_ text: String) -> CodedValue {
     } catch {
         return .string(text)
     }
-}
-
-/// Where the store is.
-struct KVStoreArgument: ParsableArguments {
-    @Argument(help: "The directory of the store.") var path: String
-
-    private var url: URL { URL(fileURLWithPath: path) }
-
-    /// Opens a store that exists, with the content that it has now; nothing is created or locked.
-    func openForReading() throws -> FileKVStore {
-        var options = FileKVStore.Options()
-        options.access = .readOnly
-        do {
-            return try FileKVStore(at: url, options: options)
-        } catch let error as KVStoreError where error.code == .noStore || error.isBelowFile {
-            throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
-        }
-    }
-
-    /// Opens the store, which is created if it is missing.
-    func openForWriting() throws -> FileKVStore { try FileKVStore(at: url) }
-}
-
-extension KVStoreError {
-    /// Whether the path of the store, or a part of it, is a file.
-    fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
 }

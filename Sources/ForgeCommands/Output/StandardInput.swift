@@ -5,10 +5,10 @@ import SystemPackage
 enum StandardInput {
     /// Reads all bytes.
     ///
-    /// - Parameter limit: The most bytes to accept; nil for no limit.
+    /// - Parameter limit: The most bytes to accept.
     /// - Returns: The bytes up to the end of the input.
     /// - Throws: ``CommandFailure`` with the error of the system, or for more bytes than the limit.
-    static func readToEnd(limit: Int? = nil) throws(CommandFailure) -> Data {
+    static func readToEnd(limit: Int) throws(CommandFailure) -> Data {
         try read(limit: limit) { _ in false }
     }
 

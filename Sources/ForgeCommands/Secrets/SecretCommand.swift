@@ -40,7 +40,8 @@ struct SecretCommand: AsyncParsableCommand {
         var create = false
 
         func run() throws {
-            if !create { try vault.requireAll() }
+            // A vault that exists has a key file; a new one beside it would only hide a mistyped path.
+            if try !create || vault.exists() { try vault.requireAll(hint: "; --create creates one") }
             let secret = try SecretInput.read()
             try vault.openForWriting().set(secret, for: CryptKey<String>(key: name))
         }
@@ -84,6 +85,11 @@ struct VaultArguments: ParsableArguments {
 
     private var keyFileURL: URL { URL(fileURLWithPath: keyFile) }
 
+    func validate() throws {
+        try requirePath(path, of: "vault")
+        try requirePath(keyFile, of: "key file")
+    }
+
     /// Opens a vault that exists with a key file that exists, for reading.
     func open() throws -> VaultCrypt {
         try requireStore("vault", at: URL(fileURLWithPath: path))
@@ -96,9 +102,15 @@ struct VaultArguments: ParsableArguments {
         try VaultCrypt(at: URL(fileURLWithPath: path), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
+    /// Whether there is a vault.
+    func exists() throws -> Bool { try storeExists(at: URL(fileURLWithPath: path)) }
+
     /// Throws unless vault and key file exist, so that a mistyped path creates neither.
-    func requireAll() throws {
-        try requireStore("vault", at: URL(fileURLWithPath: path))
+    ///
+    /// - Parameter hint: What the error of a missing vault says in addition.
+    /// - Throws: ``CommandFailure`` for what is missing, and the error of a key file that cannot be used.
+    func requireAll(hint: String = "") throws {
+        try requireStore("vault", at: URL(fileURLWithPath: path), hint: hint)
         _ = try loadKey(at: keyFileURL)
     }
 }

@@ -70,6 +70,7 @@ struct VaultHeader: Sendable {
         }
         let rest = fileLength - Self.length - VaultSubkeys.macLength
         guard bodyLength <= VaultImage.maximumSizeInBytes else { throw VaultDamage(.tampered, "impossible length") }
+        guard entryCount <= VaultImage.maximumCount else { throw VaultDamage(.tampered, "impossible count") }
         self.bodyLength = Int(bodyLength)
         guard rest >= self.bodyLength else { throw VaultDamage(.truncated) }
         guard rest == self.bodyLength else { throw VaultDamage(.tampered, "longer than its header says") }

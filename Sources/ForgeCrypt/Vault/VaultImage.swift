@@ -43,7 +43,6 @@ struct VaultImage: Sendable {
         generation = header.generation
         var reader = LittleEndianReader(covered.dropFirst(VaultHeader.length))
         var lastGeneration: UInt64 = 0
-        guard header.entryCount <= Self.maximumCount else { throw VaultDamage(.tampered, "impossible count") }
         for _ in 0..<header.entryCount {
             let entry = try SealedEntry(&reader, vaultID: vaultID, under: subkeys)
             guard entry.generation > lastGeneration, entry.generation <= generation,

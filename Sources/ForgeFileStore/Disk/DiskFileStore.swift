@@ -91,6 +91,13 @@ extension DiskFileStore {
         try await engine.load(key)
     }
 
+    /// Calls `body` with the content of the file at `key`, chunk by chunk, whatever the limit of ``load(_:)``.
+    ///
+    /// - Throws: ``FileStoreError`` if the file cannot be read, and what `body` throws.
+    package func forEachChunk(of key: String, _ body: ([UInt8]) throws -> Void) throws {
+        try engine.forEachChunk(of: key, body)
+    }
+
     public func exists(_ key: String) -> Bool {
         engine.exists(key)
     }

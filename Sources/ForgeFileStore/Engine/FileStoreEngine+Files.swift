@@ -60,6 +60,32 @@ extension FileStoreEngine {
         return Data(bytesNoCopy: start, count: count, deallocator: .custom { start, _ in start.deallocate() })
     }
 
+    func forEachChunk(of key: String, _ body: ([UInt8]) throws -> Void) throws {
+        let checked = try RelativeKey(checking: key, for: .load)
+        // An error of `body`, kept here because `attempt` can only pass on a `FileSystemError`.
+        var bodyError: (any Error)?
+        do {
+            try attempt(.load, key) { (directory) throws(FileSystemError) in
+                try directory.withFile(checked) { (descriptor) throws(FileSystemError) in
+                    var offset: Int64 = 0
+                    while true {
+                        let chunk = try fileSystem.readBytes(of: descriptor, at: offset, count: 1 << 20)
+                        if chunk.isEmpty { return }
+                        offset += Int64(chunk.count)
+                        do {
+                            try body(chunk)
+                        } catch {
+                            bodyError = error
+                            throw FileSystemError(.read, .canceled)
+                        }
+                    }
+                }
+            }
+        } catch {
+            throw bodyError ?? error
+        }
+    }
+
     func info(_ key: String) throws(FileStoreError) -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
         return try attempt(.info, key) { (directory) throws(FileSystemError) in

@@ -105,6 +105,6 @@ extension LogOpening {
     private func report(_ kind: KVDamageReport.Kind, _ range: Range<Int64>) -> KVDamageReport {
         KVDamageReport(
             kind: kind, file: String(place.path.appending(.logName)), offset: range.lowerBound,
-            sizeInBytes: range.upperBound - range.lowerBound)
+            sizeInBytes: range.upperBound - range.lowerBound, isSetAside: false)
     }
 }

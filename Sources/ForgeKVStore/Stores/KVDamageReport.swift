@@ -1,6 +1,7 @@
-/// Bytes of a store that could not be read and were set aside, in a file of their own beside the log.
+/// Bytes of a store that could not be read.
 ///
-/// The file holds them exactly as they were found. It is the owner's to look into, to keep or to delete.
+/// They are set aside in a file of their own beside the log, which holds them exactly as they were found; the owner may
+/// inspect, keep or delete it. A store that is opened with ``FileKVStore/Access/readOnly`` leaves them in the log.
 public struct KVDamageReport: Hashable, Sendable {
     /// What the bytes were.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
@@ -25,10 +26,10 @@ public struct KVDamageReport: Hashable, Sendable {
     /// What the bytes were.
     public var kind: Kind
 
-    /// The path of the file that holds them now.
+    /// The path of the file that holds them now: the log, unless ``isSetAside``.
     public var file: String
 
-    /// Where in the log they stood.
+    /// Where in the log they were found.
     public var offset: Int64
 
     /// How many they are.
@@ -36,11 +37,14 @@ public struct KVDamageReport: Hashable, Sendable {
 
     /// The name of the key, of a ``Kind/value``.
     public var key: String?
+
+    /// Whether they were copied or moved out of the log; false if the store was opened read-only.
+    public var isSetAside = true
 }
 
 extension KVDamageReport: CustomStringConvertible {
     public var description: String {
         let place = key.map { "of \(KeyName($0))" } ?? "at byte \(offset)"
-        return "\(kind.rawValue) \(place), \(sizeInBytes) bytes, set aside in \(file)"
+        return "\(kind.rawValue) \(place), \(sizeInBytes) bytes, \(isSetAside ? "set aside" : "left") in \(file)"
     }
 }

@@ -1,7 +1,7 @@
 /// A problem that a store reports although the call that met it did not fail.
 public indirect enum KVStoreIssue: Sendable {
     /// Damaged bytes were found in the log when it was opened, or an undecodable value was overwritten. The bytes were
-    /// copied to a file of their own; everything else remains readable.
+    /// copied to a file of their own, unless the store was opened read-only; everything else remains readable.
     case damage(KVDamageReport)
 
     /// Records are missing at this byte of the log, though no byte there is damaged.

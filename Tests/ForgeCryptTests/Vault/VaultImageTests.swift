@@ -155,6 +155,20 @@ struct VaultImageTests {
         #expect(image.generation == 2)
     }
 
+    @Test("a header that counts more secrets than a vault may hold is damaged, even without the key")
+    func impossibleCount() throws {
+        let image = try Self.sample()
+        var header = VaultHeader(vaultID: image.vaultID, generation: 1)
+        for (count, isPossible) in [(65_536, true), (65_537, false)] {
+            header.entryCount = count
+            let bytes = header.bytes(VaultSubkeys(Self.key, vaultID: image.vaultID))
+            let place = VaultPlace()
+            try place.put(bytes + [UInt8](repeating: 0, count: VaultSubkeys.macLength))
+            let code = try CryptError.code { try VaultInformation(of: place.url, fileSystem: place.fileSystem) }
+            #expect(code == (isPossible ? nil : .tampered))
+        }
+    }
+
     @Test("a vault of an earlier release goes on being read")
     func golden() throws {
         let file = try #require(Data(base64Encoded: GoldenVault.version1, options: .ignoreUnknownCharacters))

@@ -1,0 +1,69 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import Logging
+import Synchronization
+import SystemPackage
+
+/// Where the store is.
+struct KVStoreArgument: ParsableArguments {
+    @Argument(help: "The directory of the store.") var path: String
+
+    private var url: URL { URL(fileURLWithPath: path) }
+
+    func validate() throws {
+        try requirePath(path, of: "store")
+    }
+
+    /// Opens the store for `body`, and throws if the store is damaged, after `body` has done what it can.
+    ///
+    /// - Parameters:
+    ///   - access: Whether the store is only read, or created if it is missing.
+    ///   - body: What the command does.
+    /// - Throws: ``CommandFailure`` about the damage, and what `body` throws.
+    func withStore(_ access: FileKVStore.Access, _ body: (FileKVStore) throws -> Void) throws {
+        let (store, damage) = try open(access)
+        guard !damage.isEmpty else { return try body(store) }
+        let text = "the store at \(try POSIXPath(url)) is damaged: \(Self.summary(of: damage))"
+        do {
+            try body(store)
+        } catch let failure as CommandFailure {
+            throw CommandFailure("\(failure); \(text)")
+        }
+        throw CommandFailure(text)
+    }
+
+    /// Opens the store; returns it and the damage that was found.
+    ///
+    /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
+    func open(_ access: FileKVStore.Access) throws -> (store: FileKVStore, damage: [String]) {
+        let damage = Mutex<[String]>([])
+        var options = FileKVStore.Options(
+            logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() },
+            onIssue: { issue in
+                switch issue {
+                case .damage(let report): damage.withLock { $0.append("\(report)") }
+                case .missingRecords: damage.withLock { $0.append("\(issue)") }
+                // A write throws what these say, or they cost nothing that was acknowledged.
+                case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing: break
+                }
+            })
+        options.access = access
+        do {
+            let store = try FileKVStore(at: url, options: options)
+            return (store, damage.withLock { $0 })
+        } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
+            throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+        }
+    }
+
+    private static func summary(of damage: [String]) -> String {
+        let shown = damage.prefix(3).joined(separator: "; ")
+        return damage.count > 3 ? "\(shown); and \(damage.count - 3) more" : shown
+    }
+}
+
+extension KVStoreError {
+    /// Whether the path of the store, or a part of it, is a file.
+    fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
+}
