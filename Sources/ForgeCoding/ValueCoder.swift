@@ -6,7 +6,8 @@
 /// `Double`, `Float`, `Date`, `Data`, `UUID` and `Decimal` round-trip exactly, including infinities and NaN payloads. A
 /// relative URL is decoded as its absolute form.
 public struct ValueCoder: Sendable {
-    /// The maximum nesting depth of arrays and maps, for encoding and decoding; 64.
+    /// The maximum nesting depth of arrays and maps, for encoding and decoding; 64. See
+    /// ``BinaryDecoder/maximumDepth`` for larger ones.
     public var maximumDepth: Int = 64
 
     /// The maximum size of a payload in bytes, for encoding and decoding; 256 MiB.

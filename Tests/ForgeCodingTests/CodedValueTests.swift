@@ -62,14 +62,15 @@ import Testing
     func shows() throws {
         let tree = try CodedValue(decoding: ValueEnvelope(decoding: ValueCoder().encode(Settings())))
         #expect(tree["theme"] == .string("dark") && tree["missing"] == nil && tree["theme"]?["x"] == nil)
-        #expect(tree["data"]?.json() == #""AP8=""#)
-        #expect(tree["date"]?.json() == #""2001-01-01T00:00:00.100Z""#)
-        #expect(tree["url"]?.json() == #""file:///a%20b/c""#)
-        #expect(tree["id"]?.json() == #""01020304-0506-0708-090A-0B0C0D0E0F10""#)
-        #expect(tree["float"]?.json() == "0.1")
+        #expect(try tree["data"]?.json() == #""AP8=""#)
+        #expect(try tree["date"]?.json() == #""2001-01-01T00:00:00.100Z""#)
+        #expect(try tree["url"]?.json() == #""file:///a%20b/c""#)
+        #expect(try tree["id"]?.json() == #""01020304-0506-0708-090A-0B0C0D0E0F10""#)
+        #expect(try tree["float"]?.json() == "0.1")
         #expect(
-            tree["nested"]?.json(prettyPrinted: true) == "[\n  {\n    \"k\": [\n      1.0,\n      null\n    ]\n  }\n]")
-        #expect(tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
+            try tree["nested"]?.json(prettyPrinted: true)
+                == "[\n  {\n    \"k\": [\n      1.0,\n      null\n    ]\n  }\n]")
+        #expect(try tree["positions"]?.json() == #"[{"x":1.5,"y":-0.25},{"x":"Infinity","y":0.0}]"#)
     }
 
     static let shown: [(CodedValue, String)] = [
@@ -88,7 +89,26 @@ import Testing
     @Test("values that JSON cannot represent have a text form", arguments: shown.indices)
     func showsOddities(_ index: Int) throws {
         let (tree, text) = Self.shown[index]
-        #expect(tree.json() == text)
+        #expect(try tree.json() == text)
+    }
+
+    @Test("a map with a container as a key has no JSON text", .timeLimit(.minutes(1)))
+    func containerKeys() throws {
+        func nested(_ levels: Int) -> CodedValue {
+            (0..<levels).reduce(.integer(1)) { key, _ in .map([.init(key, .integer(2))]) }
+        }
+        #expect(try nested(1).json() == #"{"1":2}"#)
+        try #require(throws: CodingFailure.self) { try nested(2).json() }
+        #expect(throws: CodingFailure.self) { try nested(60).json() }
+        for key: CodedValue in [.array([]), .tagged(99, .integer(1)), .simple(16)] {
+            #expect(throws: CodingFailure.self) { try CodedValue.map([.init(key, .null)]).json() }
+        }
+    }
+
+    @Test("a map with two keys of one JSON text has none")
+    func equalMembers() {
+        let tree = CodedValue.map([.init(.integer(1), .null), .init(.string("1"), .null)])
+        #expect(throws: CodingFailure.self) { try tree.json() }
     }
 
     @Test("a tree that is too deep to decode is not encoded")

@@ -35,7 +35,7 @@ import Testing
         arguments: [
             "a2 6178 01 6179 02", "a2 6179 02 6178 01", "bf 6178 01 6179 02 ff", "b802 6178 01 6179 02",
             "bb0000000000000002 7801 78 1801 6179 190002", "d9d9f7 a2 6178 01 6179 02",
-            "a3 6178 01 617a 83 01 a1 01 02 5f 4101 4102 ff 6179 02", "a2 6178 c1 01 6179 02",
+            "a3 6178 01 617a 83 01 a1 01 02 5f 4101 4102 ff 6179 02", "a2 6178 d864 01 6179 02",
             "a2 6178 f93c00 6179 fa40000000", "a2 6178 c24101 6179 c249000000000000000002",
             "bf 617a f6 6179 02 6178 01 ff", "a3 6178 01 6179 02 617a d9d9f7 f4",
         ])
@@ -103,7 +103,10 @@ import Testing
         ("01", Date.self), ("60", Double.self), ("01", UUID.self), ("01", URL.self), ("60", Decimal.self),
         ("f0", Int.self),
         ("a2 6178 6161 6179 02", Point.self), ("01", [String: Int].self), ("c101", String.self), ("60", [UInt8].self),
-        ("60", Float.self), ("40", [String].self),
+        ("60", Float.self), ("40", [String].self), ("c1 01", Int.self), ("c1 01", Double.self),
+        ("c1 fb3ff8000000000000", Double.self), ("d9d9f7 c1 01", Float.self), ("81 c1 01", [Double].self),
+        ("da3a4fc880 fb3ff8000000000000", Double.self), ("da3a4fc880 fb3ff0000000000000", Int.self),
+        ("c1 01", Decimal.self), ("c1 01", Double?.self),
     ]
 
     @Test("a value of another type is a type mismatch", arguments: mismatched.indices)

@@ -9,7 +9,7 @@ extension CodedValue {
         switch self {
         case .array(let elements): .array(elements.map(\.normalized))
         case .map(let entries):
-            .map(entries.map { Entry($0.key, $0.value.normalized) }.sorted { $0.key.json() < $1.key.json() })
+            .map(entries.map { Entry($0.key, $0.value.normalized) }.sorted { "\($0.key)" < "\($1.key)" })
         case .float(let value): .double(Double(value))
         default: self
         }

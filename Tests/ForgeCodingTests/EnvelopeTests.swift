@@ -57,6 +57,32 @@ import Testing
         #expect(try shallow.decode([[[String]]].self, from: shallow.encode(value)) == value)
     }
 
+    @Test("no depth is larger than the bound")
+    func boundedDepth() throws {
+        var coder = ValueCoder()
+        coder.maximumDepth = .max
+        let arrays = { (count: Int) in Array(repeating: 0x81 as UInt8, count: count) + [0x80] }
+        let envelope = { ValueEnvelope(schemaVersion: 1, payload: arrays($0)) }
+        // Arrays in an array that the type does not read.
+        struct Reader: Decodable {
+            init(from decoder: any Decoder) throws { _ = try decoder.unkeyedContainer() }
+        }
+        _ = try coder.decode(Reader.self, from: envelope(900))
+        #expect(throws: DecodingError.self) { try coder.decode(Reader.self, from: envelope(2000)) }
+    }
+
+    enum Color: String, Codable { case red }
+
+    @Test("a decoding error of a value's own code loses its text, which may have the value")
+    func foreignText() throws {
+        let error = try #require(throws: DecodingError.self) {
+            try ValueCoder().decode([String: [Color]].self, from: ValueCoder().encode(["k": ["S3CR3T"]]))
+        }
+        guard case .dataCorrupted(let context) = error else { throw error }
+        #expect(context.codingPath.map(\.stringValue) == ["k", "Index 0"])
+        #expect(!"\(error)".contains("S3CR3T"))
+    }
+
     struct Point: Codable {
         var x: Int
     }

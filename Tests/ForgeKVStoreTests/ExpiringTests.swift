@@ -58,6 +58,20 @@ struct ExpiringTests {
         #expect(try !isThere())
     }
 
+    @Test("a duration may be as long as there are")
+    func longDuration() async throws {
+        await #expect(processExitsWith: .success) {
+            let store = ExpiringKVStore(InMemoryKVStore())
+            let key = KVKey<Int>("a")
+            for duration in [Duration.seconds(9.3e18), Duration(_high: .max, low: .max)] {
+                try store.set(key, value: 1, expiresAfter: duration)
+                guard try store.read(key) == 1 else { exit(1) }
+            }
+            try store.set(key, value: 1, expiresAfter: Duration(_high: .min, low: 0))
+            guard try store.read(key) == nil else { exit(1) }
+        }
+    }
+
     @Test("a set without an end takes the end away, an update leaves it")
     func endsOfWrites() throws {
         let end = Date(timeIntervalSince1970: 1010)

@@ -1,5 +1,6 @@
 import ForgeFileSystem
 import Foundation
+import SystemPackage
 import Testing
 
 @testable import ForgeKVStore
@@ -11,6 +12,17 @@ import Testing
             let store = try FileKVStore(
                 at: "/store", fileSystem: InMemoryFileSystem(), options: .init(compactionFloorInBytes: .max))
             for number in 0..<100 { try store.set(KVKey<Int>("a"), value: number) }
+        }
+    }
+
+    @Test("a lock may be waited for as long as a duration can say")
+    func endlessTimeout() async {
+        await #expect(processExitsWith: .success) {
+            let fileSystem = InMemoryFileSystem()
+            let directory = try fileSystem.open("/", .readOnly, options: [.directory])
+            for timeout in [Duration(_high: .max, low: .max), Duration(_high: .min, low: 0)] {
+                _ = try StoreLock(.exclusive, waitingAtMost: timeout, at: directory, on: fileSystem)
+            }
         }
     }
 

@@ -165,6 +165,25 @@ struct HostileInputTests {
         }
     }
 
+    @Test("a list of many keys that are one long string is refused")
+    func sharedString() {
+        // 2,000 keys of 100,000 bytes each in a list of 110 KB.
+        let length = 100_000
+        var bytes = Array("bplist00".utf8)
+        let text = bytes.count
+        bytes += [0x5F, 0x12] + withUnsafeBytes(of: UInt32(length).bigEndian) { Array($0) }
+        bytes += Array(repeating: 0x61, count: length)
+        let number = bytes.count
+        bytes += [0x10, 1]
+        let root = bytes.count
+        bytes += [0xDF, 0x11, 0x07, 0xD0] + Array(repeating: 0, count: 2000) + Array(repeating: 1, count: 2000)
+        let table = bytes.count
+        for offset in [text, number, root] { bytes += withUnsafeBytes(of: UInt32(offset).bigEndian) { Array($0) } }
+        bytes += [0, 0, 0, 0, 0, 0, 4, 1]
+        for number in [3, 2, table] { bytes += withUnsafeBytes(of: UInt64(number).bigEndian) { Array($0) } }
+        #expect(!BinaryPropertyList.isHarmless(Data(bytes)))
+    }
+
     @Test("a list that Foundation has written is accepted")
     func soundList() throws {
         let object: [String: Any] = [

@@ -83,6 +83,16 @@ struct SetAsideTests {
         #expect(try store.damageReports().count == 1)
     }
 
+    @Test("a date is no number", arguments: [100, 100.1])
+    func date(_ seconds: Double) throws {
+        let store = InMemoryKVStore()
+        try store.set(KVKey<Date>("a"), value: Date(timeIntervalSinceReferenceDate: seconds))
+        #expect(throws: KVStoreError.self) { try store.read(number) }
+        #expect(throws: KVStoreError.self) { try store.read(KVKey<Double>("a")) }
+        try store.set(KVKey<Double>("a"), value: 1)
+        #expect(store.setAside.map(\.name) == ["a"])
+    }
+
     @Test("if that fails the set fails, and the value stays")
     func failure() throws {
         let memory = InMemoryFileSystem()

@@ -158,6 +158,71 @@ struct TransferTests {
         #expect(try store.exportJSON(prettyPrinted: true).json.contains("\n"))
     }
 
+    @Test("a value without a JSON form is a failure, and the others are exported", .timeLimit(.minutes(1)))
+    func noJSONForm() throws {
+        try store.set(KVKey<Int>("a"), value: 1)
+        try store.setRawValue([0x11, 1, 0xA2, 1, 1, 0x61, 0x31, 2], named: "equal")
+        try #require(try store.exportJSON().failures.map(\.name) == ["equal"])
+        try store.setRawValue(
+            [0x11, 1] + Array(repeating: 0xA1, count: 60) + [1] + Array(repeating: 2, count: 60), named: "deep")
+        let (json, failures) = try store.exportJSON()
+        #expect(failures.map(\.name) == ["deep", "equal"])
+        #expect(failures.map(\.error.code) == [.unencodable, .unencodable])
+        #expect(json == #"{"a":1}"#)
+    }
+
+    @Test("what looks like a schema version, and names that Unicode takes for equal, are imported as exported")
+    func exactExport() throws {
+        try store.set(KVKey<[String: Int]>("a"), value: ["@schema": 2, "@value": 5])
+        try store.set(KVKey<[String: String]>("b"), value: ["@schema": "x"])
+        try store.set(KVKey<Int>("e\u{301}"), value: 1)
+        try store.set(KVKey<Int>("\u{E9}"), value: 2)
+        for isPretty in [true, false] {
+            let (json, failures) = try store.exportJSON(prettyPrinted: isPretty)
+            #expect(failures.isEmpty)
+            let copy = InMemoryKVStore()
+            #expect(try copy.importValues(from: .json(Data(json.utf8))).copiedCount == 4)
+            for name in try store.keys() { #expect(try copy.rawValue(named: name) == store.rawValue(named: name)) }
+        }
+    }
+
+    @Test("a value of the largest depth is imported, and one that is too deep fails alone")
+    func depths() throws {
+        let deepest = CodedValue.array((1..<64).reduce([.string("]")]) { array, _ in [.array(array)] })
+        let envelope = ValueEnvelope(schemaVersion: 2, payload: try deepest.encoded())
+        try store.setRawValue(envelope.encoded, named: "a")
+        let json = try store.exportJSON().json
+        let copy = InMemoryKVStore()
+        #expect(try copy.importValues(from: .json(Data(json.utf8))).isComplete)
+        #expect(try copy.rawValue(named: "a") == envelope.encoded)
+
+        let tooDeep = { String(repeating: "[", count: $0) + #""]\"""# + String(repeating: "]", count: $0) }
+        let text = "{\"b\": \(tooDeep(65)), \"c\": \(tooDeep(100_000)), \"d\": 4}"
+        let report = try copy.importValues(from: .json(Data(text.utf8)))
+        #expect(report.failures.map(\.name) == ["b", "c"])
+        #expect(report.failures.map(\.error.code) == [.unencodable, .unencodable])
+        #expect(copy.get(KVKey<Int>("d")) == 4)
+        for cut in ["{\"c\": \(tooDeep(100).dropLast(3))", "{\"c\": \(tooDeep(100))"] {
+            #expect(throws: KVStoreError.self) { try KVImportSource.json(Data(cut.utf8)) }
+        }
+    }
+
+    @Test("a FIFO in the place of a file is refused", .timeLimit(.minutes(1)))
+    func pipe() throws {
+        let directory = TemporaryDirectory()
+        try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
+        let url = directory.url.appending(path: "pipe")
+        try #require(mkfifo(url.path, 0o600) == 0)
+        // An open writing end, so that an import that reads the FIFO fails instead of waiting.
+        let end = open(url.path, O_RDWR | O_NONBLOCK)
+        _ = write(end, "{}", 2)
+        defer { close(end) }
+        for read in [KVImportSource.json(at:fileSystem:), KVImportSource.propertyList(at:fileSystem:)] {
+            let error = #expect(throws: KVStoreError.self) { try read(url, SystemFileSystem()) }
+            #expect(error?.store == url.path)
+        }
+    }
+
     @Test("an import that is cut off at any value goes on", arguments: 0..<6)
     func resumption(_ count: Int) throws {
         let source = InMemoryKVStore()

@@ -7,8 +7,13 @@ public struct BinaryDecoder: Sendable {
     /// The contents of `decoder.userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
-    /// The maximum nesting depth of arrays, maps and tags; 64.
+    /// The maximum nesting depth of arrays, maps and tags; 64. A larger value than 1,000 counts as 1,000.
+    ///
+    /// Each level takes stack space, in the value's own code too: a depth of hundreds may need a thread with a larger
+    /// stack than the usual 512 KiB.
     public var maximumDepth: Int = 64
+
+    private var depth: Int { min(maximumDepth, 1_000) }
 
     /// Creates a decoder with the default limits.
     public init() {}
@@ -18,7 +23,7 @@ public struct BinaryDecoder: Sendable {
     /// - Throws: `DecodingError` with the coding path: `dataCorrupted` for input that is malformed, truncated, nested
     ///   too deep or followed by more bytes, and for duplicate keys, invalid UTF-8 and numbers out of range;
     ///   `typeMismatch`, `valueNotFound` and `keyNotFound` as by `JSONDecoder`. Errors contain types and paths, never
-    ///   values.
+    ///   values; the text of a `DecodingError` that a type throws itself is replaced.
     /// - Complexity: O(bytes) for a type that requests its keys in encoded order.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
         try bytes.withUnsafeBytes { try decode(type, from: $0) }
@@ -42,7 +47,7 @@ public struct BinaryDecoder: Sendable {
         var offset = 0
         let value: T
         do throws(WireFailure) {
-            value = try reader.known(type, &offset, levels: maximumDepth)
+            value = try reader.known(type, &offset, levels: depth)
         } catch {
             guard case .unknownType = error else { throw error }
             value = try reader.knownOptional(type, &offset)
@@ -53,10 +58,15 @@ public struct BinaryDecoder: Sendable {
 
     private func decodeSelf<T: Decodable>(_ type: T.Type, _ reader: ByteReader) throws -> T {
         let source = DecodingSource(
-            reader: reader, maximumDepth: maximumDepth, userInfo: userInfo)
+            reader: reader, maximumDepth: depth, userInfo: userInfo)
         defer { source.close() }
         let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, depth: 0)
-        let value = try T(from: node)
+        let value: T
+        do {
+            value = try T(from: node)
+        } catch let error as DecodingError {
+            throw error.withoutForeignText
+        }
         do throws(WireFailure) {
             let end = try node.end()
             guard end == reader.count else { throw .trailing(offset: end) }

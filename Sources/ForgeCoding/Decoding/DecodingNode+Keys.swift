@@ -15,7 +15,11 @@ extension DecodingNode {
     }
 
     private func missing(_ key: some CodingKey) -> DecodingError {
-        .keyNotFound(key, .init(codingPath: codingPath, debugDescription: "the map has no key \"\(key.stringValue)\""))
+        .keyNotFound(
+            key,
+            .init(
+                codingPath: codingPath, debugDescription: "the map has no key \"\(key.stringValue)\"",
+                underlyingError: WireFailure.missing))
     }
 
     /// Reads the value under a key with `body`.

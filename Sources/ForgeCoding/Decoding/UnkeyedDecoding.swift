@@ -43,7 +43,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
             type,
             .init(
                 codingPath: codingPath + [IndexKey(cursor.passed)],
-                debugDescription: "\(type): the array has no further element"))
+                debugDescription: "\(type): the array has no further element", underlyingError: WireFailure.missing))
     }
 
     mutating func decodeNil() throws -> Bool {

@@ -18,14 +18,16 @@ extension CodedValue {
 
     /// Formats the value as JSON text.
     ///
-    /// Values that JSON cannot represent become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as
+    /// Values that JSON has no type for become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as
     /// their text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
     ///
     /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
     /// - Returns: a JSON text (RFC 8259).
-    public func json(prettyPrinted: Bool = false) -> String {
+    /// - Throws: ``CodingFailure`` for a map with a key that is an array or a map, or with two keys of the same text:
+    ///   JSON has no such objects.
+    public func json(prettyPrinted: Bool = false) throws -> String {
         var writer = JSONWriter(isPretty: prettyPrinted)
-        writer.write(self)
+        try writer.write(self)
         return writer.text
     }
 }

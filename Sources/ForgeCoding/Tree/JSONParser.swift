@@ -4,7 +4,7 @@
 /// reads `-0` as the integer 0.
 struct JSONParser {
     private let bytes: UnsafeRawBufferPointer
-    private var offset = 0
+    var offset = 0
 
     /// Creates a parser of valid UTF-8.
     init(_ bytes: UnsafeRawBufferPointer) {
@@ -13,18 +13,22 @@ struct JSONParser {
 
     mutating func parse() throws(CodingFailure) -> CodedValue {
         let value = try value(CodedValue.maximumDepth)
-        skipSpace()
-        guard offset == bytes.count else { throw failure("more text after the value") }
+        try requireEnd()
         return value
     }
 
-    private func failure(_ reason: String) -> CodingFailure {
+    mutating func requireEnd() throws(CodingFailure) {
+        skipSpace()
+        guard offset == bytes.count else { throw failure("more text after the value") }
+    }
+
+    func failure(_ reason: String) -> CodingFailure {
         CodingFailure(.decode, .corrupted("JSON: \(reason) at byte \(offset)"))
     }
 
-    private var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
+    var next: UInt8? { offset < bytes.count ? bytes[offset] : nil }
 
-    private mutating func skipSpace() {
+    mutating func skipSpace() {
         while let byte = next, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { offset += 1 }
     }
 
@@ -34,7 +38,7 @@ struct JSONParser {
         return true
     }
 
-    private mutating func value(_ levels: Int) throws(CodingFailure) -> CodedValue {
+    mutating func value(_ levels: Int) throws(CodingFailure) -> CodedValue {
         skipSpace()
         switch next {
         case UInt8(ascii: "{"): return try object(levels)
@@ -73,30 +77,40 @@ struct JSONParser {
 
     private mutating func object(_ levels: Int) throws(CodingFailure) -> CodedValue {
         guard levels > 0 else { throw CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth)) }
-        offset += 1
         var entries: [CodedValue.Entry] = []
         var keys: Set<String> = []
+        try forEachMember { (parser, key) throws(CodingFailure) in
+            guard keys.insert(key).inserted else { throw parser.failure("a key that occurs twice") }
+            entries.append(.init(.string(key), try parser.value(levels - 1)))
+        }
+        return .map(entries)
+    }
+
+    /// Parses an object; `body` parses the value under each key.
+    mutating func forEachMember(
+        _ body: (inout JSONParser, _ key: String) throws(CodingFailure) -> Void
+    ) throws(CodingFailure) {
+        offset += 1
         skipSpace()
-        if take(UInt8(ascii: "}")) { return .map(entries) }
+        if take(UInt8(ascii: "}")) { return }
         while true {
             skipSpace()
             guard next == UInt8(ascii: "\"") else { throw expected("a key") }
             let key = try string()
-            guard keys.insert(key).inserted else { throw failure("a key that occurs twice") }
             skipSpace()
             guard take(UInt8(ascii: ":")) else { throw expected("a colon") }
-            entries.append(.init(.string(key), try value(levels - 1)))
+            try body(&self, key)
             skipSpace()
-            if take(UInt8(ascii: "}")) { return .map(entries) }
+            if take(UInt8(ascii: "}")) { return }
             guard take(UInt8(ascii: ",")) else { throw expected("a comma or a closing brace") }
         }
     }
 
-    private func expected(_ what: String) -> CodingFailure {
+    func expected(_ what: String) -> CodingFailure {
         next == nil ? CodingFailure(.decode, .truncated) : failure("no \(what)")
     }
 
-    private mutating func string() throws(CodingFailure) -> String {
+    mutating func string() throws(CodingFailure) -> String {
         offset += 1
         var text: [UInt8] = []
         while let byte = next {

@@ -7,13 +7,21 @@ import Foundation
 struct JSONWriter {
     private(set) var text = ""
     private let isPretty: Bool
-    private var indentation = 0
+    private let isKey: Bool
+    private var indentation: Int
 
-    init(isPretty: Bool) {
-        self.isPretty = isPretty
+    init(isPretty: Bool, indentation: Int = 0) {
+        self.init(isPretty: isPretty, isKey: false, indentation: indentation)
     }
 
-    mutating func write(_ value: CodedValue) {
+    private init(isPretty: Bool, isKey: Bool, indentation: Int) {
+        self.isPretty = isPretty
+        self.isKey = isKey
+        self.indentation = indentation
+    }
+
+    /// - Throws: ``CodingFailure`` for a map that no JSON object represents; the text is incomplete then.
+    mutating func write(_ value: CodedValue) throws(CodingFailure) {
         switch value {
         case .null: text += "null"
         case .bool(let value): text += value ? "true" : "false"
@@ -25,48 +33,62 @@ struct JSONWriter {
         case .bytes(let value): writeString(Data(value).base64EncodedString())
         case .date(let value): writeDate(value)
         case .array(let elements):
-            writeList("[", "]", elements) { writer, element in writer.write(element) }
-        case .map(let entries):
-            writeList("{", "}", entries) { writer, entry in
-                writer.writeKey(entry.key)
-                writer.write(entry.value)
-            }
-        case .tagged(let tag, let content): writeTagged(tag, content)
+            try writeList("[", "]", elements) { writer, element throws(CodingFailure) in try writer.write(element) }
+        case .map(let entries): try writeObject(entries)
+        case .tagged(let tag, let content): try writeTagged(tag, content)
         case .simple(let value):
             if value == Simple.undefined & ~MajorType.mask {
                 text += "null"
             } else {
-                write(.map([.init(.string("@simple"), .integer(Int64(value)))]))
+                try write(.map([.init(.string("@simple"), .integer(Int64(value)))]))
             }
         }
     }
 
     private mutating func writeList<Element>(
-        _ open: String, _ close: String, _ elements: [Element], _ body: (inout JSONWriter, Element) -> Void
-    ) {
+        _ open: String, _ close: String, _ elements: [Element],
+        _ body: (inout JSONWriter, Element) throws(CodingFailure) -> Void
+    ) throws(CodingFailure) {
+        guard !isKey else { throw CodingFailure(.encode, .unencodable("JSON: a key that is an array or a map")) }
         text += open
         indentation += 1
         for (index, element) in elements.enumerated() {
             if index > 0 { text += "," }
             newLine()
-            body(&self, element)
+            try body(&self, element)
         }
         indentation -= 1
         if !elements.isEmpty { newLine() }
         text += close
     }
 
-    private mutating func newLine() {
+    private mutating func writeObject(_ entries: [CodedValue.Entry]) throws(CodingFailure) {
+        var names: Set<[UInt8]> = []
+        try writeList("{", "}", entries) { writer, entry throws(CodingFailure) in
+            let name = try Self.name(entry.key)
+            guard names.insert(Array(name.utf8)).inserted else {
+                throw CodingFailure(.encode, .unencodable("JSON: two keys of the same text"))
+            }
+            writer.writeName(name)
+            try writer.write(entry.value)
+        }
+    }
+
+    /// The name of an object's member for a key.
+    private static func name(_ key: CodedValue) throws(CodingFailure) -> String {
+        if case .string(let name) = key { return name }
+        var writer = JSONWriter(isPretty: false, isKey: true, indentation: 0)
+        try writer.write(key)
+        return writer.text
+    }
+
+    mutating func newLine() {
         guard isPretty else { return }
         text += "\n" + String(repeating: "  ", count: indentation)
     }
 
-    private mutating func writeKey(_ key: CodedValue) {
-        if case .string(let key) = key {
-            writeString(key)
-        } else {
-            writeString(key.json())
-        }
+    mutating func writeName(_ name: String) {
+        writeString(name)
         text += isPretty ? ": " : ":"
     }
 
@@ -88,7 +110,7 @@ struct JSONWriter {
         writeString(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
     }
 
-    private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) {
+    private mutating func writeTagged(_ tag: UInt64, _ content: CodedValue) throws(CodingFailure) {
         switch (tag, content) {
         case (Tag.uri, .string(let value)): writeString(value)
         case (Tag.uuid, .bytes(let bytes)) where bytes.count == 16:
@@ -98,7 +120,7 @@ struct JSONWriter {
             if let number = Self.number(tag, content) {
                 text += number
             } else {
-                write(.map([.init(.string("@tag"), .unsigned(tag)), .init(.string("@value"), content)]))
+                try write(.map([.init(.string("@tag"), .unsigned(tag)), .init(.string("@value"), content)]))
             }
         }
     }

@@ -54,6 +54,7 @@ extension ByteReader {
             case Tag.bignum, Tag.negativeBignum:
                 offset = start
                 return try mantissa(&offset)
+            case Tag.epochDate, Tag.referenceDate: throw .mismatch(found: "a date")
             default: continue
             }
         }

@@ -53,7 +53,7 @@ extension ByteReader {
             guard let value else { throw .outOfRange(offset: start) }
             return value
         }
-        try skipTags(&offset)
+        try skipTagsOfNumber(&offset)
         switch self[offset] & MajorType.mask {
         case MajorType.unsigned, MajorType.negative:
             return try integer(&offset, as: type)
@@ -95,7 +95,7 @@ extension ByteReader {
 
     @inline(never)
     private func rareDouble(_ offset: inout Int) throws(WireFailure) -> Double {
-        try skipTags(&offset)
+        try skipTagsOfNumber(&offset)
         let start = offset
         switch self[offset] {
         case Simple.double: return Double(bitPattern: try argument(&offset, as: UInt64.self))
@@ -121,7 +121,7 @@ extension ByteReader {
 
     @inline(never)
     private func rareFloat(_ offset: inout Int) throws(WireFailure) -> Float {
-        try skipTags(&offset)
+        try skipTagsOfNumber(&offset)
         let start = offset
         let isInteger = self[offset] & MajorType.mask <= MajorType.negative
         let wide = try double(&offset)

@@ -103,6 +103,16 @@ struct ByteReader {
         }
     }
 
+    /// Skips the tags of a number.
+    ///
+    /// - Throws: a mismatch for the tag of a date: the number alone has no epoch.
+    func skipTagsOfNumber(_ offset: inout Int) throws(WireFailure) {
+        while try peek(offset) & MajorType.mask == MajorType.tag {
+            let tag = try head(&offset)
+            if tag == Tag.epochDate || tag == Tag.referenceDate { throw .mismatch(found: "a date") }
+        }
+    }
+
     /// The error for an item of another type than requested.
     func mismatch(_ offset: Int) -> WireFailure {
         guard offset < count else { return .truncated(offset: offset) }

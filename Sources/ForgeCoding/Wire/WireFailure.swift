@@ -30,6 +30,9 @@ enum WireFailure: Error {
     /// Null instead of a value.
     case null
 
+    /// No value: the map has no such key, or the array no further element.
+    case missing
+
     /// Not an error: the type has no encoding of its own, so it decodes itself.
     case unknownType
 
@@ -48,6 +51,7 @@ enum WireFailure: Error {
         case .outOfRange(let offset): "the number at byte \(offset) does not fit into the type"
         case .invalidContent(let offset): "the content at byte \(offset) is not what its type requires"
         case .null: "found null"
+        case .missing: "no value"
         case .unknownType: "the type reads itself"
         case .mismatch(let found): "found \(found)"
         }

@@ -32,7 +32,15 @@ struct KVCommand: AsyncParsableCommand {
             if case .string(let text) = value, !json {
                 return try StandardOutput.print(text, keeping: ["\n", "\t"])
             }
-            try StandardOutput.print(json: value.json(prettyPrinted: true))
+            try StandardOutput.print(json: json(of: value))
+        }
+
+        private func json(of value: CodedValue) throws -> String {
+            do {
+                return try value.json(prettyPrinted: true)
+            } catch {
+                throw CommandFailure("the value of \(key) has no JSON form: \(error)")
+            }
         }
     }
 
@@ -75,7 +83,7 @@ struct KVCommand: AsyncParsableCommand {
         /// JSON has no dates: a text in the place of a date is one, if it is in the form in which dates are shown.
         private func asDate(_ new: CodedValue, inPlaceOf date: Date) throws -> CodedValue {
             guard case .string(let text) = new else { return new }
-            if CodedValue.date(date).json(prettyPrinted: false) == new.json(prettyPrinted: false) { return .date(date) }
+            if try CodedValue.date(date).json() == new.json() { return .date(date) }
             do {
                 return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
             } catch {
@@ -108,8 +116,8 @@ struct KVCommand: AsyncParsableCommand {
                 let shown: String
                 do {
                     let value = try CodedValue(decoding: ValueEnvelope(decoding: bytes))
+                    shown = try value.json(prettyPrinted: false)
                     entries.append(CodedValue.Entry(.string(key), value))
-                    shown = value.json(prettyPrinted: false)
                 } catch {
                     entries.append(CodedValue.Entry(.string(key), Self.substitute(for: bytes, error)))
                     undecodable.append(key)

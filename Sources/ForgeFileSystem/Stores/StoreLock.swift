@@ -37,7 +37,7 @@ package final class StoreLock: Sendable {
     private static func lock(
         _ descriptor: Descriptor, _ mode: LockMode, waitingAtMost timeout: Duration, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let end = ContinuousClock.now + timeout
+        let end = ContinuousClock.now + timeout.bounded
         var pause = 0.000_1
         while true {
             do {

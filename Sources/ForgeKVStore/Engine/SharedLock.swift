@@ -61,7 +61,8 @@ final class SharedLock: Sendable {
         let busy = FileSystemError(.lock, .resourceTemporarilyUnavailable, path: .lockName)
         let start = ContinuousClock.now
         // Waiting for other threads of this process counts towards the timeout.
-        guard threadLock.try() || threadLock.lock(before: Date(timeIntervalSinceNow: timeout / .seconds(1))) else {
+        let end = Date(timeIntervalSinceNow: timeout.bounded / .seconds(1))
+        guard threadLock.try() || threadLock.lock(before: end) else {
             throw busy
         }
         do throws(FileSystemError) {

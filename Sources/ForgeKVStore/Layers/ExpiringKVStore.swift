@@ -99,9 +99,8 @@ extension ExpiringKVStore {
 
     /// Stores a value that expires after a duration; see ``set(_:value:)``.
     public func set<T>(_ key: KVKey<T>, value: T, expiresAfter duration: Duration) throws {
-        let (seconds, attoseconds) = duration.components
-        let interval = Double(seconds) + Double(attoseconds) * 1e-18
-        try store(value, key, now().addingTimeInterval(interval))
+        // `components` traps for a duration of more seconds than `Int64` has.
+        try store(value, key, now().addingTimeInterval(duration / .seconds(1)))
     }
 
     /// The expiration of a key's value; nil if it has none or the key is absent.

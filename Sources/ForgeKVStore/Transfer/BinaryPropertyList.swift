@@ -14,8 +14,8 @@ struct BinaryPropertyList {
     private static let maximumDepth = 512
 
     /// Whether Foundation may parse the data: it is no binary property list, or one in which every container holds
-    /// values of the documented types, none contains itself, and all of them written out are not much longer than the
-    /// data.
+    /// values of the documented types, none contains itself, and all of them written out are not much more than the
+    /// data, neither in number nor in bytes.
     static func isHarmless(_ data: Data) -> Bool {
         guard data.starts(with: Array("bplist".utf8)) else { return true }
         return BinaryPropertyList(Array(data))?.isHarmless ?? false
@@ -49,34 +49,56 @@ struct BinaryPropertyList {
     }
 
     private var isHarmless: Bool {
-        var count = Count(sizes: [Int?](repeating: nil, count: offsets.count), unread: bytes.count)
+        var count = Count(sizes: [Size?](repeating: nil, count: offsets.count), unread: bytes.count)
         guard let size = size(of: root, &count, depth: 0) else { return false }
-        return size <= 4 * bytes.count
+        return size.values <= 4 * bytes.count && size.bytes <= Self.freeBytes + 16 * bytes.count
+    }
+
+    /// The bytes of texts and data that a list may have however short it is.
+    private static let freeBytes = 64 << 20
+
+    /// What an object is, written out: an object that several containers hold counts for each.
+    private struct Size {
+        var values: Int
+        var bytes: Int
+
+        mutating func add(_ other: Size) {
+            values = min(values + other.values, Int.max / 2)
+            bytes = min(bytes + other.bytes, Int.max / 2)
+        }
     }
 
     private struct Count {
-        /// How many values each object is, where that is known; 0 while it is being counted.
-        var sizes: [Int?]
+        /// The size of each object, where that is known; no values while it is being counted.
+        var sizes: [Size?]
 
         /// How many references may still be read: each takes at least a byte, and no two containers share any.
         var unread: Int
     }
 
-    /// How many values an object is, written out; nil if it is none that Foundation should see, such as one that
-    /// contains itself.
-    private func size(of object: Int, _ count: inout Count, depth: Int) -> Int? {
-        guard object < offsets.count, depth <= Self.maximumDepth, count.sizes[object] != 0 else { return nil }
+    /// The size of an object; nil if it is none that Foundation should see, such as one that contains itself.
+    private func size(of object: Int, _ count: inout Count, depth: Int) -> Size? {
+        guard object < offsets.count, depth <= Self.maximumDepth, count.sizes[object]?.values != 0 else { return nil }
         if let size = count.sizes[object] { return size }
-        count.sizes[object] = 0
-        var sum = 1
+        count.sizes[object] = Size(values: 0, bytes: 0)
+        guard let length = length(of: object) else { return nil }
+        var sum = Size(values: 1, bytes: length)
         guard let references = references(of: object), references.count <= count.unread else { return nil }
         count.unread -= references.count
         for reference in references {
             guard let size = size(of: reference, &count, depth: depth + 1) else { return nil }
-            sum = min(sum + size, Int.max / 2)
+            sum.add(size)
         }
         count.sizes[object] = sum
         return sum
+    }
+
+    /// The number of bytes of a text or data, none for any other type; nil if the list is shorter.
+    private func length(of object: Int) -> Int? {
+        let marker = bytes[offsets[object]]
+        guard (0x4...0x6).contains(marker >> 4) else { return 0 }
+        guard let count = count(at: offsets[object])?.count else { return nil }
+        return marker >> 4 == 0x6 ? 2 * count : count
     }
 
     /// The objects that a container holds, none for any other type; nil for a type that property lists do not have.
@@ -85,14 +107,26 @@ struct BinaryPropertyList {
         let marker = bytes[offset]
         switch marker >> 4 {
         case 0x0 where [0x08, 0x09].contains(marker), 0x1...0x6: return []
-        case 0xA: return references(from: offset, marker, perElement: 1)
-        case 0xD: return references(from: offset, marker, perElement: 2)
+        case 0xA: return references(from: offset, perElement: 1)
+        case 0xD: return references(from: offset, perElement: 2)
         default: return nil
         }
     }
 
-    private func references(from offset: Int, _ marker: UInt8, perElement: Int) -> [Int]? {
-        var count = Int(marker & 0xF)
+    private func references(from offset: Int, perElement: Int) -> [Int]? {
+        guard let (count, start) = count(at: offset) else { return nil }
+        var references: [Int] = []
+        for place in 0..<count * perElement {
+            guard let reference = integer(at: start + place * referenceSize, referenceSize) else { return nil }
+            references.append(reference)
+        }
+        return references
+    }
+
+    /// The number of elements, bytes or characters of the object at an offset, and where they start; nil for more than
+    /// the list has bytes.
+    private func count(at offset: Int) -> (count: Int, start: Int)? {
+        var count = Int(bytes[offset] & 0xF)
         var start = offset + 1
         if count == 0xF {
             // The count follows as an integer.
@@ -102,13 +136,7 @@ struct BinaryPropertyList {
             count = long
             start += 1 + size
         }
-        guard count <= bytes.count else { return nil }
-        var references: [Int] = []
-        for place in 0..<count * perElement {
-            guard let reference = integer(at: start + place * referenceSize, referenceSize) else { return nil }
-            references.append(reference)
-        }
-        return references
+        return count <= bytes.count ? (count, start) : nil
     }
 
     private func integer(at offset: Int, _ size: Int) -> Int? {

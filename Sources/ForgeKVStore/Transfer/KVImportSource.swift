@@ -1,6 +1,7 @@
 import ForgeCoding
 public import ForgeFileSystem
 public import Foundation
+import SystemPackage
 
 /// The source of an import.
 public struct KVImportSource: Sendable {
@@ -48,24 +49,22 @@ public struct KVImportSource: Sendable {
     ///
     /// Numbers without a fraction or exponent become integers, others doubles, and `null` a stored nil. JSON has no
     /// dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
-    /// written by ``KVStoring/exportJSON(prettyPrinted:)``.
+    /// written by ``KVStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.
     public static func json(_ data: Data) throws -> KVImportSource {
-        let tree: CodedValue
+        let members: JSONMembers
         do {
             guard let text = String(validating: data, as: UTF8.self) else {
                 throw CodingFailure(.decode, .corrupted("the text is not UTF-8"))
             }
-            tree = try CodedValue(json: text)
+            members = try JSONMembers(text, levels: JSONMember.maximumDepth)
         } catch {
             throw KVStoreError(.undecodable, .import, underlying: error)
         }
-        guard case .map(let members) = tree else { throw KVStoreError(.undecodable, .import) }
         var values: [KeyName: Result<[UInt8], KVStoreError>] = [:]
-        for member in members {
-            guard case .string(let name) = member.key else { continue }
-            values[KeyName(name)] = Result { try JSONMember(member.value).bytes }
+        for (name, value) in members.members {
+            values[KeyName(name)] = Result { try JSONMember(value.get()).bytes }
                 .mapError { KVStoreError(.unencodable, .import, key: name, underlying: $0) }
         }
         return KVImportSource(values)
@@ -91,7 +90,7 @@ public struct KVImportSource: Sendable {
 
     private static func content(of url: URL, _ fileSystem: any POSIXFileSystem) throws -> Data {
         do throws(FileSystemError) {
-            return Data(try fileSystem.readFile(try POSIXPath(url), maximumSizeInBytes: 1 << 30))
+            return Data(try fileSystem.readRegularFile(try POSIXPath(url), maximumSizeInBytes: 1 << 30))
         } catch {
             throw KVStoreError(error, .import, store: url.path)
         }
@@ -104,35 +103,22 @@ extension KVImportSource {
     }
 }
 
-/// The JSON form of a value: the value itself, with its schema version unless that is 1.
-struct JSONMember {
-    private static let schema = "@schema"
-    private static let value = "@value"
-
-    /// The value in its envelope.
-    let bytes: [UInt8]
-
-    init(_ tree: CodedValue) throws {
-        if case .map(let entries) = tree, entries.count == 2, case .integer(let number)? = tree[Self.schema],
-            let version = UInt32(exactly: number), let value = tree[Self.value]
-        {
-            bytes = try Self.envelope(value, version)
-        } else {
-            bytes = try Self.envelope(tree, 1)
+extension POSIXFileSystem {
+    /// The content of a file that is neither a device nor a FIFO, which would be waited for.
+    fileprivate func readRegularFile(
+        _ path: POSIXPath, maximumSizeInBytes: Int
+    ) throws(FileSystemError) -> [UInt8] {
+        let descriptor = try retryingInterrupts { () throws(FileSystemError) in
+            try open(path, .readOnly, options: [.nonBlocking])
         }
-    }
-
-    private static func envelope(_ tree: CodedValue, _ version: UInt32) throws -> [UInt8] {
-        ValueEnvelope(schemaVersion: version, payload: try tree.encoded()).encoded
-    }
-
-    /// The JSON form of a value in its envelope.
-    static func tree(of bytes: [UInt8]) throws -> CodedValue {
-        let envelope = try ValueEnvelope(decoding: bytes)
-        let tree = try CodedValue(decoding: envelope)
-        guard envelope.schemaVersion != 1 else { return tree }
-        return .map([
-            .init(.string(schema), .integer(Int64(envelope.schemaVersion))), .init(.string(value), tree),
-        ])
+        return try naming(path) { () throws(FileSystemError) in
+            try closing(descriptor) { () throws(FileSystemError) in
+                let type = try status(of: .descriptor(descriptor)).type
+                guard type == .regular else {
+                    throw FileSystemError(.open, type == .directory ? .isDirectory : .notSupported)
+                }
+                return try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
+            }
+        }
     }
 }

@@ -36,27 +36,29 @@ extension KVStoring {
     ///
     /// The result is meant for people and other programs. Dates (to the millisecond), bytes, UUIDs, NaN and infinities
     /// become strings, and import as strings, which cannot be decoded as the original types. To keep every value, call
-    /// ``exportValues(to:existing:)``. A value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`.
+    /// ``exportValues(to:existing:)``. A value whose schema version is not 1 becomes `{"@schema": 2, "@value": …}`, and
+    /// so does an object with a member `@schema`.
     ///
     /// - Parameter prettyPrinted: One line per element instead of a single line.
-    /// - Returns: The text, and the values that could not be read with the reasons.
+    /// - Returns: The text, and the values that could not be read, or that JSON cannot represent, with the reasons.
     /// - Throws: ``KVStoreError`` if the keys cannot be listed.
     public func exportJSON(
         prettyPrinted: Bool = false
     ) throws -> (json: String, failures: [KVTransferReport.Failure]) {
-        var members: [CodedValue.Entry] = []
+        var object = JSONObjectText(prettyPrinted: prettyPrinted)
         var failures: [KVTransferReport.Failure] = []
         for name in try keys().sorted(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {
             do {
                 guard let bytes = try rawValue(named: name) else { continue }
-                members.append(.init(.string(name), try JSONMember.tree(of: bytes)))
+                try object.append(name, JSONMember.tree(of: bytes))
             } catch let error as KVStoreError {
                 failures.append(.init(name: name, error: error))
             } catch {
-                let error = KVStoreError(.undecodable, .export, key: name, underlying: error)
-                failures.append(.init(name: name, error: error))
+                let isDecoded = (error as? CodingFailure)?.operation == .encode
+                let code: KVStoreError.Code = isDecoded ? .unencodable : .undecodable
+                failures.append(.init(name: name, error: KVStoreError(code, .export, key: name, underlying: error)))
             }
         }
-        return (CodedValue.map(members).json(prettyPrinted: prettyPrinted), failures)
+        return (object.text, failures)
     }
 }
