@@ -100,22 +100,6 @@ struct SharedRootTests {
         #expect(try await store.list(recursive: true).count == 80)
     }
 
-    @Test("what is left of a directory that cannot be deleted keeps its name")
-    func undeletableDirectory() async throws {
-        let base = InMemoryFileSystem()
-        try base.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/"))
-        let store = DiskFileStore(
-            root: URL(filePath: "/store"), fileSystem: base.process(user: UserID(7), group: GroupID(7)))
-        for key in ["a/x", "a/sub/y"] { try await store.save(Data("1".utf8), to: key) }
-        try base.setPermissions(FilePermissions(rawValue: 0o500), of: .path("/store/a/sub"))
-        await #expect(
-            performing: { try await store.deleteDirectory("a") }, throws: hasCode(FileStoreError.Code.notPermitted))
-        #expect(try await store.load("a/sub/y") == Data("1".utf8))
-        try base.setPermissions(FilePermissions(rawValue: 0o700), of: .path("/store/a/sub"))
-        try await store.deleteDirectory("a")
-        #expect(try await store.list(recursive: true) == [])
-    }
-
     @Test("deleting all files beside listings leaves none")
     func deletingBesideListings() async throws {
         for _ in 0..<8 {

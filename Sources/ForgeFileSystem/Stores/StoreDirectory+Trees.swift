@@ -79,19 +79,11 @@ extension StoreDirectory {
                 try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
-                do throws(FileSystemError) {
-                    guard try ownFiles.removeTree(trash, at: parent) else {
-                        // Another program has put something there meanwhile.
-                        throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
-                    }
-                } catch {
-                    // What is left gets its name back, so that it can be found and removed again. The first failure is
-                    // the one to report.
-                    do throws(FileSystemError) {
-                        try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
-                        try synchronizeNames(parent, key.path, durability)
-                    } catch _ {}
-                    throw error
+                guard try ownFiles.removeTree(trash, at: parent) else {
+                    // Another program has put something there meanwhile.
+                    try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
+                    try synchronizeNames(parent, key.path, durability)
+                    throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
                 }
                 // Before the name may be used again, or a power cut could leave the tree unrecorded.
                 try synchronizeNames(parent, key.path, durability)

@@ -140,8 +140,7 @@ final class StoreHandle: Sendable {
         do throws(FileSystemError) {
             let text = try fileSystem.readFile(.lockName, at: directory, maximumSizeInBytes: 64)
             let number = Int32(String(decoding: text.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
-            // The number of a process that has ended says nothing of who holds the lock now.
-            if let number { return processes.isRunning(ProcessIdentity(id: number)) ? number : nil }
+            if let number { return number }
             return try SharedPage.user(at: directory, on: fileSystem, processes)
         } catch {
             return nil  // That the store is in use is known without.
