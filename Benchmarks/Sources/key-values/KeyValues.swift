@@ -64,7 +64,7 @@ enum KeyValues {
             report(try Batches<String>(workspace).line())
         case .open:
             try Openings(count: 100_000, .nanoseconds(8e6), workspace).lines().forEach(report)
-            try Openings(count: 1_000_000, .nanoseconds(20e6), workspace).lines().forEach(report)
+            try Openings(count: 1_000_000, .nanoseconds(80e6), workspace).lines().forEach(report)
         case .overwrite:
             try Overwrites(workspace).lines().forEach(report)
         case .threads:
