@@ -62,7 +62,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// The same with what `content` writes to a descriptor.
+    /// Replaces a file like `write(_:to:)`, with the content that `content` writes to the descriptor.
     package func replaceContents(
         of url: URL, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {

@@ -100,6 +100,34 @@ struct SharedRootTests {
         #expect(try await store.list(recursive: true).count == 80)
     }
 
+    @Test("a file system that is mounted below the root is another program's")
+    func mounted() async throws {
+        let fileSystem = InMemoryFileSystem()
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        try await store.save(Data("ours".utf8), to: "a/x")
+        try await store.createDirectory("a/m")
+        try fileSystem.mount(at: "/store/a/m", quota: .init())
+        try fileSystem.write(Data("theirs".utf8), to: URL(filePath: "/store/a/m/f"))
+        await #expect(
+            performing: { try await store.deleteDirectory("a") }, throws: hasCode(FileStoreError.Code.foreignContent))
+        #expect(try await store.load("a/x") == Data("ours".utf8))
+        try await store.deleteAll()
+        #expect(try fileSystem.read(from: URL(filePath: "/store/a/m/f")) == Data("theirs".utf8))
+        #expect(!store.exists("a/x"))
+    }
+
+    @Test("a file of another user is copied by a move, so that its owner cannot change what is stored")
+    func othersFile() async throws {
+        let fileSystem = InMemoryFileSystem()
+        try fileSystem.write(Data("new".utf8), to: URL(filePath: "/file"))
+        try fileSystem.setOwner(UserID(7), group: GroupID(7), of: .path("/file"))
+        let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
+        try await store.move(from: URL(filePath: "/file"), to: "k")
+        #expect(try await store.load("k") == Data("new".utf8))
+        #expect(try fileSystem.status("/store/k").owner == fileSystem.effectiveUser)
+        #expect(try !fileSystem.exists("/file", at: .workingDirectory, followsSymbolicLinks: false))
+    }
+
     @Test("deleting all files beside listings leaves none")
     func deletingBesideListings() async throws {
         for _ in 0..<8 {

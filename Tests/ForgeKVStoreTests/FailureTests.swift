@@ -43,6 +43,20 @@ import Testing
         #expect(recorder.issues.isEmpty)
     }
 
+    @Test("space that cannot be written back poisons the log: a later flush does not cover what was stored there")
+    func failingWriteBack() throws {
+        let store = try open()
+        fileSystem.fail(.writeBack)
+        #expect(throws: KVStoreError.self) {
+            for number in 0..<100 {
+                try store.setRawValue([UInt8](repeating: 1, count: 200_000), named: "key.\(number)")
+            }
+        }
+        fileSystem.fail(nil)
+        #expect(code { try store.set(a, value: 1) } == .unavailable(.poisoned))
+        #expect(code { try store.synchronize() } == .unavailable(.poisoned))
+    }
+
     @Test(
         "where no space can be reserved a write fails and leaves the old value, and the next one works",
         arguments: [FileSystemOperation.allocate, .write, .map])

@@ -9,9 +9,9 @@ import Synchronization
 /// is locked. While its files cannot be read, `read` and everything else that can throw throws
 /// `KVStoreError` with `.unavailable(.locked)`; `get` gives nil and `contains` false, as they are documented to.
 ///
-/// A store whose class is `.complete` is given up when the device is locked, and opened again after that, as an app
-/// does that is told so (`protectedDataWillBecomeUnavailable`). It belongs to the process that it was made for: when
-/// that has ended, every call throws `.unavailable(.inputOutput)`.
+/// A store whose class is `.complete` is closed when the device is locked and opened again afterwards, as an app does
+/// that handles `protectedDataWillBecomeUnavailable`. It belongs to the process that it was created for: after the end
+/// of that process, every call throws `.unavailable(.inputOutput)`.
 public final class DeviceKVStore: KVStoring {
     /// When the files of the store can be read.
     public let protection: FileProtection

@@ -8,17 +8,21 @@ struct OwnFiles {
     let fileSystem: any POSIXFileSystem
     /// The identifiers in the names of this store's temporary files, which may be removed with a tree.
     let temporaryIDs: [POSIXPath]
+    /// The device of the directory that the tree is in.
+    private let device: UInt64
 
-    init(_ fileSystem: any POSIXFileSystem, temporaryIDs: [POSIXPath] = []) {
+    init(
+        _ fileSystem: any POSIXFileSystem, in directory: Descriptor, temporaryIDs: [POSIXPath] = []
+    ) throws(FileSystemError) {
         self.fileSystem = fileSystem
         self.temporaryIDs = temporaryIDs
+        device = try fileSystem.status(of: .descriptor(directory)).device
     }
 
     /// The first entry below a directory that is not the store's; nil if the whole tree is.
     func firstForeign(
         in directory: Descriptor, prefix: POSIXPath
     ) throws(FileSystemError) -> POSIXPath? {
-        let device = try fileSystem.status(of: .descriptor(directory)).device
         for entry in try fileSystem.entries(of: directory) {
             let path = prefix.appending(entry.name)
             switch try kind(of: entry, at: path, in: directory) {
@@ -27,7 +31,7 @@ struct OwnFiles {
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
                     try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                        try isMountPoint(below, in: device) ? path : try firstForeign(in: below, prefix: path)
+                        try isMountPoint(below) ? path : try firstForeign(in: below, prefix: path)
                     }
                 }
                 if let found = found ?? nil { return found }
@@ -44,7 +48,6 @@ struct OwnFiles {
     ) throws(FileSystemError) -> Bool {
         let entries = try fileSystem.entries(of: directory)
         if prefix != nil, entries.contains(where: { $0.name.isStoreMarker }) { return false }
-        let device = try fileSystem.status(of: .descriptor(directory)).device
         var isEmpty = true
         for entry in entries {
             let path = prefix?.appending(entry.name) ?? entry.name
@@ -60,7 +63,7 @@ struct OwnFiles {
                     try ifPresent { () throws(FileSystemError) -> Bool in
                         let isEmpty = try withDirectory(entry.name, at: directory) {
                             (below) throws(FileSystemError) in
-                            guard try !isMountPoint(below, in: device) else { return false }
+                            guard try !isMountPoint(below) else { return false }
                             return try removeContents(of: below, prefix: path, didStay: didStay)
                         }
                         guard isEmpty else { return false }
@@ -118,8 +121,8 @@ struct OwnFiles {
         return isTemporary ? .temporary : .file
     }
 
-    /// Whether a directory is on another device than the one it was found in.
-    private func isMountPoint(_ directory: Descriptor, in device: UInt64) throws(FileSystemError) -> Bool {
+    /// Whether a directory is on another device, because a file system is mounted there.
+    private func isMountPoint(_ directory: Descriptor) throws(FileSystemError) -> Bool {
         try fileSystem.status(of: .descriptor(directory)).device != device
     }
 

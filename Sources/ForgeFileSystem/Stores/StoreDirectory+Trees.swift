@@ -70,8 +70,9 @@ extension StoreDirectory {
                 throw FileSystemError(.removeDirectory, .notDirectory, path: key.path)
             }
             let names = try names()
-            let ownFiles = OwnFiles(
-                fileSystem, temporaryIDs: try TemporaryNamesFile.allIDs(at: root, on: fileSystem) + [names.id])
+            let ownFiles = try OwnFiles(
+                fileSystem, in: parent,
+                temporaryIDs: try TemporaryNamesFile.allIDs(at: root, on: fileSystem) + [names.id])
             try requireOwn(ownFiles, name, at: parent, key)
             try names.withName(
                 POSIXPath.trashPrefix, in: key.path.splitLast().parent, at: parent, isDurable: durability == .full
@@ -105,7 +106,7 @@ extension StoreDirectory {
     /// Not atomic: if it throws, part of the files is gone.
     package func removeAll(durability: Durability = .full) throws(FileSystemError) {
         defer { flushed.removeAll() }
-        _ = try OwnFiles(fileSystem).removeContents(of: root, prefix: nil) {
+        _ = try OwnFiles(fileSystem, in: root).removeContents(of: root, prefix: nil) {
             (directory, path) throws(FileSystemError) in try synchronizeNames(directory, path, durability)
         }
     }

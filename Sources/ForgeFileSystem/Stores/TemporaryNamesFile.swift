@@ -201,7 +201,7 @@ struct TemporaryNamesFile: Sendable {
         } catch  where error.errno.isMissingFeature {
             // The file system cannot synchronise directories at all.
         }
-        _ = try OwnFiles(fileSystem, temporaryIDs: [id]).removeTree(trash, at: directory)
+        _ = try OwnFiles(fileSystem, in: directory, temporaryIDs: [id]).removeTree(trash, at: directory)
     }
 
     private func type(of name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> FileType? {

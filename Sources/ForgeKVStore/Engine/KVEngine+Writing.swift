@@ -213,7 +213,7 @@ extension KVEngine.CheckedRevisions? {
 // MARK: Writing
 
 extension KVEngine {
-    /// What remains to be done after a write has released the lock.
+    /// The tasks that a write runs after it has released the lock.
     struct PostWriteTasks: OptionSet, Sendable {
         let rawValue: UInt8
 

@@ -18,6 +18,7 @@ final class SharedPage: Sendable {
     private let file: Descriptor
     private let mapping: FileMapping?
     private let processes: ProcessTable
+    private let inode: [UInt8]
     private let slot: Atomic<Int>
 
     /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
@@ -34,6 +35,7 @@ final class SharedPage: Sendable {
                 try fileSystem.naming(.sharedName) { () throws(FileSystemError) in
                     try Self.register(in: file, on: fileSystem, processes)
                 })
+            inode = SharedPageContent.inodeBytes(try fileSystem.status(of: .descriptor(file)).inode)
             mapping = try Self.map(file, on: fileSystem)
         } catch {
             fileSystem.discard(file)
@@ -163,11 +165,14 @@ extension SharedPage {
     private func isWhole() throws(FileSystemError) -> Bool {
         let (signature, own) = (SharedPageContent.signature, SharedPageContent.slot(processes.own))
         let slot = slotOffset..<slotOffset + SharedPageContent.slotSize
+        let inodeRange = SharedPageContent.inodeOffset..<SharedPageContent.inodeOffset + inode.count
         guard let mapping else {
             let bytes = try read(0..<slot.upperBound)
-            return bytes.starts(with: signature) && bytes.dropFirst(slot.lowerBound).elementsEqual(own)
+            return bytes.starts(with: signature) && bytes[inodeRange].elementsEqual(inode)
+                && bytes.dropFirst(slot.lowerBound).elementsEqual(own)
         }
         return mapping.withUnsafeBytes(0..<signature.count) { $0.elementsEqual(signature) }
+            && mapping.withUnsafeBytes(inodeRange) { $0.elementsEqual(inode) }
             && mapping.withUnsafeBytes(slot) { $0.elementsEqual(own) }
     }
 
@@ -179,6 +184,7 @@ extension SharedPage {
             throw FileSystemError(.write, .noLocks, path: .sharedName)
         }
         try write(SharedPageContent.signature, at: 0)
+        try write(inode, at: SharedPageContent.inodeOffset)
         slot.store(free, ordering: .relaxed)
         try write(SharedPageContent.slot(processes.own), at: slotOffset)
     }

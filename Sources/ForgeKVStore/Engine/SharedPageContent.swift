@@ -18,8 +18,8 @@ struct SharedPageContent {
     /// The offset of the log-state word.
     static let wordOffset = 16
 
-    /// The offset of the inode number of the page's own file, by which a copy of the page is told from the page.
-    private static let inodeOffset = 24
+    /// The offset of the inode number of the page's file. In a copy of the file it differs from the number of the copy.
+    static let inodeOffset = 24
 
     private static let firstSlot = 64
     static let slotSize = 16
@@ -28,7 +28,14 @@ struct SharedPageContent {
     /// The page of a file, without processes.
     init(inode: UInt64) {
         bytes = Self.signature + [UInt8](repeating: 0, count: Self.size - Self.signature.count)
-        bytes.withUnsafeMutableBytes { $0.store(inode, at: Self.inodeOffset) }
+        bytes.replaceSubrange(Self.inodeOffset..<Self.inodeOffset + 8, with: Self.inodeBytes(inode))
+    }
+
+    /// The inode number of the page's file, as it is stored.
+    static func inodeBytes(_ inode: UInt64) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.append(integer: inode)
+        return bytes
     }
 
     /// The page that was read from a file. The signature is not checked: a slot counts if a process of that number and

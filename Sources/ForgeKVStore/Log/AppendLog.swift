@@ -68,7 +68,13 @@ struct AppendLog: ~Copyable, Sendable {
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
         if hasTail { try dropLockedTail() }
-        let isMapped = try space.reserve(size, at: end, of: file, for: code)
+        let isMapped: Bool
+        do throws(FileSystemError) {
+            isMapped = try space.reserve(size, at: end, of: file, for: code)
+        } catch {
+            if space.hasLostWrites { isPoisoned = true }
+            throw error
+        }
         // In the system's own memory a record is put together in its place.
         let place = space.memory(size, at: end)
         let record = place ?? scratch.bytes(size)

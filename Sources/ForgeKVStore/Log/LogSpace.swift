@@ -103,6 +103,9 @@ struct LogSpace: @unchecked Sendable {
         window?.store(bytes, at: Int(offset - start))
     }
 
+    /// Whether records that no flush has covered could not be written back: a later flush does not cover them either.
+    private(set) var hasLostWrites = false
+
     /// Whether what was stored may not be in the file: another program has made it shorter, or the device is full in
     /// spite of the reservation.
     @inline(__always)
@@ -133,7 +136,12 @@ struct LogSpace: @unchecked Sendable {
             return false
         }
         if earlier.count > Self.earlierLimit {
-            for mapping in earlier { try mapping.writeBack() }
+            do throws(FileSystemError) {
+                for mapping in earlier { try mapping.writeBack() }
+            } catch {
+                hasLostWrites = true
+                throw error
+            }
             earlier = []
         }
         return true

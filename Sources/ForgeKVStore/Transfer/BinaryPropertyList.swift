@@ -57,7 +57,7 @@ struct BinaryPropertyList {
     /// The bytes of texts and data that a list may have however short it is.
     private static let freeBytes = 64 << 20
 
-    /// What an object is, written out: an object that several containers hold counts for each.
+    /// The size of an object written as a tree: an object in several containers counts once for each.
     private struct Size {
         var values: Int
         var bytes: Int

@@ -100,7 +100,30 @@ struct SharedDamageTests {
         try fixture.overwrite("#shared", [UInt8](repeating: 0, count: 4096), at: 0)
         try store.set(a, value: 1)
         #expect(code { _ = try fixture.open(fixture.process(2), .exclusive) } == .unavailable(.inUse(processID: 1)))
-        #expect(SharedPageContent(try fixture.bytes("#shared"), inode: 0).bytes == (try fixture.bytes("#shared")))
+        try expectWholePage()
+    }
+
+    @Test("a page that was overwritten by that of another store is repaired by the next write")
+    func foreignPage() throws {
+        let other = try FileKVStore(
+            at: "/other", fileSystem: fixture.fileSystem.process(), options: fixture.options(3))
+        let store = try fixture.open(fixture.process(1))
+        try withExtendedLifetime(other) {
+            try fixture.overwrite("#shared", try fixture.fileSystem.readFile("/other/#shared"), at: 0)
+        }
+        try store.set(a, value: 1)
+        try expectWholePage()
+        let slots = SharedPageContent(try fixture.bytes("#shared"), inode: try inode())
+        #expect((0..<SharedPageContent.slotCount).contains { slots.process(inSlot: $0)?.id == 1 })
+    }
+
+    private func inode() throws -> UInt64 { try fixture.fileSystem.status("/store/#shared").inode }
+
+    /// A page that belongs to another file, or to none, is read as an empty one.
+    private func expectWholePage() throws {
+        let bytes = try fixture.bytes("#shared")
+        #expect(SharedPageContent(bytes, inode: try inode()).bytes == bytes)
+        #expect(bytes[24..<32].elementsEqual(SharedPageContent.inodeBytes(try inode())))
     }
 
     @Test("a page in a copied directory names no process that has the copy open")

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Makes up calls, most of which have something to work on: it is told how the calls before ended. What it makes
+/// Generates random calls. It records how earlier calls ended, so that most calls find what they work on. What it makes
 /// follows from its seed and limits and from that alone.
 struct FuzzGenerator {
     let limits: FuzzLimits
