@@ -100,7 +100,8 @@ public final class FileKVStore: KVStoring {
 
     /// Rewrites the log without what is out of date, durably; the store does so itself from time to time.
     ///
-    /// - Throws: ``KVStoreError``. The old log stays in use, unless the store refuses all writes after that.
+    /// - Throws: ``KVStoreError``; `.noStore` if another log has taken the place of this one, which stays untouched. The old
+    ///   log stays in use, unless the store refuses all writes after that.
     /// - Complexity: O(*n*) in the length of the live values and of what is written meanwhile.
     public func compact() throws {
         try engine.compact()
