@@ -69,6 +69,11 @@ struct StateSpace: Sendable {
 
     /// The tree with a choice of names; nil if no file system could be in that state.
     func tree(_ names: [Bool]) -> CrashedTree? {
+        lists(names).flatMap { CrashedTree(model, names, $0, files) }
+    }
+
+    /// What each directory holds with a choice of names; nil if they cannot go together.
+    private func lists(_ names: [Bool]) -> [UInt64: NameList]? {
         guard names.count == undecided.count, isLegal(names) else { return nil }
         var lists = model.names
         var place = 0
@@ -80,7 +85,7 @@ struct StateSpace: Sendable {
             }
             if isMade { lists.apply(change) }
         }
-        return CrashedTree(model, names, lists, files)
+        return lists
     }
 
     // MARK: Counting
@@ -94,9 +99,31 @@ struct StateSpace: Sendable {
                 $0 * $1.count
             }
         }
+        let counts = files.mapValues(\.count)
         return (0..<ways).reduce(0.0) { sum, index in
-            guard let tree = tree(names(at: index)) else { return sum }
-            return sum + tree.undecided.reduce(1.0) { $0 * $1.choices.count }
+            lists(names(at: index)).map { sum + fileChoiceCount($0, counts) } ?? sum
         }
+    }
+
+    /// In how many ways the files below the root can be chosen; 0 if the directories form no tree.
+    ///
+    /// A ``CrashedTree`` would count the same, with the hashes and the image that only a visited state needs.
+    private func fileChoiceCount(_ lists: [UInt64: NameList], _ counts: [UInt64: Double]) -> Double {
+        var count = 1.0
+        var pending = [model.root]
+        var seen: Set<UInt64> = [model.root]
+        while let directory = pending.popLast() {
+            for entry in lists[directory]?.entries ?? [] {
+                let isNew = seen.insert(entry.inode).inserted
+                if model.directories[entry.inode] != nil {
+                    // A directory has one name, or none.
+                    guard isNew else { return 0 }
+                    pending.append(entry.inode)
+                } else if isNew {
+                    count *= counts[entry.inode] ?? 1
+                }
+            }
+        }
+        return count
     }
 }

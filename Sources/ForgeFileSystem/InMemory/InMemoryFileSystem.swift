@@ -28,7 +28,7 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     final class Tree: Sendable {
         let state: Mutex<State>
 
-        init(_ state: sending State) {
+        init(_ state: consuming sending State) {
             self.state = Mutex(state)
         }
     }
@@ -43,7 +43,7 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         self.init(State(image: image))
     }
 
-    private convenience init(_ state: State) {
+    private convenience init(_ state: consuming sending State) {
         let options = state.options
         let tree = Tree(state)
         let first = Process(user: options.user, group: options.group, groups: options.groups, umask: options.umask)
@@ -100,11 +100,11 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         tree.state.withLock { $0.reset() }
     }
 
-    /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
     public var effectiveUser: UserID {
         tree.state.withLock { $0.processes[process].user }
     }
 
+    /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
     public func randomBits() -> UInt64 {
         tree.state.withLock { $0.randomBits() }
     }

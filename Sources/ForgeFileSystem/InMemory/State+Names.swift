@@ -68,7 +68,7 @@ extension InMemoryFileSystem.State {
     /// `check` looks at more before the permission.
     private mutating func walkToNewName(
         _ path: POSIXPath, at directory: Descriptor, isDirectory: Bool,
-        _ checkMore: (Self, Walk) throws(Errno) -> Void = { (_, _) throws(Errno) in }
+        _ checkMore: (borrowing Self, Walk) throws(Errno) -> Void = { (_, _) throws(Errno) in }
     ) throws(Errno) -> Walk {
         try check(path)
         var walk = try start(path, at: directory)

@@ -4,7 +4,9 @@ import SystemPackage
 extension InMemoryFileSystem {
     /// The whole tree with everything that is open in it. Inodes, open files, devices and processes are named by their
     /// places in four tables.
-    struct State: Sendable {
+    ///
+    /// It is not copyable because debug builds would copy it for each call of a method that is not mutating.
+    struct State: ~Copyable, Sendable {
         static let root = 0
 
         let options: Options
