@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("A file store on a failing disk")
@@ -148,7 +149,8 @@ struct FaultTests {
 
     @Test(
         "any single failing call leaves the old content or the new, and no descriptor",
-        arguments: [Errno.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .interrupted])
+        arguments: TestDepth.sample(
+            [Errno.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .interrupted], every: 4))
     func everyFailingCall(_ errno: Errno) async throws {
         var number = 0
         while true {

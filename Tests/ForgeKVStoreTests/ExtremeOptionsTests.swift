@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -26,7 +27,7 @@ import Testing
         }
     }
 
-    @Test("a value above 256 MiB that the limit allows is read again", .enabled(if: isDeep))
+    @Test("a value above 256 MiB that the limit allows is read again", .enabled(if: TestDepth.isDeep))
     func largeValue() throws {
         let directory = TemporaryDirectory()
         let key = KVKey<Data>("large")
@@ -42,5 +43,3 @@ import Testing
         _ = key
     }
 }
-
-private let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] == "1"

@@ -71,6 +71,26 @@ struct FailingCallTests {
         #expect(failures?.description.hasPrefix("16 runs failed, the first 8 being\ncall 2 fails") == true)
     }
 
+    @Test("with a step some runs are left out, and a file that is written in place is still found torn")
+    func steps() throws {
+        var failed: [String] = []
+        let report = try forEachFailingCall(errnos: [.ioError], every: 3, on: Self.start) { fileSystem in
+            for _ in 0..<4 { _ = try fileSystem.status("/f") }
+        } verify: { fileSystem, _ in
+            failed.append("\(fileSystem.log.records.count { $0.faults.isEmpty }) before \(fileSystem.plan.firedCount)")
+        }
+        #expect(report.callCount == 4 && report.runCount == 3)
+        #expect(failed == ["4 before 0", "0 before 1", "1 before 1", "3 before 1"])
+        let failures = #expect(throws: FailingCallFailures.self) {
+            try forEachFailingCall(errnos: [.ioError], every: 3, on: Self.start) { fileSystem in
+                try fileSystem.put("new", at: "/f")
+            } verify: { fileSystem, error in
+                try expectOldOrNew(try fileSystem.text(at: "/f"), old: "old", new: "new", after: error)
+            }
+        }
+        #expect(failures?.failures.map(\.call?.description) == ["call 2 fails with EIO for ever"])
+    }
+
     @Test("an error that is swallowed is found by the state")
     func findsSwallowedErrors() {
         #expect(throws: FailingCallFailures.self) {

@@ -52,7 +52,9 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("leaves the old state or the new, and nothing else", arguments: verbs)
     func verb(_ verb: Verb) throws {
-        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let report = try forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             fileSystem in
             try StoreDirectory("/store", on: fileSystem)
         } prepare: { store in
@@ -65,12 +67,14 @@ struct StoreDirectoryFailingCallTests {
             // And the store goes on working.
             try verb.run(store.isUnchanged(Self.old) ? store : store.refilled(Self.old))
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.testedRunCount())
     }
 
     @Test("the first opening of a store can be tried again")
     func opensFirst() throws {
-        try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) { fileSystem in
+        try forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) { fileSystem in
             _ = try StoreDirectory("/data/store", on: fileSystem)
         } verify: { fileSystem, _ in
             let store = try StoreDirectory("/data/store", on: fileSystem)
@@ -80,7 +84,9 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("removeAll removes everything or can be tried again")
     func removesAll() throws {
-        try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) { fileSystem in
+        try forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) { fileSystem in
             try StoreDirectory("/store", on: fileSystem)
         } prepare: { store in
             for (key, text) in Self.old { try store.put(text, try Self.key(key)) }
@@ -97,7 +103,7 @@ struct StoreDirectoryFailingCallTests {
 
     @Test("leftovers of a crash are removed despite failures, or by the next writer")
     func sweeps() throws {
-        try forEachFailingCall(errnos: FailingCall.testedErrnos) {
+        try forEachFailingCall(errnos: FailingCall.testedErrnos, every: FailingCall.testedStep) {
             let fileSystem = InMemoryFileSystem()
             let store = try StoreDirectory("/store", on: fileSystem)
             try store.put("old", try Self.key("d/b"))

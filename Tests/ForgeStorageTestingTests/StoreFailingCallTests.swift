@@ -53,7 +53,9 @@ struct StoreFailingCallTests {
             options.reserveLittle()
         }
         let errnos = TestDepth.isDeep ? FailingCall.errnos : [inForeground ? .noSpace : .ioError]
-        let report = try await forEachFailingCall(errnos: errnos, on: { InMemoryFileSystem() }) {
+        let report = try await forEachFailingCall(
+            errnos: errnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             [options] fileSystem in
             try FileKVStore(at: Self.root, fileSystem: fileSystem, options: options)
         } prepare: { store in
@@ -66,7 +68,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set(Self.kvKey("after"), value: "still works")
         }
-        #expect(report.runCount == report.callCount * 2 * errnos.count)
+        #expect(report.runCount == report.testedRunCount(errnos))
     }
 
     // MARK: Files
@@ -87,7 +89,9 @@ struct StoreFailingCallTests {
 
     @Test("a file store holds the old state or the new", arguments: fileChanges)
     func fileStore(_ change: Change<DiskFileStore>) async throws {
-        let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let report = try await forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             fileSystem in
             (store: DiskFileStore(root: Self.root, fileSystem: fileSystem), fileSystem: fileSystem)
         } prepare: { (store, _) in
@@ -106,7 +110,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try await store.save(Data(), to: "after")
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.testedRunCount())
     }
 
     /// Where a move has left its source that could be neither stored nor renamed back.
@@ -128,7 +132,9 @@ struct StoreFailingCallTests {
     @Test("a vault holds the old secrets or the new", arguments: secretChanges)
     func vault(_ change: Change<VaultCrypt>) async throws {
         let key = SymmetricKey(data: Array(repeating: 7 as UInt8, count: 32))
-        let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let report = try await forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             fileSystem in
             try VaultCrypt(at: Self.root.appendingPathComponent("vault"), key: key, fileSystem: fileSystem)
         } prepare: { store in
@@ -141,14 +147,16 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set("still works", for: Self.cryptKey("after"))
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.testedRunCount())
     }
 
     // MARK: Codable storage
 
     @Test("a storage of values holds the old value or the new")
     func diskStorage() throws {
-        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let report = try forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             fileSystem in
             DiskStorage(path: Self.root, fileSystem: fileSystem)
         } prepare: { storage in
@@ -160,6 +168,6 @@ struct StoreFailingCallTests {
             try expectOldOrNew(value, old: "old", new: Self.long, after: error)
             try storage.save(value: Data(), for: "after")
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.testedRunCount())
     }
 }

@@ -6,14 +6,16 @@ struct FailingCallTally {
     private let errnos: [Errno]
     private let modes: [FailingCall.Mode]
     private let effects: [FaultEffect]
+    private let step: Int
     private var report = FailingCallReport()
     private var failures: [FailingCallFailures.Failure] = []
     private var failureCount = 0
 
-    init(_ errnos: [Errno], _ modes: [FailingCall.Mode], _ effects: [FaultEffect]) {
+    init(_ errnos: [Errno], _ modes: [FailingCall.Mode], _ effects: [FaultEffect], every step: Int) {
         self.errnos = errnos
         self.modes = modes
         self.effects = effects
+        self.step = step
     }
 
     /// The runs after the one without failures.
@@ -36,7 +38,7 @@ struct FailingCallTally {
                     }
                 }
             }
-            return calls
+            return stride(from: 0, to: calls.count, by: step).map { calls[$0] }
         }
     }
 

@@ -263,7 +263,9 @@ struct SharedDamageTests {
         _ = fixture.process(1)
         var options = fixture.options(1)
         options.lockTimeout = .milliseconds(2)
-        let report = try forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
+        let report = try forEachFailingCall(
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+        ) {
             fileSystem in
             let memory = try #require(fileSystem.base as? InMemoryFileSystem)
             let second = FaultingFileSystem(memory.process(), plan: fileSystem.plan)
@@ -282,6 +284,6 @@ struct SharedDamageTests {
             try pair.second.set(KVKey<Int>("after"), value: 1)
             #expect(try pair.first.read(KVKey<Int>("after")) == 1)
         }
-        #expect(report.runCount == report.callCount * 2 * FailingCall.testedErrnos.count)
+        #expect(report.runCount == report.testedRunCount())
     }
 }
