@@ -81,6 +81,11 @@ struct FailingCallTests {
         }
         #expect(report.callCount == 4 && report.runCount == 3)
         #expect(failed == ["4 before 0", "0 before 1", "1 before 1", "3 before 1"])
+        let others = try forEachFailingCall(errnos: [.ioError], every: 3, from: 2, on: Self.start) { fileSystem in
+            for _ in 0..<4 { _ = try fileSystem.status("/f") }
+        } verify: { _, _ in
+        }
+        #expect(others.callCount == 4 && others.runCount == 2)
         let failures = #expect(throws: FailingCallFailures.self) {
             try forEachFailingCall(errnos: [.ioError], every: 3, on: Self.start) { fileSystem in
                 try fileSystem.put("new", at: "/f")

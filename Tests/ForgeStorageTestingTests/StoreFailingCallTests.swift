@@ -53,8 +53,10 @@ struct StoreFailingCallTests {
             options.reserveLittle()
         }
         let errnos = TestDepth.isDeep ? FailingCall.errnos : [inForeground ? .noSpace : .ioError]
+        let start = FailingCall.testedStart(
+            Self.keyValueChanges.firstIndex { $0.testDescription == change.testDescription })
         let report = try await forEachFailingCall(
-            errnos: errnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+            errnos: errnos, every: FailingCall.testedStep, from: start, on: { InMemoryFileSystem() }
         ) {
             [options] fileSystem in
             try FileKVStore(at: Self.root, fileSystem: fileSystem, options: options)
@@ -68,7 +70,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set(Self.kvKey("after"), value: "still works")
         }
-        #expect(report.runCount == report.testedRunCount(errnos))
+        #expect(report.runCount == report.testedRunCount(errnos, from: start))
     }
 
     // MARK: Files
@@ -89,8 +91,10 @@ struct StoreFailingCallTests {
 
     @Test("a file store holds the old state or the new", arguments: fileChanges)
     func fileStore(_ change: Change<DiskFileStore>) async throws {
+        let start = FailingCall.testedStart(
+            Self.fileChanges.firstIndex { $0.testDescription == change.testDescription })
         let report = try await forEachFailingCall(
-            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, from: start, on: { InMemoryFileSystem() }
         ) {
             fileSystem in
             (store: DiskFileStore(root: Self.root, fileSystem: fileSystem), fileSystem: fileSystem)
@@ -110,7 +114,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try await store.save(Data(), to: "after")
         }
-        #expect(report.runCount == report.testedRunCount())
+        #expect(report.runCount == report.testedRunCount(from: start))
     }
 
     /// Where a move has left its source that could be neither stored nor renamed back.
@@ -132,8 +136,10 @@ struct StoreFailingCallTests {
     @Test("a vault holds the old secrets or the new", arguments: secretChanges)
     func vault(_ change: Change<VaultCrypt>) async throws {
         let key = SymmetricKey(data: Array(repeating: 7 as UInt8, count: 32))
+        let start = FailingCall.testedStart(
+            Self.secretChanges.firstIndex { $0.testDescription == change.testDescription })
         let report = try await forEachFailingCall(
-            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
+            errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, from: start, on: { InMemoryFileSystem() }
         ) {
             fileSystem in
             try VaultCrypt(at: Self.root.appendingPathComponent("vault"), key: key, fileSystem: fileSystem)
@@ -147,7 +153,7 @@ struct StoreFailingCallTests {
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try store.set("still works", for: Self.cryptKey("after"))
         }
-        #expect(report.runCount == report.testedRunCount())
+        #expect(report.runCount == report.testedRunCount(from: start))
     }
 
     // MARK: Codable storage

@@ -7,15 +7,17 @@ struct FailingCallTally {
     private let modes: [FailingCall.Mode]
     private let effects: [FaultEffect]
     private let step: Int
+    private let start: Int
     private var report = FailingCallReport()
     private var failures: [FailingCallFailures.Failure] = []
     private var failureCount = 0
 
-    init(_ errnos: [Errno], _ modes: [FailingCall.Mode], _ effects: [FaultEffect], every step: Int) {
+    init(_ errnos: [Errno], _ modes: [FailingCall.Mode], _ effects: [FaultEffect], every step: Int, from start: Int) {
         self.errnos = errnos
         self.modes = modes
         self.effects = effects
         self.step = step
+        self.start = start
     }
 
     /// The runs after the one without failures.
@@ -38,7 +40,7 @@ struct FailingCallTally {
                     }
                 }
             }
-            return stride(from: 0, to: calls.count, by: step).map { calls[$0] }
+            return stride(from: start, to: calls.count, by: step).map { calls[$0] }
         }
     }
 

@@ -23,6 +23,7 @@ public import SystemPackage
 ///   - modes: Whether only the call fails, or all later ones too.
 ///   - effects: Whether a failing call takes effect.
 ///   - step: The distance between the runs that are made; 1 makes all of them.
+///   - start: The first run that is made, counted from 0.
 ///   - root: The directory to search for temporary files.
 ///   - makeFileSystem: Makes an empty file system.
 ///   - open: Opens the store. Do not retain it: open descriptors count as leaks.
@@ -34,12 +35,13 @@ public import SystemPackage
 @discardableResult
 public func forEachFailingCall<Store>(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, under root: POSIXPath = "/",
+    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    under root: POSIXPath = "/",
     on makeFileSystem: () throws -> any POSIXFileSystem, open: (FaultingFileSystem) throws -> Store,
     prepare: (Store) throws -> Void, change: (Store) throws -> Void,
     verify: (_ store: Store, _ error: (any Error)?) throws -> Void
 ) throws -> FailingCallReport {
-    try forEachFailingCall(errnos: errnos, modes: modes, effects: effects, every: step) {
+    try forEachFailingCall(errnos: errnos, modes: modes, effects: effects, every: step, from: start) {
         let fileSystem = FaultingFileSystem(try makeFileSystem())
         do { try prepare(try open(fileSystem)) }
         fileSystem.waitForOthers()
@@ -58,7 +60,8 @@ public func forEachFailingCall<Store>(
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall<Store>(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, under root: POSIXPath = "/",
+    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    under root: POSIXPath = "/",
     on makeFileSystem: () throws -> any POSIXFileSystem,
     open: nonisolated(nonsending) (FaultingFileSystem) async throws -> Store,
     prepare: nonisolated(nonsending) (Store) async throws -> Void,
@@ -66,7 +69,7 @@ nonisolated(nonsending) public func forEachFailingCall<Store>(
     verify: nonisolated(nonsending) (_ store: Store, _ error: (any Error)?) async throws -> Void
 ) async throws -> FailingCallReport {
     // Each run prepares the old state before the faults are armed.
-    var tally = FailingCallTally(errnos, modes, effects, every: step)
+    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
     var calls: [FailingCall?] = [nil]
     while let call = calls.popLast() {
         let preparing = FaultingFileSystem(try makeFileSystem())

@@ -22,6 +22,8 @@ public import SystemPackage
 ///   - effects: Whether a failing call takes effect; by default it does not.
 ///   - step: The distance between the runs that are made, in the order of calls, error numbers, modes and effects; 1
 ///     makes all of them.
+///   - start: The first run that is made, counted from 0. Tests that begin with the same calls cover all of them if they
+///     start at different runs.
 ///   - makeFileSystem: Makes a file system in the initial state.
 ///   - body: The code under test. It must make the same calls in every run until one fails.
 ///   - verify: Checks the file system, with faults disarmed; `error` is the error of `body`.
@@ -31,11 +33,12 @@ public import SystemPackage
 @discardableResult
 public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, on makeFileSystem: () throws -> any POSIXFileSystem,
+    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    on makeFileSystem: () throws -> any POSIXFileSystem,
     _ body: (FaultingFileSystem) throws -> Void,
     verify: (_ fileSystem: FaultingFileSystem, _ error: (any Error)?) throws -> Void
 ) throws -> FailingCallReport {
-    var tally = FailingCallTally(errnos, modes, effects, every: step)
+    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
     func run(_ call: FailingCall?) throws {
         let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: FaultPlan(call.map { [$0.rule] } ?? []))
         var failure: (any Error)?
@@ -61,11 +64,12 @@ public func forEachFailingCall(
 @discardableResult
 nonisolated(nonsending) public func forEachFailingCall(
     errnos: [Errno] = FailingCall.errnos, modes: [FailingCall.Mode] = FailingCall.Mode.allCases,
-    effects: [FaultEffect] = [.none], every step: Int = 1, on makeFileSystem: () throws -> any POSIXFileSystem,
+    effects: [FaultEffect] = [.none], every step: Int = 1, from start: Int = 0,
+    on makeFileSystem: () throws -> any POSIXFileSystem,
     _ body: nonisolated(nonsending) (FaultingFileSystem) async throws -> Void,
     verify: nonisolated(nonsending) (_ fileSystem: FaultingFileSystem, _ error: (any Error)?) async throws -> Void
 ) async throws -> FailingCallReport {
-    var tally = FailingCallTally(errnos, modes, effects, every: step)
+    var tally = FailingCallTally(errnos, modes, effects, every: step, from: start)
     var calls: [FailingCall?] = [nil]
     while let call = calls.popLast() {
         let fileSystem = FaultingFileSystem(try makeFileSystem(), plan: FaultPlan(call.map { [$0.rule] } ?? []))
