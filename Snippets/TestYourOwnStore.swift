@@ -87,7 +87,7 @@ final class Notebook: KVStoring {
 // snippet.end
 
 // snippet.read
-extension Notebook {
+extension Notebook: KVRawStoring {
     func read<T>(_ key: KVKey<T>) throws -> T? {
         let name = try bytes(key.name, .read)
         guard let encoded = values.withLock({ $0[name] }) else { return nil }
@@ -101,11 +101,26 @@ extension Notebook {
     func keys() throws -> [String] {
         values.withLock { $0.keys.map { String(decoding: $0, as: UTF8.self) } }
     }
+
+    func rawValue(named name: String) throws -> [UInt8]? {
+        let name = try bytes(name, .read)
+        return values.withLock { $0[name] }
+    }
+
+    func setRawValue(_ value: [UInt8], named name: String) throws {
+        let name = try bytes(name, .set)
+        values.withLock { $0[name] = value }
+    }
+
+    func removeValue(named name: String) throws {
+        let name = try bytes(name, .remove)
+        values.withLock { $0[name] = nil }
+    }
 }
 // snippet.end
 
 // snippet.report
-let report = await suite.run(on: "Notebook", having: [.typedReads, .keyListing, .longestNames]) { Notebook() }
+let report = await ConformanceSuite.rawKeyValueStore.run(on: "Notebook") { Notebook() }
 print(report)
 if !report.holds { exit(1) }
 // snippet.end

@@ -5,52 +5,45 @@ import Foundation
 import Testing
 
 @Suite struct KeyValueConformanceTests {
-    @Test("the store in memory conforms", arguments: ConformanceChecks.keyValueStore)
-    func inMemory(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("the store in memory conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func inMemory(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: InMemoryKVStore())
     }
 
-    @Test("the store on disk conforms", arguments: ConformanceChecks.keyValueStore)
-    func onDisk(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("the store on disk conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func onDisk(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         let directory = TemporaryDirectory()
         try await check.run(on: FileKVStore(at: directory.url))
     }
 
-    @Test("the store on a file system in memory conforms", arguments: ConformanceChecks.keyValueStore)
-    func onFileSystemInMemory(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("the store on a file system in memory conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func onFileSystemInMemory(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(
             on: FileKVStore(at: "/a/store", fileSystem: InMemoryFileSystem(), options: eagerlyCompacting))
     }
 
-    private static let suite = ConformanceSuite<any KVStoring>.keyValueStore
-
-    /// The capabilities of a store in user defaults.
-    private static let defaultsCapabilities: Set<ConformanceCapability> = [
-        .typedReads, .keyListing, .rawValues, .longestNames,
-    ]
-
-    @Test("the store over user defaults conforms", arguments: suite.checks(having: defaultsCapabilities))
-    func userDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("the store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
+    func userDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: UserDefaultsKVStore(suiteName: suite.name))
     }
 
-    @Test("a reactive store conforms", arguments: ConformanceChecks.keyValueStore)
-    func reactive(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a reactive store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func reactive(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         let directory = TemporaryDirectory()
         try await check.run(on: ReactiveKVStore(InMemoryKVStore()))
         try await check.run(on: ReactiveKVStore(try FileKVStore(at: directory.url)))
         try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
     }
 
-    @Test("a reactive store over user defaults conforms", arguments: suite.checks(having: defaultsCapabilities))
-    func reactiveDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a reactive store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
+    func reactiveDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
     }
 
-    @Test("a namespace conforms", arguments: suite.checks(having: suite.capabilities.subtracting([.longestNames])))
-    func namespaced(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a namespace conforms", arguments: ConformanceSuite.transactionalKeyValueStore.checks(having: [.typedReads]))
+    func namespaced(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         let base = InMemoryKVStore()
         try base.set(KVKey<Int>("a"), value: 7)
         try base.set(KVKey<Int>("n%2Fs"), value: 7)
@@ -58,41 +51,46 @@ import Testing
         try await check.run(on: NamespacedKVStore(NamespacedKVStore(base, namespace: ""), namespace: "é"))
         #expect(base.get(KVKey<Int>("a")) == 7)
         #expect(base.get(KVKey<Int>("n%2Fs")) == 7)
-        let suite = TemporarySuite()
-        let divided = NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a")
-        if check.needs.isSubset(of: Self.defaultsCapabilities) { try await check.run(on: divided) }
     }
 
-    @Test("a store with nothing behind it conforms", arguments: ConformanceChecks.keyValueStore)
-    func withoutDefaults(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test(
+        "a namespace in user defaults conforms",
+        arguments: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads]))
+    func namespacedDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
+        let suite = TemporarySuite()
+        try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
+    }
+
+    @Test("a store with nothing behind it conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func withoutDefaults(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: DefaultsKVStore(InMemoryKVStore(), defaults: InMemoryKVStore()))
     }
 
-    @Test("a recorded store conforms", arguments: ConformanceChecks.keyValueStore)
-    func recorded(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a recorded store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func recorded(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: RecordingKVStore(InMemoryKVStore()))
     }
 
-    @Test("a store that is moved to conforms", arguments: ConformanceChecks.keyValueStore)
-    func migrating(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a store that is moved to conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func migrating(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: MigratingKVStore(from: InMemoryKVStore(), to: InMemoryKVStore()))
     }
 
-    @Test("a store with expirations conforms", arguments: ConformanceChecks.keyValueStore)
-    func expiring(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a store with expirations conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func expiring(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: ExpiringKVStore(InMemoryKVStore()))
     }
 
-    @Test("the store on disk keeps its values", arguments: ConformanceChecks.keyValueStorePersistence)
-    func diskPersistence(_ check: ConformanceCheck<KeyValueStorePlace>) async throws {
+    @Test("the store on disk keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
+    func diskPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
         let directory = TemporaryDirectory()
         try await check.run(on: KeyValueStorePlace { try FileKVStore(at: directory.url) })
     }
 
     @Test(
         "the store on a file system in memory keeps its values",
-        arguments: ConformanceChecks.keyValueStorePersistence)
-    func memoryPersistence(_ check: ConformanceCheck<KeyValueStorePlace>) async throws {
+        arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
+    func memoryPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
         let fileSystem = InMemoryFileSystem()
         try await check.run(
             on: KeyValueStorePlace {
@@ -102,15 +100,15 @@ import Testing
 
     @Test(
         "the store over user defaults keeps its values",
-        arguments: ConformanceSuite.keyValueStorePersistence.checks(having: defaultsCapabilities))
-    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStorePlace>) async throws {
+        arguments: ConformanceChecks.rawKeyValueStorePersistence)
+    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: KeyValueStorePlace { UserDefaultsKVStore(suiteName: suite.name) })
     }
 
     @Test("there are enough checks, each of its own")
     func list() {
-        let descriptions = (ConformanceChecks.keyValueStore.map(\.description))
+        let descriptions = (ConformanceChecks.transactionalKeyValueStore.map(\.description))
         #expect(descriptions.count >= 35)
         #expect(Set(descriptions).count == descriptions.count)
     }

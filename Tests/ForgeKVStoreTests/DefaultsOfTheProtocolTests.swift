@@ -36,25 +36,9 @@ private final class FiveCallStore: KVStoring {
         #expect(!store.contains(key))
     }
 
-    @Test("a call that has no default of its own says that it is not supported")
-    func unsupported() throws {
-        func code(_ body: () throws -> Void) -> KVStoreError.Code? {
-            do {
-                try body()
-                return nil
-            } catch {
-                return (error as? KVStoreError)?.code
-            }
-        }
-        #expect(code { _ = try store.keys() } == .unsupported)
-        #expect(code { _ = try store.rawValue(named: "a") } == .unsupported)
-        #expect(code { try store.setRawValue([], named: "a") } == .unsupported)
-        #expect(code { try store.removeValue(named: "a") } == .unsupported)
-    }
-
     @Test("a reactive store works over the five calls alone")
     func reactive() async throws {
-        let reactive = ReactiveKVStore(store)
+        let reactive = ReactiveKVStore(AnyKVStore(store))
         let key = KVKey<Int>("a")
         var values = reactive.stream(key).makeAsyncIterator()
         try reactive.set(key, value: 1)

@@ -19,7 +19,7 @@ struct ExpiringTests {
 
     private let clock = Clock()
     private let base = InMemoryKVStore()
-    private let store: ExpiringKVStore
+    private let store: ExpiringKVStore<InMemoryKVStore>
     private let key = KVKey<Int>("a")
 
     init() {

@@ -117,7 +117,7 @@ import Testing
     @Test("a value above the limit is refused and changes nothing")
     func valueLimit() throws {
         let options = FileKVStore.Options(maximumValueSizeInBytes: 100)
-        let stores: [any KVStoring] = [
+        let stores: [any KVRawStoring] = [
             try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: options),
             InMemoryKVStore(maximumValueSizeInBytes: 100),
         ]

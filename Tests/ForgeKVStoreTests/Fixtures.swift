@@ -86,7 +86,7 @@ struct LogFixture {
     }
 }
 
-extension KVStoring {
+extension KVRawStoring {
     /// All integers in the store by name.
     func integers() throws -> [String: Int] {
         var found: [String: Int] = [:]

@@ -33,7 +33,7 @@ import Testing
         #expect(
             "\(error)"
                 == "set \"a\\u{a}b\" in /x/store: unavailable: file system error: \(cause)")
-        #expect("\(KVStoreError(.unsupported, .keys))" == "keys: not supported by this store")
+        #expect("\(KVStoreError(.noStore, .keys))" == "keys: there is no store")
         #expect(error.code.unavailability == .inputOutput)
         #expect(KVStoreError.Code.damaged.unavailability == nil)
         #expect(KVStoreError.Code.unavailable(.poisoned) != .unavailable(.locked))
@@ -60,7 +60,7 @@ import Testing
     @Test("every code has a text of its own")
     func codes() {
         let codes: [KVStoreError.Code] = [
-            .undecodable, .unencodable, .unsupported, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,
+            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,
             .unavailable(.poisoned), .unavailable(.inUse(processID: 7)), .unknownFormat(version: 9),
         ]
         #expect(Set(codes.map(\.description)).count == codes.count)

@@ -4,8 +4,8 @@ import Synchronization
 import Testing
 
 /// A store that does nothing but count what it is asked for, every requirement of the protocol on its own.
-private final class Probe: KVStoring {
-    typealias Operation = RecordingKVStore.Operation
+private final class Probe: KVTransactionalStoring {
+    typealias Operation = KVStoreCall.Operation
 
     private let counted = Mutex<Set<Operation>>([])
 
@@ -73,11 +73,11 @@ private final class Probe: KVStoring {
 
 @Suite("Every layer forwards every requirement of a key-value store")
 struct LayerForwardingTests {
-    private typealias Operation = RecordingKVStore.Operation
+    private typealias Operation = KVStoreCall.Operation
 
     /// A layer over the probe, and what it calls where that is not what it was called.
     private struct Layer: Sendable {
-        var make: @Sendable (any KVStoring) -> any KVStoring
+        var make: @Sendable (Probe) -> any KVTransactionalStoring
         var instead: [Operation: Operation] = [:]
         var refuses: Set<Operation> = []
     }
@@ -91,15 +91,16 @@ struct LayerForwardingTests {
             make: { DefaultsKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
         "recording": Layer(make: { RecordingKVStore($0) }),
         "reactive": Layer(make: { ReactiveKVStore($0) }),
+        "erased": Layer(make: { AnyKVTransactionalStore($0) }),
         "migrating, new": Layer(
             make: { MigratingKVStore(from: InMemoryKVStore(), to: $0) }, instead: [.get: .read]),
         "expiring": Layer(
             make: { ExpiringKVStore($0) },
-            instead: [.get: .read, .contains: .read, .rawValue: .read, .set: .commit, .setRawValue: .set]),
+            instead: [.get: .read, .contains: .read, .rawValue: .read, .setRawValue: .set]),
     ]
 
-    @Test(arguments: layers.keys.sorted(), RecordingKVStore.Operation.allCases)
-    func forwards(_ name: String, _ operation: RecordingKVStore.Operation) throws {
+    @Test(arguments: layers.keys.sorted(), KVStoreCall.Operation.allCases)
+    func forwards(_ name: String, _ operation: KVStoreCall.Operation) throws {
         let layer = try #require(Self.layers[name])
         let probe = Probe()
         let store = layer.make(probe)
@@ -114,7 +115,7 @@ struct LayerForwardingTests {
         #expect(probe.take().contains(expected) != layer.refuses.contains(operation))
     }
 
-    private static func call(_ operation: RecordingKVStore.Operation, of store: any KVStoring) throws {
+    private static func call(_ operation: KVStoreCall.Operation, of store: any KVTransactionalStoring) throws {
         let key = KVKey<Int>("a")
         switch operation {
         case .get: _ = store.get(key)
@@ -149,10 +150,14 @@ struct LayerForwardingTests {
         }
     }
 
-    @Test("the list of operations is the list of the protocol's requirements")
+    @Test("the list of operations is the list of the protocols' requirements")
     func requirements() throws {
-        let required = try Self.functions(after: "public protocol KVStoring: Sendable {", in: "KVStoring.swift")
-        #expect(required.sorted() == RecordingKVStore.Operation.allCases.map(\.rawValue).sorted())
+        let required =
+            try Self.functions(after: "public protocol KVStoring: Sendable {", in: "KVStoring.swift")
+            + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVRawStoring.swift")
+            + Self.functions(
+                after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVTransactionalStoring.swift")
+        #expect(required.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
     }
 
     @Test("layers with defaults or migration also read the second store")

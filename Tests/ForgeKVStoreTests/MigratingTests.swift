@@ -6,8 +6,8 @@ import Synchronization
 import Testing
 
 /// A store that fails at a chosen write.
-private final class StumblingKVStore: KVStoring {
-    private let base: InMemoryKVStore
+private final class StumblingKVStore: KVReadForwarding, KVTransactionalStoring {
+    let base: InMemoryKVStore
     private let left = Mutex(Int.max)
 
     init(_ base: InMemoryKVStore) { self.base = base }
@@ -22,13 +22,6 @@ private final class StumblingKVStore: KVStoring {
         }
     }
 
-    func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-    func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
-    func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
-    func keys() throws -> [String] { try base.keys() }
-    func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
-    func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
-    func snapshot() throws -> KVSnapshot { try base.snapshot() }
     func set<T>(_ key: KVKey<T>, value: T) throws { try step(); try base.set(key, value: value) }
     func remove<T>(_ key: KVKey<T>) throws { try step(); try base.remove(key) }
     func removeAll() throws { try step(); try base.removeAll() }

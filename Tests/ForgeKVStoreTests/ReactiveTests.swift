@@ -180,7 +180,7 @@ import Testing
 
     @Test("a stream ends after its last element when the store is gone")
     func storeGone() async throws {
-        var reactive: ReactiveKVStore? = ReactiveKVStore(InMemoryKVStore())
+        var reactive: ReactiveKVStore<InMemoryKVStore>? = ReactiveKVStore(InMemoryKVStore())
         let stream = try #require(reactive?.stream(key))
         try reactive?.set(key, value: 1)
         reactive = nil
@@ -241,7 +241,7 @@ import Testing
         "a slow consumer does not see a value twice when coalesced changes cancel out",
         arguments: [(1, []), (2, [2, 1]), (3, [2, 1])])
     func identicalAfterConflation(_ limit: Int, _ expected: [Int]) async throws {
-        var reactive: ReactiveKVStore? = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
+        var reactive: ReactiveKVStore<InMemoryKVStore>? = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
         var values = try #require(reactive?.stream(key)).makeAsyncIterator()
         #expect(await values.next() == .some(nil))
         try reactive?.set(key, value: 1)

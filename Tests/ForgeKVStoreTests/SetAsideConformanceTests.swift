@@ -6,49 +6,57 @@ import Testing
 
 @Suite("Every store and layer sets aside what cannot be read")
 struct SetAsideConformanceTests {
-    private static let checks = ConformanceChecks.keyValueSettingAside
+    private static let checks = ConformanceChecks.transactionalKeyValueSettingAside
 
-    /// Layers that pass writes on, by name.
-    private static let layers: [(name: String, make: @Sendable (any KVStoring) -> any KVStoring)] = [
-        ("none", { $0 }),
-        ("NamespacedKVStore", { NamespacedKVStore($0, namespace: "n") }),
-        ("DefaultsKVStore", { DefaultsKVStore($0, defaults: InMemoryKVStore()) }),
-        ("RecordingKVStore", { RecordingKVStore($0) }),
-        ("ReactiveKVStore", { ReactiveKVStore($0) }),
-        ("ExpiringKVStore", { ExpiringKVStore($0) }),
-        ("MigratingKVStore", { MigratingKVStore(from: InMemoryKVStore(), to: $0) }),
-    ]
+    /// Layers that pass writes on.
+    private static let layers = ["none", "namespaced", "defaults", "recording", "reactive", "expiring", "migrating"]
 
-    @Test(arguments: checks, layers.map(\.name))
-    func inMemory(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
-        let store = InMemoryKVStore()
-        try await check.run(
-            on: SettingAsideStore(try wrapped(store, layer)) { store.setAside.map(\.entry.bytes) })
+    private func layer<Base: KVTransactionalStoring>(
+        _ name: String, over store: Base
+    ) throws -> any KVTransactionalStoring {
+        // That a layer over this base is transactional is known at compile time to the other tests.
+        try #require(rawLayer(name, over: store) as? any KVTransactionalStoring)
     }
 
-    @Test(arguments: checks, layers.map(\.name))
-    func onDisk(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
+    private func rawLayer<Base: KVRawStoring>(_ name: String, over store: Base) throws -> any KVRawStoring {
+        switch name {
+        case "namespaced": NamespacedKVStore(store, namespace: "n")
+        case "defaults": DefaultsKVStore(store, defaults: InMemoryKVStore())
+        case "recording": RecordingKVStore(store)
+        case "reactive": ReactiveKVStore(store)
+        case "expiring": ExpiringKVStore(NamespacedKVStore(store, namespace: "n"))
+        case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: store)
+        default: store
+        }
+    }
+
+    @Test(arguments: checks, layers)
+    func inMemory(
+        _ check: ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>, _ layer: String
+    ) async throws {
+        let store = InMemoryKVStore()
+        try await check.run(
+            on: SettingAsideStore(try self.layer(layer, over: store)) { store.setAside.map(\.entry.bytes) })
+    }
+
+    @Test(arguments: checks, layers)
+    func onDisk(
+        _ check: ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>, _ layer: String
+    ) async throws {
         let fileSystem = InMemoryFileSystem()
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
         try await check.run(
-            on: SettingAsideStore(try wrapped(store, layer)) {
+            on: SettingAsideStore(try self.layer(layer, over: store)) {
                 try store.damageReports().map { Array(try fileSystem.readFile(POSIXPath($0.file))) }
             })
     }
 
-    @Test(
-        arguments: checks.filter { $0.needs.isSubset(of: [.rawValues, .typedReads, .keyListing]) }, layers.map(\.name))
-    func userDefaults(_ check: ConformanceCheck<SettingAsideStore>, _ layer: String) async throws {
+    @Test(arguments: ConformanceChecks.keyValueSettingAside, layers)
+    func userDefaults(_ check: ConformanceCheck<SettingAsideStore<any KVRawStoring>>, _ layer: String) async throws {
         let suite = TemporarySuite()
         let store = UserDefaultsKVStore(suiteName: suite.name)
         try await check.run(
-            on: SettingAsideStore(try wrapped(store, layer)) {
-                try store.setAside().map(\.bytes)
-            })
-    }
-
-    private func wrapped(_ store: any KVStoring, _ layer: String) throws -> any KVStoring {
-        try #require(Self.layers.first { $0.name == layer }).make(store)
+            on: SettingAsideStore(try rawLayer(layer, over: store)) { try store.setAside().map(\.bytes) })
     }
 
     @Test("a value that only the old store of a migration has is set aside by the new one")

@@ -12,7 +12,7 @@ struct SetAsideTests {
     private let text = KVKey<String>("a")
     private let number = KVKey<Int>("a")
 
-    private let changes: [@Sendable (any KVStoring) throws -> Void] = [
+    private let changes: [@Sendable (any KVTransactionalStoring) throws -> Void] = [
         { try $0.set(KVKey<Int>("a"), value: 1) },
         { try $0.batch { try $0.set(KVKey<Int>("a"), value: 1) } },
         { store in

@@ -125,14 +125,8 @@ struct TransferTests {
 
     @Test("a store that alters values is detected")
     func verification() throws {
-        struct Forgetful: KVStoring {
+        struct Forgetful: KVReadForwarding, KVWriteForwarding, KVRawStoring {
             let base = InMemoryKVStore()
-            func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-            func set<T>(_ key: KVKey<T>, value: T) throws {}
-            func remove<T>(_ key: KVKey<T>) throws {}
-            func contains<T>(_ key: KVKey<T>) -> Bool { false }
-            func removeAll() throws {}
-            func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
             func setRawValue(_ bytes: [UInt8], named name: String) throws {
                 try base.setRawValue(bytes.dropLast() + [0], named: name)
             }

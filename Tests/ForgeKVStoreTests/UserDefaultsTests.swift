@@ -105,7 +105,7 @@ import Testing
             { _ = try store.read(key) }, { _ = try store.keys() }, { _ = try store.rawValue(named: "a") },
         ] {
             let error = try #require(throws: KVStoreError.self) { try attempt() }
-            #expect(error.code == .unsupported)
+            #expect(error.code == .noStore)
         }
         #expect(store.get(key) == nil)
         #expect(!store.contains(key))

@@ -30,7 +30,7 @@ private let present = KVKey<Settings>(
 
 @Suite("Versioned values")
 struct VersionedValueTests {
-    private static let stores: [String: @Sendable () throws -> any KVStoring] = [
+    private static let stores: [String: @Sendable () throws -> any KVTransactionalStoring] = [
         "memory": { InMemoryKVStore() },
         "disk": { try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: IssueRecorder().options()) },
         "reactive": { ReactiveKVStore(InMemoryKVStore()) },
@@ -39,7 +39,7 @@ struct VersionedValueTests {
         "migrating": { MigratingKVStore(from: InMemoryKVStore(), to: InMemoryKVStore()) },
     ]
 
-    private func version(_ store: any KVStoring) throws -> UInt32? {
+    private func version(_ store: any KVTransactionalStoring) throws -> UInt32? {
         try store.rawValue(named: "settings").map { try ValueEnvelope(decoding: $0).schemaVersion }
     }
 

@@ -12,7 +12,7 @@ import Synchronization
 /// A store whose class is `.complete` is closed when the device is locked and opened again afterwards, as an app does
 /// that handles `protectedDataWillBecomeUnavailable`. It belongs to the process that it was created for: after the end
 /// of that process, every call throws `.unavailable(.inputOutput)`.
-public final class DeviceKVStore: KVStoring {
+public final class DeviceKVStore: KVTransactionalStoring {
     /// When the files of the store can be read.
     public let protection: FileProtection
 
@@ -126,4 +126,6 @@ extension DeviceKVStore {
     public func commit(_ batch: KVBatch) throws {
         try store(.batch).commit(batch)
     }
+
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }

@@ -4,27 +4,24 @@
 /// in front only: after a removal the default shows again, so that `contains` may be true after `remove` and after
 /// ``removeAll()``. A value in front that cannot be read as the type of the key is not replaced by the default.
 ///
-/// A default has the revision 0, which no store gives to a value of its own. ``KVStoring/update(_:default:_:)`` passes
-/// the default to its closure if there is no value, and ``KVStoring/createIfAbsent(_:value:)`` stores nothing and
-/// returns false, because a key with a default is not absent. The store behind is taken to be constant; if it is
-/// changed while a call runs, that call may see it before or after.
-public struct DefaultsKVStore: KVStoring {
-    private let base: any KVStoring
-    private let defaults: any KVStoring
+/// A default has the revision 0, which no store gives to a value of its own.
+/// ``KVTransactionalStoring/update(_:default:_:)`` passes the default to its closure if there is no value, and
+/// ``KVTransactionalStoring/createIfAbsent(_:value:)`` stores nothing and returns false, because a key with a default
+/// is not absent. The store behind is taken to be constant; if it is changed while a call runs, that call may see it
+/// before or after.
+public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
+    public let base: Base
+    private let defaults: Defaults
 
     /// The revision of a default.
-    private static let defaultRevision: UInt64 = 0
+    private static var defaultRevision: UInt64 { 0 }
 
     /// The store `base`, with `defaults` behind it.
-    public init(_ base: any KVStoring, defaults: any KVStoring) {
+    public init(_ base: Base, defaults: Defaults) {
         self.base = base
         self.defaults = defaults
     }
-}
 
-// MARK: Reading
-
-extension DefaultsKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {
         do {
             // One call, so that no write comes between the value and whether there is one.
@@ -41,7 +38,9 @@ extension DefaultsKVStore {
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) || defaults.contains(key) }
+}
 
+extension DefaultsKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
     /// The names in front and behind, each once.
     public func keys() throws -> [String] {
         Array(Set(try (base.keys() + defaults.keys()).map(KeyName.init))).map(\.string)
@@ -51,7 +50,9 @@ extension DefaultsKVStore {
         if let bytes = try base.rawValue(named: name) { return bytes }
         return try defaults.rawValue(named: name)
     }
+}
 
+extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalStoring, Defaults: KVRawStoring {
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try base.entry(named: name) { return entry }
         return try defaults.rawValue(named: name).map { KVEntry(bytes: $0, revision: Self.defaultRevision) }
@@ -68,24 +69,8 @@ extension DefaultsKVStore {
     }
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(base.observeRemoteChanges(handler), defaults.observeRemoteChanges(handler))
+        KVObservation(base.observeRemoteChanges(handler), defaults.transactional?.observeRemoteChanges(handler))
     }
-}
-
-// MARK: Writing
-
-extension DefaultsKVStore {
-    public func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
-
-    public func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
-
-    public func removeAll() throws { try base.removeAll() }
-
-    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try base.setRawValue(bytes, named: name)
-    }
-
-    public func removeValue(named name: String) throws { try base.removeValue(named: name) }
 
     /// Makes changes in front; a requirement holds for what is seen, a default included.
     public func commit(_ batch: KVBatch) throws {

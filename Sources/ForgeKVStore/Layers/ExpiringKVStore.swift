@@ -2,6 +2,19 @@ import ForgeCoding
 public import Foundation
 import Synchronization
 
+/// The stored form of a value.
+private struct ExpiringValue: Codable, Sendable {
+    var expiration: Date?
+    var value: [UInt8]
+
+    enum CodingKeys: String, CodingKey {
+        case expiration = "e"
+        case value = "v"
+    }
+
+    func isExpired(at time: Date) -> Bool { expiration.map { $0 <= time } ?? false }
+}
+
 /// Adds expiration to any key-value store.
 ///
 /// A value exists until its expiration and is absent afterwards, for every call, as if removed. It takes up space until
@@ -17,18 +30,19 @@ import Synchronization
 ///
 /// The base store keeps each value as a map: `v`, the encoded value as bytes, and `e`, its expiration, absent or nil if
 /// it has none. Access such a store only through this type: values stored otherwise are undecodable here, and are kept.
-/// `set` and batches store values without expiration, even over one that had it; ``KVStoring/update(_:default:_:)`` and
-/// ``KVStoring/compareAndSet(_:revision:value:)`` keep the expiration.
+/// `set` and batches store values without expiration, even over one that had it;
+/// ``KVTransactionalStoring/update(_:default:_:)`` and ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` keep
+/// the expiration.
 ///
-/// A copy to another store (``KVStoring/exportValues(to:existing:)``, ``KVStoring/importValues(from:existing:)``,
+/// A copy to another store (``KVRawStoring/exportValues(to:existing:)``, ``KVRawStoring/importValues(from:existing:)``,
 /// ``MigratingKVStore``) contains the unexpired values without their expirations. To keep the expirations, copy the
 /// base store into the other base store.
 ///
 /// An expiration is not a write: no ``ReactiveKVStore`` reports it (<doc:Layering-stores>).
 ///
 /// Writes through this object are serialised. Every read decodes the value.
-public final class ExpiringKVStore: KVStoring {
-    private let base: any KVStoring
+public final class ExpiringKVStore<Base: KVStoring>: KVStoring {
+    private let base: Base
     private let clock: @Sendable () -> Date
     private let latest = Mutex(Date.distantPast)
 
@@ -37,26 +51,9 @@ public final class ExpiringKVStore: KVStoring {
     private let writing = NSRecursiveLock()
 
     /// Adds expiration to `base`, with `now` as the clock.
-    public init(_ base: any KVStoring, now: @escaping @Sendable () -> Date = { Date() }) {
+    public init(_ base: Base, now: @escaping @Sendable () -> Date = { Date() }) {
         self.base = base
         clock = now
-    }
-
-    /// The stored form of a value.
-    private struct Kept: Codable, Sendable {
-        var expiration: Date?
-        var value: [UInt8]
-
-        enum CodingKeys: String, CodingKey {
-            case expiration = "e"
-            case value = "v"
-        }
-    }
-
-    /// The result of looking up a name.
-    private enum Found {
-        case nothing, expired
-        case value(Kept)
     }
 
     private func now() -> Date {
@@ -67,21 +64,16 @@ public final class ExpiringKVStore: KVStoring {
         }
     }
 
-    private func found(_ kept: Kept?, at time: Date) -> Found {
-        guard let kept else { return .nothing }
-        if let expiration = kept.expiration, expiration <= time { return .expired }
-        return .value(kept)
-    }
-
-    private func find(_ name: String) throws -> Found {
+    /// The value of a name; nil if it is absent or has expired.
+    private func find(_ name: String) throws -> ExpiringValue? {
         // Read before the clock, so that the time is not older than the value.
-        let kept = try base.read(KVKey<Kept>(name))
-        return found(kept, at: now())
+        let kept = try base.read(KVKey<ExpiringValue>(name))
+        return kept?.isExpired(at: now()) == false ? kept : nil
     }
 
-    private func kept(_ entry: KVEntry, _ name: String) throws -> Kept {
+    private func kept(_ entry: KVEntry, _ name: String) throws -> ExpiringValue {
         do {
-            return try ValueTable.decode(entry.bytes, as: KVKey<Kept>(name))
+            return try ValueTable.decode(entry.bytes, as: KVKey<ExpiringValue>(name))
         } catch {
             throw KVStoreError(decoding: error, .read, key: name)
         }
@@ -107,53 +99,7 @@ extension ExpiringKVStore {
     ///
     /// - Throws: ``KVStoreError``, as ``read(_:)``.
     public func expiration<T>(of key: KVKey<T>) throws -> Date? {
-        guard case .value(let kept) = try find(key.name) else { return nil }
-        return kept.expiration
-    }
-
-    /// Removes every expired value from the base store.
-    ///
-    /// If that store keeps revisions, a value that was rewritten concurrently is kept.
-    ///
-    /// - Returns: The number of values removed.
-    /// - Throws: ``KVStoreError``, `.unsupported` if the base store does not list its keys. Some values may have been
-    ///   removed.
-    @discardableResult
-    public func removeExpired() throws -> Int {
-        try writing.withLock {
-            var count = 0
-            for name in try base.keys() where try isExpired(name) {
-                if try sweep(name) { count += 1 }
-            }
-            return count
-        }
-    }
-
-    private func isExpired(_ name: String) throws -> Bool {
-        do {
-            guard case .expired = try find(name) else { return false }
-            return true
-        } catch let error as KVStoreError where error.code == .undecodable {
-            return false  // Not written by this type.
-        }
-    }
-
-    private func sweep(_ name: String) throws -> Bool {
-        do {
-            guard let entry = try base.entry(named: name), case .expired = found(try kept(entry, name), at: now())
-            else {
-                return false
-            }
-            var batch = KVBatch()
-            batch.require(name, revision: entry.revision)
-            batch.append(.remove(name: name))
-            try base.commit(batch)
-        } catch let error as KVStoreError where error.code == .unsupported {
-            try base.remove(KVKey<Kept>(name))
-        } catch let error as KVStoreError where error.code == .conflict {
-            return false
-        }
-        return true
+        try find(key.name)?.expiration
     }
 }
 
@@ -164,13 +110,13 @@ extension ExpiringKVStore {
         do {
             return try read(key)
         } catch {
-            _ = base.get(KVKey<Kept>(key.name))  // Reports the value to the base store's handler.
+            _ = base.get(KVKey<ExpiringValue>(key.name))  // Reports the value to the base store's handler.
             return nil
         }
     }
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        guard case .value(let kept) = try find(key.name) else { return nil }
+        guard let kept = try find(key.name) else { return nil }
         do {
             return try ValueTable.decode(kept.value, as: key)
         } catch {
@@ -180,46 +126,10 @@ extension ExpiringKVStore {
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
         do {
-            guard case .value = try find(key.name) else { return false }
-            return true
+            return try find(key.name) != nil
         } catch {
             return base.contains(key)  // An undecodable value exists, but its expiration is unknown.
         }
-    }
-
-    /// The names of all unexpired values, and of values that this type did not store.
-    ///
-    /// - Complexity: O(*n*): decodes each value.
-    public func keys() throws -> [String] {
-        try base.keys().filter { try !isExpired($0) }
-    }
-
-    public func rawValue(named name: String) throws -> [UInt8]? {
-        guard case .value(let kept) = try find(name) else { return nil }
-        return kept.value
-    }
-
-    public func entry(named name: String) throws -> KVEntry? {
-        guard let entry = try base.entry(named: name),
-            case .value(let kept) = found(try kept(entry, name), at: now())
-        else { return nil }
-        return KVEntry(bytes: kept.value, revision: entry.revision)
-    }
-
-    /// A snapshot of the unexpired values; values that this type did not store are left out.
-    public func snapshot() throws -> KVSnapshot {
-        let snapshot = try base.snapshot()
-        let time = now()
-        var entries: [(name: String, entry: KVEntry)] = []
-        for (name, entry) in snapshot {
-            do {
-                guard case .value(let kept) = found(try kept(entry, name), at: time) else { continue }
-                entries.append((name, KVEntry(bytes: kept.value, revision: entry.revision)))
-            } catch let error as KVStoreError where error.code == .undecodable {
-                continue
-            }
-        }
-        return KVSnapshot(entries)
     }
 }
 
@@ -235,48 +145,122 @@ extension ExpiringKVStore {
         } catch {
             throw KVStoreError(.unencodable, .set, key: key.name, underlying: error)
         }
-        let kept = Kept(expiration: expiration, value: bytes)
-        var batch = KVBatch()
-        try append(kept, key.name, WrittenType(key), to: &batch)
-        try writing.withLock {
+        let kept = ExpiringValue(expiration: expiration, value: bytes)
+        try writing.withLock { try base.set(stored(key.name, WrittenType(key)), value: kept) }
+    }
+
+    /// The key of a value in the base store. A value of a type that cannot be read as `type` is set aside there before
+    /// it is overwritten.
+    private func stored(_ name: String, _ type: WrittenType) -> KVKey<ExpiringValue> {
+        let key = KVKey<ExpiringValue>(name)
+        let schema = KVSchema<ExpiringValue> { [self] bytes in
             do {
-                // A batch says of which type the value is, so that another one is set aside.
-                try base.commit(batch)
-            } catch let error as KVStoreError where error.code == .unsupported {
-                try base.set(KVKey(key.name), value: kept)
-            } catch var error as KVStoreError where error.operation == .batch {
-                error.operation = .set
-                throw error
+                let kept = try ValueTable.decode(bytes, as: key)
+                return kept.isExpired(at: now()) || type.canRead(kept.value, key.identity)
+            } catch {
+                return false  // Not written by this type.
             }
         }
-    }
-
-    /// Adds the storing of a value to a batch that is made underneath.
-    private func append(_ kept: Kept, _ name: String, _ type: WrittenType?, to batch: inout KVBatch) throws {
-        let bytes = try ValueTable.encode(kept, for: KVKey<Kept>(name))
-        batch.append(.set(name: name, bytes: bytes), type?.wrapped { [self] in unwrap($0, name) })
-    }
-
-    private func unwrap(_ bytes: [UInt8], _ name: String) -> WrittenType.Unwrapped {
-        do {
-            let kept = try ValueTable.decode(bytes, as: KVKey<Kept>(name))
-            if case .value(let kept) = found(kept, at: now()) { return .value(kept.value) }
-            return .absent
-        } catch {
-            return .foreign
-        }
+        return KVKey(key.identity, schema)
     }
 
     public func remove<T>(_ key: KVKey<T>) throws { try writing.withLock { try base.remove(key) } }
 
     public func removeAll() throws { try writing.withLock { try base.removeAll() } }
+}
+
+// MARK: Raw values
+
+extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
+    /// The names of all unexpired values, and of values that this type did not store.
+    ///
+    /// - Complexity: O(*n*): decodes each value.
+    public func keys() throws -> [String] {
+        try base.keys().filter { try !isExpired($0) }
+    }
+
+    public func rawValue(named name: String) throws -> [UInt8]? {
+        try find(name)?.value
+    }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try writing.withLock { try base.set(KVKey(name), value: Kept(value: bytes)) }
+        try writing.withLock { try base.set(KVKey(name), value: ExpiringValue(value: bytes)) }
     }
 
     public func removeValue(named name: String) throws {
         try writing.withLock { try base.removeValue(named: name) }
+    }
+
+    /// Removes every expired value from the base store.
+    ///
+    /// If that store keeps revisions, a value that was rewritten concurrently is kept.
+    ///
+    /// - Returns: The number of values removed.
+    /// - Throws: ``KVStoreError``. Some values may have been removed.
+    @discardableResult
+    public func removeExpired() throws -> Int {
+        try writing.withLock {
+            let transactional = base.transactional
+            var count = 0
+            for name in try base.keys() where try isExpired(name) {
+                if let transactional {
+                    guard try sweep(name, transactional) else { continue }
+                } else {
+                    try base.removeValue(named: name)
+                }
+                count += 1
+            }
+            return count
+        }
+    }
+
+    private func isExpired(_ name: String) throws -> Bool {
+        do {
+            return try base.read(KVKey<ExpiringValue>(name))?.isExpired(at: now()) ?? false
+        } catch let error as KVStoreError where error.code == .undecodable {
+            return false  // Not written by this type.
+        }
+    }
+
+    /// Removes a value unless it was rewritten since it was found to have expired.
+    private func sweep(_ name: String, _ base: any KVTransactionalStoring) throws -> Bool {
+        guard let entry = try base.entry(named: name), try kept(entry, name).isExpired(at: now()) else { return false }
+        do {
+            try base.batch { batch in
+                batch.require(name, revision: entry.revision)
+                batch.append(.remove(name: name))
+            }
+            return true
+        } catch let error as KVStoreError where error.code == .conflict {
+            return false
+        }
+    }
+}
+
+// MARK: Transactions
+
+extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
+    public func entry(named name: String) throws -> KVEntry? {
+        guard let entry = try base.entry(named: name) else { return nil }
+        let kept = try kept(entry, name)
+        return kept.isExpired(at: now()) ? nil : KVEntry(bytes: kept.value, revision: entry.revision)
+    }
+
+    /// A snapshot of the unexpired values; values that this type did not store are left out.
+    public func snapshot() throws -> KVSnapshot {
+        let snapshot = try base.snapshot()
+        let time = now()
+        var entries: [(name: String, entry: KVEntry)] = []
+        for (name, entry) in snapshot {
+            do {
+                let kept = try kept(entry, name)
+                guard !kept.isExpired(at: time) else { continue }
+                entries.append((name, KVEntry(bytes: kept.value, revision: entry.revision)))
+            } catch let error as KVStoreError where error.code == .undecodable {
+                continue
+            }
+        }
+        return KVSnapshot(entries)
     }
 
     public func commit(_ batch: KVBatch) throws {
@@ -301,12 +285,12 @@ extension ExpiringKVStore {
         for requirement in batch.requirements {
             var revision = requirement.revision
             if let entry = try base.entry(named: requirement.name) {
-                switch found(try kept(entry, requirement.name), at: now()) {
-                case .value(let kept) where revision == entry.revision:
+                let kept = try kept(entry, requirement.name)
+                if kept.isExpired(at: now()) {
+                    guard revision == nil else { throw KVStoreError(.conflict, .batch, key: requirement.name) }
+                    revision = entry.revision
+                } else if revision == entry.revision {
                     ends[KeyName(requirement.name)] = kept.expiration
-                case .expired where revision == nil: revision = entry.revision
-                case .expired: throw KVStoreError(.conflict, .batch, key: requirement.name)
-                case .value, .nothing: break
                 }
             }
             inner.require(requirement.name, revision: revision)
@@ -314,7 +298,9 @@ extension ExpiringKVStore {
         for (change, type) in zip(batch.changes, batch.types) {
             switch change {
             case .set(let name, let bytes):
-                try append(Kept(expiration: ends[KeyName(name)], value: bytes), name, type, to: &inner)
+                let kept = ExpiringValue(expiration: ends[KeyName(name)], value: bytes)
+                let encoded = try ValueTable.encode(kept, for: KVKey(name))
+                inner.append(.set(name: name, bytes: encoded), type.map { WrittenType(stored(name, $0)) })
             case .remove: inner.append(change)
             }
         }

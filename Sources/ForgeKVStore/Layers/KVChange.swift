@@ -3,8 +3,9 @@ public struct KVChange<Value: Codable & Sendable>: Sendable {
     /// The value; nil if the key is absent or its value is not of the key's type.
     public var value: Value?
 
-    /// The revision of the value, as returned by ``KVStoring/entry(named:)`` and accepted by
-    /// ``KVStoring/compareAndSet(_:revision:value:)``; nil if the key is absent or the store keeps no revisions.
+    /// The revision of the value, as returned by ``KVTransactionalStoring/entry(named:)`` and accepted by
+    /// ``KVTransactionalStoring/compareAndSet(_:revision:value:)``; nil if the key is absent or the store keeps no
+    /// revisions.
     public var revision: UInt64?
 
     /// The sequence number of the write, counted by the ``ReactiveKVStore`` over all keys. The first element of a

@@ -20,11 +20,10 @@ import Foundation
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
 /// and put the `ExpiringKVStore` over this store.
 ///
-/// Both stores need raw values and a list of keys. Nobody else may write to either meanwhile. Writes and moves through
-/// this object are done one after another.
-public final class MigratingKVStore: KVStoring {
-    private let old: any KVStoring
-    private let new: any KVStoring
+/// No other code may write to either store meanwhile. Writes and moves through this object are done one after another.
+public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRawStoring {
+    private let old: Old
+    private let new: New
     private let copiesOnRead: Bool
 
     /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
@@ -38,7 +37,7 @@ public final class MigratingKVStore: KVStoring {
     ///   - old: The store that is given up.
     ///   - new: The store that takes its place.
     ///   - copiesOnRead: Whether a value that is found in the old store is moved then.
-    public init(from old: any KVStoring, to new: any KVStoring, copiesOnRead: Bool = true) {
+    public init(from old: Old, to new: New, copiesOnRead: Bool = true) {
         self.old = old
         self.new = new
         self.copiesOnRead = copiesOnRead
@@ -75,13 +74,7 @@ public final class MigratingKVStore: KVStoring {
     }
 
     /// Makes durable what was copied, before the original is removed.
-    private func secure() throws {
-        do {
-            try new.synchronize()
-        } catch let error as KVStoreError where error.code == .unsupported {
-            // A store that knows nothing better than its writes.
-        }
-    }
+    private func secure() throws { try new.transactional?.synchronize() }
 
     /// Copies the value of a name if only the old store has one; the lock is held.
     private func copy(_ name: String) throws {
@@ -91,14 +84,11 @@ public final class MigratingKVStore: KVStoring {
 
     /// Moves the values of names into the new store, so that the old one does not matter to them any more.
     private func move(_ names: some Sequence<String>) throws {
-        var isSecured = false
         let found = try names.filter { try old.rawValue(named: $0) != nil }
+        guard !found.isEmpty else { return }
         for name in found { try copy(name) }
-        for name in found {
-            if !isSecured { try secure() }
-            isSecured = true
-            try old.removeValue(named: name)
-        }
+        try secure()
+        for name in found { try old.removeValue(named: name) }
     }
 
     /// Moves a value that was found in the old store; if that fails it is found there again the next time.
@@ -148,27 +138,6 @@ extension MigratingKVStore {
         }
         return try new.rawValue(named: name)
     }
-
-    /// The entry of the new store, into which the value is moved first.
-    public func entry(named name: String) throws -> KVEntry? {
-        if let entry = try new.entry(named: name) { return entry }
-        try writing.withLock { try copy(name) }
-        return try new.entry(named: name)
-    }
-
-    /// The new store at one moment, everything having been moved into it first.
-    ///
-    /// - Throws: ``KVStoreError``, also if a value cannot be moved.
-    public func snapshot() throws -> KVSnapshot {
-        try writing.withLock {
-            if let failure = try copyAll().failures.first { throw failure.error }
-            return try new.snapshot()
-        }
-    }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(new.observeRemoteChanges(handler), old.observeRemoteChanges(handler))
-    }
 }
 
 // MARK: Writing
@@ -205,6 +174,31 @@ extension MigratingKVStore {
             try move([name])
             try new.removeValue(named: name)
         }
+    }
+}
+
+// MARK: Transactions
+
+extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalStoring {
+    /// The entry of the new store, into which the value is moved first.
+    public func entry(named name: String) throws -> KVEntry? {
+        if let entry = try new.entry(named: name) { return entry }
+        try writing.withLock { try copy(name) }
+        return try new.entry(named: name)
+    }
+
+    /// The new store at one moment, everything having been moved into it first.
+    ///
+    /// - Throws: ``KVStoreError``, also if a value cannot be moved.
+    public func snapshot() throws -> KVSnapshot {
+        try writing.withLock {
+            if let failure = try copyAll().failures.first { throw failure.error }
+            return try new.snapshot()
+        }
+    }
+
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        KVObservation(new.observeRemoteChanges(handler), old.transactional?.observeRemoteChanges(handler))
     }
 
     public func commit(_ batch: KVBatch) throws {

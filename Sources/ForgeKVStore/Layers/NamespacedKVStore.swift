@@ -8,10 +8,12 @@
 /// The limit of ``KVKey/maximumNameLength`` bytes is on the whole name, namespace and slash included.
 ///
 /// Calls are as atomic and as durable as in the store underneath. ``removeAll()`` removes the names of the namespace
-/// only: in one batch, if that store makes batches, and otherwise one after the other. Names that another thread adds
-/// meanwhile stay.
-public struct NamespacedKVStore: KVStoring {
-    private let base: any KVStoring
+/// only: in one batch, if that store is transactional, and otherwise one after the other. Names that another thread
+/// adds meanwhile stay.
+///
+/// The store underneath has to list its keys, because ``removeAll()`` looks for those of the namespace.
+public struct NamespacedKVStore<Base: KVRawStoring>: KVRawStoring {
+    private let base: Base
 
     /// What stands before every name.
     private let prefix: String
@@ -20,7 +22,7 @@ public struct NamespacedKVStore: KVStoring {
     public let namespace: String
 
     /// The part of `base` with this namespace, which may be any text.
-    public init(_ base: any KVStoring, namespace: String) {
+    public init(_ base: Base, namespace: String) {
         self.base = base
         self.namespace = namespace
         var bytes: [UInt8] = []
@@ -67,22 +69,6 @@ extension NamespacedKVStore {
     public func rawValue(named name: String) throws -> [UInt8]? {
         try translating { try base.rawValue(named: prefix + name) }
     }
-
-    public func entry(named name: String) throws -> KVEntry? {
-        try translating { try base.entry(named: prefix + name) }
-    }
-
-    public func snapshot() throws -> KVSnapshot {
-        KVSnapshot(try base.snapshot().compactMap { name, entry in outer(name).map { ($0, entry) } })
-    }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges { names in
-            guard let names else { return handler(nil) }
-            let own = names.compactMap(outer)
-            if !own.isEmpty { handler(own) }
-        }
-    }
 }
 
 // MARK: Writing
@@ -100,21 +86,38 @@ extension NamespacedKVStore {
         try translating { try base.removeValue(named: prefix + name) }
     }
 
+    public func removeAll() throws {
+        let names = try base.keys().filter { outer($0) != nil }
+        guard !names.isEmpty else { return }
+        try translating {
+            guard let store = base.transactional else { return try names.forEach(base.removeValue) }
+            try store.batch { batch in for name in names { batch.append(.remove(name: name)) } }
+        }
+    }
+}
+
+// MARK: Transactions
+
+extension NamespacedKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
+    public func entry(named name: String) throws -> KVEntry? {
+        try translating { try base.entry(named: prefix + name) }
+    }
+
+    public func snapshot() throws -> KVSnapshot {
+        KVSnapshot(try base.snapshot().compactMap { name, entry in outer(name).map { ($0, entry) } })
+    }
+
     public func commit(_ batch: KVBatch) throws {
         try translating { try base.commit(batch.mapped { prefix + $0 }) }
     }
 
     public func synchronize() throws { try base.synchronize() }
 
-    public func removeAll() throws {
-        let names = try base.keys().filter { outer($0) != nil }
-        guard !names.isEmpty else { return }
-        var batch = KVBatch()
-        for name in names { batch.append(.remove(name: name)) }
-        do {
-            try base.commit(batch)
-        } catch let error as KVStoreError where error.code == .unsupported {
-            try translating { for name in names { try base.removeValue(named: name) } }
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeRemoteChanges { names in
+            guard let names else { return handler(nil) }
+            let own = names.compactMap(outer)
+            if !own.isEmpty { handler(own) }
         }
     }
 }

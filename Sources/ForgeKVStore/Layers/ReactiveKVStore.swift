@@ -6,15 +6,17 @@ import Synchronization
 /// to the base store or through another `ReactiveKVStore`, are not reported: share one instance.
 ///
 /// Changes by other processes to a shared store are reported once this process notices them; changes noticed together
-/// are coalesced (``KVStoring/observeRemoteChanges(_:)``).
+/// are coalesced (``KVTransactionalStoring/observeRemoteChanges(_:)``).
 ///
 /// A stream does not keep this object alive, and ends when it is released: keep a reference to it, for example in a
 /// property, for as long as its streams are needed.
 ///
 /// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
 /// of the value must not write through this object.
-public final class ReactiveKVStore: KVStoring {
-    private let base: any KVStoring
+public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
+    /// The store underneath. No stream reports writes that are made to it directly.
+    public let base: Base
+    private let source: KVStreamSource
     private let hub = KVStreamHub()
     private let limit: Int
 
@@ -26,10 +28,10 @@ public final class ReactiveKVStore: KVStoring {
     /// - Parameters:
     ///   - base: The store that keeps the values.
     ///   - bufferLimit: The number of undelivered elements that a stream keeps, at least 1. Beyond it, a new element
-    ///     replaces
-    ///     the last one: elements stay in order and the latest value is always delivered.
-    public init(_ base: any KVStoring, bufferLimit: Int = 128) {
+    ///     replaces the last one: elements stay in order and the latest value is always delivered.
+    public init(_ base: Base, bufferLimit: Int = 128) {
         self.base = base
+        source = KVStreamSource(base)
         limit = bufferLimit
     }
 
@@ -49,60 +51,21 @@ public final class ReactiveKVStore: KVStoring {
     /// Like ``stream(_:)``, with revisions and write numbers.
     public func changes<T>(_ key: KVKey<T>) -> KVChanges<T> {
         let buffer = KVStreamBuffer<T>(limit: limit)
-        let base = base
+        let source = source
         let id = writing.withLock { write in
             let watcher = KVStreamHub.Watcher(
-                finish: { buffer.finishAfterLast() }, isPresent: { base.contains(key) },
-                notify: { isPresent, write in Self.push(key, of: base, isPresent: isPresent, write, to: buffer) },
+                finish: { buffer.finishAfterLast() }, isPresent: { source.store.contains(key) },
+                notify: { isPresent, write in source.push(key, isPresent: isPresent, write, to: buffer) },
                 reach: { await buffer.reach($0) })
             let id = hub.add(watcher, of: key.identity)
             // Before the first element, so that no change is missed.
-            hub.observe { base.observeRemoteChanges { [weak self] names in self?.report(remoteChangesTo: names) } }
-            Self.push(key, of: base, isPresent: base.contains(key), write, to: buffer)
+            hub.observe {
+                source.transactional?.observeRemoteChanges { [weak self] names in self?.report(remoteChangesTo: names) }
+            }
+            source.push(key, isPresent: source.store.contains(key), write, to: buffer)
             return id
         }
         return KVChanges(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
-    }
-
-    /// Pushes the current value.
-    private static func push<T>(
-        _ key: KVKey<T>, of base: any KVStoring, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>
-    ) {
-        guard isPresent else { return buffer.push(KVChange(value: nil, revision: nil, write: write), .absent) }
-        var value: T?
-        var revision: UInt64?
-        var content = KVContent.unknown
-        do {
-            var entry = try base.entry(named: key.name)
-            // Retried, because another process may have written between the two reads.
-            while true {
-                value = base.get(key)
-                let later = try base.entry(named: key.name)
-                if later?.revision == entry?.revision { break }
-                entry = later
-            }
-            revision = entry?.revision
-            content = entry.map { .bytes($0.bytes) } ?? .absent
-        } catch {
-            value = base.get(key)
-            content = encoded(key, value, of: base)
-        }
-        buffer.push(KVChange(value: value, revision: revision, write: write), content)
-    }
-
-    /// The content to compare by if the store keeps no revisions.
-    private static func encoded<T>(_ key: KVKey<T>, _ value: T?, of base: any KVStoring) -> KVContent {
-        do {
-            if let bytes = try base.rawValue(named: key.name) { return .bytes(bytes) }
-        } catch {
-            // The store has no raw values: encode the value instead.
-        }
-        guard let value else { return .unknown }
-        do {
-            return .bytes(try ValueTable.encode(value, for: key))
-        } catch {
-            return .unknown
-        }
     }
 
     /// Waits until every consumer has processed everything written before this call: it has received the elements and
@@ -133,28 +96,6 @@ public final class ReactiveKVStore: KVStoring {
     package var subscriptionCount: Int { hub.count }
 }
 
-// MARK: Reading
-
-extension ReactiveKVStore {
-    public func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-
-    public func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
-
-    public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
-
-    public func keys() throws -> [String] { try base.keys() }
-
-    public func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
-
-    public func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
-
-    public func snapshot() throws -> KVSnapshot { try base.snapshot() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges(handler)
-    }
-}
-
 // MARK: Writing
 
 extension ReactiveKVStore {
@@ -166,36 +107,12 @@ extension ReactiveKVStore {
         try change(key.identity, isPresent: false) { try base.remove(key) }
     }
 
-    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
-        try change(KeyName(name), isPresent: true) { try base.setRawValue(bytes, named: name) }
-    }
-
-    public func removeValue(named name: String) throws {
-        try change(KeyName(name), isPresent: false) { try base.removeValue(named: name) }
-    }
-
     public func removeAll() throws {
         try writing.withLock { write in
             let watchers = hub.all.filter { $0.isPresent() }
             try telling([(watchers, false)], &write) { try base.removeAll() }
         }
     }
-
-    public func commit(_ batch: KVBatch) throws {
-        try writing.withLock { write in
-            // Several changes of one key are one notification, of the last.
-            var last: [KeyName: Bool] = [:]
-            for change in batch.changes {
-                if case .set = change { last[KeyName(change.name)] = true } else { last[KeyName(change.name)] = false }
-            }
-            let told = last.map { name, isPresent in
-                (watchers: hub.watchers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
-            }
-            try telling(told, &write) { try base.commit(batch) }
-        }
-    }
-
-    public func synchronize() throws { try base.synchronize() }
 
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
         try writing.withLock { write in
@@ -233,5 +150,31 @@ extension ReactiveKVStore {
             throw error
         }
         notify()
+    }
+}
+
+extension ReactiveKVStore: KVRawStoring where Base: KVRawStoring {
+    public func setRawValue(_ bytes: [UInt8], named name: String) throws {
+        try change(KeyName(name), isPresent: true) { try base.setRawValue(bytes, named: name) }
+    }
+
+    public func removeValue(named name: String) throws {
+        try change(KeyName(name), isPresent: false) { try base.removeValue(named: name) }
+    }
+}
+
+extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
+    public func commit(_ batch: KVBatch) throws {
+        try writing.withLock { write in
+            // Several changes of one key are one notification, of the last.
+            var last: [KeyName: Bool] = [:]
+            for change in batch.changes {
+                if case .set = change { last[KeyName(change.name)] = true } else { last[KeyName(change.name)] = false }
+            }
+            let told = last.map { name, isPresent in
+                (watchers: hub.watchers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
+            }
+            try telling(told, &write) { try base.commit(batch) }
+        }
     }
 }

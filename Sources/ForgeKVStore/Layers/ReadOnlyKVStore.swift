@@ -2,50 +2,32 @@
 ///
 /// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, also where there would be
 /// nothing to do. Changes made through the store underneath are visible here.
-public struct ReadOnlyKVStore: KVStoring {
-    private let base: any KVStoring
+///
+/// This prevents mistakes, not access: ``base`` is the store itself. A function that takes `some KVStoring` does not see
+/// it.
+public struct ReadOnlyKVStore<Base: KVStoring>: KVReadForwarding {
+    public let base: Base
 
     /// A way to read `base`.
-    public init(_ base: any KVStoring) {
+    public init(_ base: Base) {
         self.base = base
     }
 
-    public func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
-
-    public func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
-
-    public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
-
-    public func keys() throws -> [String] { try base.keys() }
-
-    public func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
-
-    public func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
-
-    public func snapshot() throws -> KVSnapshot { try base.snapshot() }
-
-    /// Makes durable what others have written.
-    public func synchronize() throws { try base.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges(handler)
-    }
-}
-
-// MARK: Refusing
-
-extension ReadOnlyKVStore {
     public func set<T>(_ key: KVKey<T>, value: T) throws { throw KVStoreError(.readOnly, .set, key: key.name) }
 
     public func remove<T>(_ key: KVKey<T>) throws { throw KVStoreError(.readOnly, .remove, key: key.name) }
 
     public func removeAll() throws { throw KVStoreError(.readOnly, .removeAll) }
+}
 
+extension ReadOnlyKVStore: KVRawStoring where Base: KVRawStoring {
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         throw KVStoreError(.readOnly, .set, key: name)
     }
 
     public func removeValue(named name: String) throws { throw KVStoreError(.readOnly, .remove, key: name) }
+}
 
+extension ReadOnlyKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
     public func commit(_ batch: KVBatch) throws { throw KVStoreError(.readOnly, .batch) }
 }

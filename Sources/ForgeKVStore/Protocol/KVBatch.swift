@@ -70,14 +70,12 @@ public struct KVBatch: Sendable {
         types.append(type)
     }
 
-    /// The batch with transformed names and values.
-    func mapped(
-        name: (String) throws -> String, bytes: ([UInt8]) throws -> [UInt8] = { $0 }
-    ) rethrows -> KVBatch {
+    /// The batch with transformed names.
+    func mapped(name: (String) throws -> String) rethrows -> KVBatch {
         var batch = KVBatch()
         for (change, type) in zip(changes, types) {
             switch change {
-            case .set(let old, let value): batch.append(.set(name: try name(old), bytes: try bytes(value)), type)
+            case .set(let old, let value): batch.append(.set(name: try name(old), bytes: value), type)
             case .remove(let old): batch.append(.remove(name: try name(old)), nil)
             }
         }

@@ -75,8 +75,8 @@ public struct KVKeyCatalog: Sendable {
     /// The names in a store that the catalog does not declare, in byte order: leftovers of an earlier release, or
     /// missing declarations.
     ///
-    /// - Throws: ``KVStoreError`` if the store cannot list its keys.
-    public func undeclaredNames(in store: some KVStoring) throws -> [String] {
+    /// - Throws: ``KVStoreError`` if the keys cannot be listed.
+    public func undeclaredNames(in store: some KVRawStoring) throws -> [String] {
         let declared = Set(entries.map { KeyName($0.name) })
         return try store.keys().filter { !declared.contains(KeyName($0)) }
             .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }

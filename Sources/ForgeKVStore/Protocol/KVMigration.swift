@@ -27,7 +27,13 @@ public struct KVMigration<Value: Codable & Sendable>: Sendable {
 final class KVSchema<Value: Codable & Sendable>: Sendable {
     /// The version that is written.
     let version: UInt32
+
+    /// The version in a ``CellType``.
+    let cellVersion: UInt32
     private let migrations: [UInt32: KVMigration<Value>]
+
+    /// Whether a value may be overwritten without being set aside; nil if it may where it can be decoded as this type.
+    let mayOverwrite: (@Sendable (_ bytes: [UInt8]) -> Bool)?
 
     init(_ migrations: [KVMigration<Value>]) {
         var known: [UInt32: KVMigration<Value>] = [:]
@@ -38,7 +44,17 @@ final class KVSchema<Value: Codable & Sendable>: Sendable {
             known[migration.version] = migration
         }
         self.migrations = known
+        mayOverwrite = nil
         version = (known.keys.max() ?? 0) + 1
+        cellVersion = version
+    }
+
+    /// The schema of a type in which a layer stores values of other types.
+    init(mayOverwrite: @escaping @Sendable (_ bytes: [UInt8]) -> Bool) {
+        migrations = [:]
+        version = 1
+        cellVersion = CellType.opaqueVersion
+        self.mayOverwrite = mayOverwrite
     }
 
     var migratedVersions: [UInt32] { migrations.keys.sorted() }

@@ -1,5 +1,5 @@
-/// The wish to hear of changes that are made elsewhere (``KVStoring/observeRemoteChanges(_:)``): it lasts as long as
-/// the object.
+/// The wish to hear of changes that are made elsewhere (``KVTransactionalStoring/observeRemoteChanges(_:)``): it lasts
+/// as long as the object.
 public final class KVObservation: Sendable {
     private let cancel: @Sendable () -> Void
 

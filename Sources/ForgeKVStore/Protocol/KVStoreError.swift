@@ -37,8 +37,8 @@ extension KVStoreError {
     /// The reason for a failure. Codes may be added, so a `switch` needs a default.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
-            case undecodable, unencodable, unsupported, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict
-            case readOnly, noStore
+            case undecodable, unencodable, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict, readOnly
+            case noStore
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -51,9 +51,6 @@ extension KVStoreError {
 
         /// The value cannot be encoded. The old value is kept.
         public static let unencodable = Code(kind: .unencodable)
-
-        /// The store does not support the call, or not in this form.
-        public static let unsupported = Code(kind: .unsupported)
 
         /// The data on disk is damaged. It is left unchanged, or set aside.
         public static let damaged = Code(kind: .damaged)
@@ -73,7 +70,7 @@ extension KVStoreError {
         /// The store is read-only. Nothing was changed.
         public static let readOnly = Code(kind: .readOnly)
 
-        /// There is no store at that place, and reading does not create one.
+        /// There is no store at that place, and the call does not create one.
         public static let noStore = Code(kind: .noStore)
 
         /// The value has a later schema version than the key. It is kept.
@@ -95,7 +92,6 @@ extension KVStoreError {
             switch kind {
             case .undecodable: "the value cannot be decoded as the type of the key"
             case .unencodable: "the value cannot be encoded"
-            case .unsupported: "not supported by this store"
             case .damaged: "damaged"
             case .invalidKey: "the name of the key is longer than \(KeyName.maximumLength) bytes"
             case .valueTooLarge: "the value is too large"

@@ -30,9 +30,10 @@ public import Foundation
 /// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
 ///
 /// A store that is shared is the same in all processes: what one has written, when its call returns, is what every
-/// later read in every process returns, and ``KVStoring/update(_:default:_:)``, ``KVStoring/createIfAbsent(_:value:)``,
-/// ``KVStoring/compareAndSet(_:revision:value:)`` and ``KVStoring/commit(_:)`` are atomic among all of them. A
-/// ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between calls.
+/// later read in every process returns, and ``KVTransactionalStoring/update(_:default:_:)``,
+/// ``KVTransactionalStoring/createIfAbsent(_:value:)``, ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and
+/// ``KVTransactionalStoring/commit(_:)`` are atomic among all of them. A ``ReactiveKVStore`` over it also reports
+/// changes by other processes. No lock is held between calls.
 /// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue:
 ///   with more than about a hundred processes that write all the time, some may time out.
 /// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits
@@ -43,7 +44,7 @@ public import Foundation
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
 ///   Linux, the next flush of every other process fails too.
 /// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).
-public final class FileKVStore: KVStoring {
+public final class FileKVStore: KVTransactionalStoring {
     private let use: EngineUse
     private let engine: KVEngine
 
@@ -117,7 +118,7 @@ public final class FileKVStore: KVStoring {
     }
 }
 
-// MARK: KVStoring
+// MARK: KVTransactionalStoring
 
 extension FileKVStore {
     public func get<T>(_ key: KVKey<T>) -> T? {

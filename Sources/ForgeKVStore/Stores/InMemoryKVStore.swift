@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// Values are encoded when they are set and decoded when they are read, by the same code as on disk, so a value that
 /// cannot be encoded fails here too, and what is read has gone through the same rounding.
-public final class InMemoryKVStore: KVStoring {
+public final class InMemoryKVStore: KVTransactionalStoring {
     private let table: ValueTable
     private let writer: Mutex<Writer>
     private let maximumValueSize: Int
@@ -187,6 +187,8 @@ public final class InMemoryKVStore: KVStoring {
 
     /// Nothing to do: there is no device.
     public func synchronize() throws {}
+
+    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 
     /// Changes the table as the next write.
     private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {

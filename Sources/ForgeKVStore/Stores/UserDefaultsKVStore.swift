@@ -18,7 +18,7 @@ import Synchronization
 /// with `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
 ///
 /// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
-public final class UserDefaultsKVStore: KVStoring {
+public final class UserDefaultsKVStore: KVRawStoring {
     /// The system's object, which is not declared to be safe to share, and nil for a suite that cannot be.
     private let defaults: Mutex<UserDefaults?>
     let domain: String
@@ -32,7 +32,7 @@ public final class UserDefaultsKVStore: KVStoring {
     ///
     /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is
     /// longer than 200 bytes, is refused, and so is `NSGlobalDomain`: every call that can throw then throws
-    /// `.unsupported`.
+    /// `.noStore`.
     public init(suiteName: String?) {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         domain = suiteName ?? own
@@ -90,24 +90,6 @@ public final class UserDefaultsKVStore: KVStoring {
         defaults.withLock { $0?.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
     }
 
-    /// Makes a single change that requires nothing.
-    ///
-    /// - Throws: ``KVStoreError``, `.unsupported` for any other batch.
-    public func commit(_ batch: KVBatch) throws {
-        guard let change = batch.changes.first, batch.changes.count == 1, batch.requirements.isEmpty else {
-            throw KVStoreError(.unsupported, .batch, store: store)
-        }
-        let name = KeyName(change.name)
-        switch change {
-        case .remove: try write(name, .batch) { nil }
-        case .set(_, let bytes):
-            let type = batch.types[0]
-            try write(name, .batch, isReadable: { type?.canRead($0, name) ?? true }) {
-                PropertyListValue.object(for: bytes, isDictionary: false)
-            }
-        }
-    }
-
     /// Removes every key of this suite, whichever program stored it; other suites, global settings and values set aside
     /// stay.
     public func removeAll() throws {
@@ -150,7 +132,7 @@ extension UserDefaultsKVStore {
         _ body: (UserDefaults) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
         try defaults.withLock { (defaults) throws(KVStoreError) -> Result in
-            guard let defaults else { throw KVStoreError(.unsupported, operation, key: name, store: store) }
+            guard let defaults else { throw KVStoreError(.noStore, operation, key: name, store: store) }
             return try body(defaults)
         }
     }

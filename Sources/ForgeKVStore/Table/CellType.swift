@@ -4,10 +4,13 @@
 struct CellType: Sendable, Equatable {
     private let identity: ObjectIdentifier?
 
-    /// Zero for a type that has only ever had one version.
+    /// Zero for a type that has only ever had one version, ``opaqueVersion`` for one of a layer.
     private let version: UInt32
 
     private let isDecoded: Bool
+
+    /// The version of a layer's type, which says nothing about the type of the value in it: every write has to look.
+    static var opaqueVersion: UInt32 { .max }
 
     /// Bytes of which nothing is known.
     static let unknown = CellType(identity: nil, version: 0, isDecoded: false)
@@ -21,7 +24,7 @@ struct CellType: Sendable, Equatable {
     /// The encoding of a value of a key.
     @inline(__always)
     static func encoded<Value>(_ key: KVKey<Value>) -> CellType {
-        CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.version ?? 0, isDecoded: false)
+        CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.cellVersion ?? 0, isDecoded: false)
     }
 
     /// The encoding of a value of a type that has only ever had one version.
@@ -49,7 +52,7 @@ struct CellType: Sendable, Equatable {
     /// Whether values of both are of the same type, decoded or not.
     @inline(__always)
     func isSame(as other: CellType) -> Bool {
-        identity != nil && identity == other.identity && version == other.version
+        identity != nil && identity == other.identity && version == other.version && version != Self.opaqueVersion
     }
 
     /// Whether a value that stands in an entry itself is of this type.

@@ -17,6 +17,7 @@ enum OverwritePolicy {
     /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
     @inline(never)
     static func isReadable<Value>(_ bytes: [UInt8], as key: KVKey<Value>) -> Bool {
+        if let mayOverwrite = key.schema?.mayOverwrite { return mayOverwrite(bytes) }
         do {
             _ = try ValueTable.decode(bytes, as: key)
             return true

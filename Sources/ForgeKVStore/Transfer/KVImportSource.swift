@@ -11,9 +11,8 @@ public struct KVImportSource: Sendable {
     /// The value of a name in its envelope; nil if it no longer exists.
     let bytes: @Sendable (_ name: String) throws -> [UInt8]?
 
-    /// A key-value store that provides raw values and lists its keys. Values are copied byte for byte, including their
-    /// schema versions.
-    public static func store(_ store: any KVStoring) -> KVImportSource {
+    /// A key-value store. Values are copied byte for byte, including their schema versions.
+    public static func store(_ store: any KVRawStoring) -> KVImportSource {
         KVImportSource(names: { try store.keys() }, bytes: { try store.rawValue(named: $0) })
     }
 
@@ -40,7 +39,7 @@ public struct KVImportSource: Sendable {
             let name = KeyName(UserDefaultsName.decoded(name))
             values[name] =
                 PropertyListValue.bytes(of: object).map { .success($0) }
-                ?? .failure(KVStoreError(.unsupported, .import, key: name.string))
+                ?? .failure(KVStoreError(.undecodable, .import, key: name.string))
         }
         return KVImportSource(values)
     }
@@ -49,7 +48,7 @@ public struct KVImportSource: Sendable {
     ///
     /// Numbers without a fraction or exponent become integers, others doubles, and `null` a stored nil. JSON has no
     /// dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
-    /// written by ``KVStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
+    /// written by ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.
     public static func json(_ data: Data) throws -> KVImportSource {

@@ -3,10 +3,10 @@ import ForgeCoding
 /// Copies values into a store one by one and verifies each by reading it back.
 struct KVTransfer {
     private let source: KVImportSource
-    private let destination: any KVStoring
+    private let destination: any KVRawStoring
     private let existing: KVExistingValue
 
-    init(from source: KVImportSource, to destination: any KVStoring, existing: KVExistingValue) {
+    init(from source: KVImportSource, to destination: any KVRawStoring, existing: KVExistingValue) {
         self.source = source
         self.destination = destination
         self.existing = existing
@@ -46,7 +46,7 @@ struct KVTransfer {
     }
 
     /// Stores a value and verifies it.
-    static func copy(_ bytes: [UInt8], named name: String, to destination: any KVStoring) throws {
+    static func copy(_ bytes: [UInt8], named name: String, to destination: any KVRawStoring) throws {
         try destination.setRawValue(bytes, named: name)
         guard let stored = try destination.rawValue(named: name), areEqual(stored, bytes) else {
             throw KVStoreError(

@@ -18,23 +18,11 @@ extension ConformanceCapability {
     /// The store implements `read`, which tells an absent value from one that it cannot decode or refuses.
     public static let typedReads = ConformanceCapability("a read that tells absent from undecodable")
 
-    /// The store implements `keys()`.
+    /// The store of secrets implements `keys()`.
     public static let keyListing = ConformanceCapability("a list of its keys")
 
-    /// The store implements the calls for encoded values.
+    /// The store of secrets implements the calls for encoded values.
     public static let rawValues = ConformanceCapability("raw values")
-
-    /// The store implements `entry(named:)`, and `commit(_:)` checks requirements; compare-and-set needs both.
-    public static let revisions = ConformanceCapability("revisions")
-
-    /// The store applies several changes atomically with `commit(_:)`.
-    public static let batches = ConformanceCapability("batches")
-
-    /// The store implements `snapshot()`.
-    public static let snapshots = ConformanceCapability("snapshots")
-
-    /// The store implements `synchronize()`.
-    public static let synchronization = ConformanceCapability("a way to make writes durable")
 
     /// Names may have 1,024 bytes, all available to the caller.
     public static let longestNames = ConformanceCapability("names of 1,024 bytes")

@@ -37,6 +37,13 @@ public struct ConformanceCheck<Subject>: Sendable, CustomStringConvertible {
         return check
     }
 
+    /// The same check for another kind of subject that contains, or is, one of this kind.
+    func on<Other>(
+        _ subject: @escaping @Sendable (_ other: Other) -> Subject
+    ) -> ConformanceCheck<Other> {
+        ConformanceCheck<Other>(description, needs: needs) { [body] other in try await body(subject(other)) }
+    }
+
     /// Runs the check on a new, empty subject.
     ///
     /// - Throws: A ``ConformanceViolation`` that names the promise, or an unexpected error of the subject.

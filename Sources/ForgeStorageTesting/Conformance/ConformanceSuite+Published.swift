@@ -4,17 +4,42 @@ public import ForgeKVStore
 public import ForgeStorage
 
 extension ConformanceSuite where Subject == any KVStoring {
-    /// The promises of a key-value store; some need ``ConformanceCapability/typedReads``,
-    /// ``ConformanceCapability/keyListing``, ``ConformanceCapability/rawValues``, ``ConformanceCapability/revisions``,
-    /// ``ConformanceCapability/batches``, ``ConformanceCapability/snapshots``,
-    /// ``ConformanceCapability/synchronization`` or ``ConformanceCapability/longestNames``.
+    /// The promises of a key-value store; some need ``ConformanceCapability/typedReads`` or
+    /// ``ConformanceCapability/longestNames``.
     public static var keyValueStore: Self { Self("key-value store", ConformanceChecks.keyValueStore) }
 }
 
-extension ConformanceSuite where Subject == KeyValueStorePlace {
-    /// The promises of a persistent key-value store.
+extension ConformanceSuite where Subject == any KVRawStoring {
+    /// The promises of a key-value store with raw values, those of ``keyValueStore`` included.
+    public static var rawKeyValueStore: Self { Self("raw key-value store", ConformanceChecks.rawKeyValueStore) }
+}
+
+extension ConformanceSuite where Subject == any KVTransactionalStoring {
+    /// The promises of a transactional key-value store, those of ``rawKeyValueStore`` included.
+    public static var transactionalKeyValueStore: Self {
+        Self("transactional key-value store", ConformanceChecks.transactionalKeyValueStore)
+    }
+}
+
+extension ConformanceSuite where Subject == KeyValueStorePlace<any KVStoring> {
+    /// The promises of a persistent key-value store; some need ``ConformanceCapability/typedReads``.
     public static var keyValueStorePersistence: Self {
         Self("key-value store, reopened", ConformanceChecks.keyValueStorePersistence)
+    }
+}
+
+extension ConformanceSuite where Subject == KeyValueStorePlace<any KVRawStoring> {
+    /// The promises of a persistent key-value store with raw values, those of ``keyValueStorePersistence`` included.
+    public static var rawKeyValueStorePersistence: Self {
+        Self("raw key-value store, reopened", ConformanceChecks.rawKeyValueStorePersistence)
+    }
+}
+
+extension ConformanceSuite where Subject == KeyValueStorePlace<any KVTransactionalStoring> {
+    /// The promises of a persistent transactional key-value store, those of ``rawKeyValueStorePersistence`` included.
+    public static var transactionalKeyValueStorePersistence: Self {
+        Self(
+            "transactional key-value store, reopened", ConformanceChecks.transactionalKeyValueStorePersistence)
     }
 }
 

@@ -1,11 +1,11 @@
 /// A named list of checks.
 ///
 /// ```swift
-/// let report = await ConformanceSuite.keyValueStore.run(on: "MyStore", having: [.keyListing]) { MyStore() }
+/// let report = await ConformanceSuite.keyValueStore.run(on: "MyStore", having: [.typedReads]) { MyStore() }
 /// print(report)
 /// ```
 ///
-/// In a test framework, run single checks: `@Test(arguments: suite.checks(having: [.keyListing]))`.
+/// In a test framework, run single checks: `@Test(arguments: suite.checks(having: [.typedReads]))`.
 public struct ConformanceSuite<Subject>: Sendable {
     /// The protocol that the suite checks.
     public let name: String

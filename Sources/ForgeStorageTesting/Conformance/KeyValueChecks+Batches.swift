@@ -2,8 +2,8 @@ import ForgeFileSystem
 import ForgeKVStore
 
 extension ConformanceChecks {
-    static let keyValueBatches: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("a batch makes its changes in their order", needs: [.batches]) { store in
+    static let keyValueBatches: [ConformanceCheck<any KVTransactionalStoring>] = [
+        ConformanceCheck("a batch makes its changes in their order") { store in
             let (a, b, c) = (KVKey<Int>("a"), KVKey<Int>("b"), KVKey<String>("c"))
             try store.set(b, value: 1)
             try store.batch { batch in
@@ -19,20 +19,20 @@ extension ConformanceChecks {
             try expect(!store.contains(b), "b is still there")
             try expectEqual(store.get(c), "two", "c")
         },
-        ConformanceCheck("revisions in a batch grow in its order", needs: [.batches, .revisions]) { store in
+        ConformanceCheck("revisions in a batch grow in its order") { store in
             try store.set(KVKey<Int>("z"), value: 1)
             let before = try revision(of: "z", in: store)
             try store.batch { batch in for name in ["c", "a", "b"] { try batch.set(KVKey<Int>(name), value: 1) } }
             let found = try [before] + ["c", "a", "b"].map { try revision(of: $0, in: store) }
             try expect(zip(found, found.dropFirst()).allSatisfy(<), "revisions \(found)")
         },
-        ConformanceCheck("a batch without changes does nothing", needs: [.batches]) { store in
+        ConformanceCheck("a batch without changes does nothing") { store in
             try store.set(KVKey<Int>("a"), value: 1)
             try store.batch { _ in }
             try expectEqual(store.get(KVKey<Int>("a")), 1, "a")
         },
         ConformanceCheck(
-            "a batch whose requirement does not hold is a conflict and changes nothing", needs: [.batches, .revisions]
+            "a batch whose requirement does not hold is a conflict and changes nothing"
         ) {
             store in
             try store.set(KVKey<Int>("a"), value: 1)
@@ -58,14 +58,14 @@ extension ConformanceChecks {
             }
             try expectEqual(store.get(KVKey<Int>("c")), 2, "c")
         },
-        ConformanceCheck("requirements are checked without changes too", needs: [.batches, .revisions]) { store in
+        ConformanceCheck("requirements are checked without changes too") { store in
             try store.batch { $0.require("a", revision: nil) }
             let error = try await expectError(KVStoreError.self, "commit") {
                 try store.batch { $0.require("a", revision: 1) }
             }
             try expectEqual(error.code, .conflict, "code")
         },
-        ConformanceCheck("a batch with a name that is too long changes nothing", needs: [.batches]) { store in
+        ConformanceCheck("a batch with a name that is too long changes nothing") { store in
             let error = try await expectError(KVStoreError.self, "commit") {
                 try store.batch { batch in
                     try batch.set(KVKey<Int>("a"), value: 1)
@@ -75,7 +75,7 @@ extension ConformanceChecks {
             try expectEqual(error.code, .invalidKey, "code")
             try expect(!store.contains(KVKey<Int>("a")), "half of the batch was made")
         },
-        ConformanceCheck("making writes durable leaves them as they are", needs: [.synchronization]) { store in
+        ConformanceCheck("making writes durable leaves them as they are") { store in
             let key = KVKey<Int>("a")
             try store.synchronize()
             try store.set(key, value: 1)
@@ -86,8 +86,8 @@ extension ConformanceChecks {
         },
     ]
 
-    static let keyValueSnapshots: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("a snapshot has every name with its entry", needs: [.snapshots, .revisions]) { store in
+    static let keyValueSnapshots: [ConformanceCheck<any KVTransactionalStoring>] = [
+        ConformanceCheck("a snapshot has every name with its entry") { store in
             try expect(try store.snapshot().isEmpty, "a snapshot of an empty store is not empty")
             for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
             let snapshot = try store.snapshot()
@@ -98,7 +98,7 @@ extension ConformanceChecks {
             }
             try expect(snapshot["never there"] == nil, "an absent name has an entry")
         },
-        ConformanceCheck("a snapshot stays as it is when the store changes", needs: [.snapshots]) { store in
+        ConformanceCheck("a snapshot stays as it is when the store changes") { store in
             let (a, b) = (KVKey<String>("a"), KVKey<String>("b"))
             try store.set(a, value: "one")
             let snapshot = try store.snapshot()
@@ -109,7 +109,7 @@ extension ConformanceChecks {
             try store.removeAll()
             try expectEqual(try snapshot.read(a), "one", "a")
         },
-        ConformanceCheck("a snapshot sees the whole of a batch or nothing of it", needs: [.snapshots, .batches]) {
+        ConformanceCheck("a snapshot sees the whole of a batch or nothing of it") {
             store in
             let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
             try store.batch { batch in

@@ -2,13 +2,13 @@ import ForgeKVStore
 
 extension ConformanceChecks {
     /// The revision of an existing name.
-    static func revision(of name: String, in store: any KVStoring) throws -> UInt64 {
+    static func revision(of name: String, in store: any KVTransactionalStoring) throws -> UInt64 {
         guard let entry = try store.entry(named: name) else { throw ConformanceViolation("\(name) has no entry") }
         return entry.revision
     }
 
-    static let keyValueRevisions: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("an entry is the raw value with a revision", needs: [.revisions, .rawValues]) { store in
+    static let keyValueRevisions: [ConformanceCheck<any KVTransactionalStoring>] = [
+        ConformanceCheck("an entry is the raw value with a revision") { store in
             try expect(try store.entry(named: "a") == nil, "an absent key has an entry")
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(try store.entry(named: "a")?.bytes, try store.rawValue(named: "a"), "bytes")
@@ -16,8 +16,7 @@ extension ConformanceChecks {
             try store.remove(KVKey<String>("a"))
             try expect(try store.entry(named: "a") == nil, "a removed key has an entry")
         },
-        ConformanceCheck("revisions grow with every write, of whatever key", needs: [.revisions, .rawValues, .batches])
-        {
+        ConformanceCheck("revisions grow with every write, of whatever key") {
             store in
             var last: UInt64 = 0
             let writes: [(String, () throws -> Void)] = [
@@ -46,21 +45,21 @@ extension ConformanceChecks {
                 last = revision
             }
         },
-        ConformanceCheck("reading leaves revisions as they are", needs: [.revisions]) { store in
+        ConformanceCheck("reading leaves revisions as they are") { store in
             try store.set(KVKey<CheckProfile>("a"), value: CheckProfile())
             let entry = try store.entry(named: "a")
             _ = store.get(KVKey<CheckProfile>("a"))
             _ = store.get(KVKey<Int>("a"))
             try expect(try store.entry(named: "a") == entry, "another entry after reading")
         },
-        ConformanceCheck("entry refuses a name that is too long", needs: [.revisions]) { store in
+        ConformanceCheck("entry refuses a name that is too long") { store in
             let error = try await expectError(KVStoreError.self, "entry") {
                 try store.entry(named: String(repeating: "x", count: 1025))
             }
             try expectEqual(error.code, .invalidKey, "code")
         },
         ConformanceCheck(
-            "compareAndSet stores where the revision is the expected one, and nowhere else", needs: [.revisions]
+            "compareAndSet stores where the revision is the expected one, and nowhere else"
         ) {
             store in
             let key = KVKey<Int>("a")
@@ -80,14 +79,14 @@ extension ConformanceChecks {
                 try !store.compareAndSet(key, revision: last, value: 4), "a removed value is still compared with")
             try expect(!store.contains(key), "contains is true")
         },
-        ConformanceCheck("createIfAbsent creates once, a stored nil counts", needs: [.revisions]) { store in
+        ConformanceCheck("createIfAbsent creates once, a stored nil counts") { store in
             try expect(try store.createIfAbsent(KVKey<Int>("a"), value: 1), "an absent key is not created")
             try expect(try !store.createIfAbsent(KVKey<Int>("a"), value: 2), "a present key is created")
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get")
             try store.set(KVKey<Int?>("b"), value: nil)
             try expect(try !store.createIfAbsent(KVKey<Int?>("b"), value: 2), "a stored nil is taken for absent")
         },
-        ConformanceCheck("versioned gives the value and its revision", needs: [.revisions]) { store in
+        ConformanceCheck("versioned gives the value and its revision") { store in
             let key = KVKey<[String]>("a")
             try expect(try store.versioned(key) == nil, "an absent key has a value")
             try store.set(key, value: ["one"])
@@ -97,13 +96,13 @@ extension ConformanceChecks {
             let error = try await expectError(KVStoreError.self, "versioned") { try store.versioned(KVKey<Int>("a")) }
             try expectEqual(error.code, .undecodable, "code")
         },
-        ConformanceCheck("an update starts from the default and returns what it stored", needs: [.revisions]) { store in
+        ConformanceCheck("an update starts from the default and returns what it stored") { store in
             let key = KVKey<[Int]>("a")
             try expectEqual(try store.update(key, default: [0]) { $0.append(1) }, [0, 1], "the first update")
             try expectEqual(try store.update(key, default: []) { $0.append(2) }, [0, 1, 2], "the second update")
             try expectEqual(store.get(key), [0, 1, 2], "get")
         },
-        ConformanceCheck("of 1,000 updates by 4 threads none is lost", needs: [.revisions]) { store in
+        ConformanceCheck("of 1,000 updates by 4 threads none is lost") { store in
             let key = KVKey<Int>("a")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<4 {
@@ -113,7 +112,7 @@ extension ConformanceChecks {
             }
             try expectEqual(store.get(key), 1000, "the sum")
         },
-        ConformanceCheck("of 4 threads that create one key exactly one succeeds", needs: [.revisions]) { store in
+        ConformanceCheck("of 4 threads that create one key exactly one succeeds") { store in
             for round in 0..<20 {
                 let key = KVKey<Int>("\(round)")
                 let winners = try await withThrowingTaskGroup(of: Int?.self) { group in

@@ -3,12 +3,15 @@ public import ForgeKVStore
 extension ConformanceChecks {
     /// The promises of a key-value store; each check needs a new, empty store.
     public static let keyValueStore: [ConformanceCheck<any KVStoring>] =
-        keyValueStoreBasics + keyValueErrors + keyValueRawValues + keyValueRevisions + keyValueBatches
-        + keyValueSnapshots
+        keyValuePresence + keyValueTypes + keyValueReadings + keyValueNames + keyValueConcurrency + keyValueErrors
 
-    /// The promises of the five requirements without a default.
-    public static let keyValueStoreBasics: [ConformanceCheck<any KVStoring>] =
-        keyValuePresence + keyValueTypes + keyValueReadings + keyValueNames + keyValueConcurrency
+    /// The promises of a key-value store with raw values, those of ``keyValueStore`` included.
+    public static let rawKeyValueStore: [ConformanceCheck<any KVRawStoring>] =
+        keyValueStore.map { check in check.on { $0 } } + keyValueRawValues
+
+    /// The promises of a transactional key-value store, those of ``rawKeyValueStore`` included.
+    public static let transactionalKeyValueStore: [ConformanceCheck<any KVTransactionalStoring>] =
+        rawKeyValueStore.map { check in check.on { $0 } } + keyValueRevisions + keyValueBatches + keyValueSnapshots
 
     static let keyValuePresence: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("a key that was never set is absent") { store in

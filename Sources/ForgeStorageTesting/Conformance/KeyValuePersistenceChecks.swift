@@ -1,28 +1,35 @@
 public import ForgeKVStore
 
 /// A persistent key-value store, initially empty, that can be reopened.
-public struct KeyValueStorePlace: Sendable {
-    private let opening: @Sendable () throws -> any KVStoring
+public struct KeyValueStorePlace<Store>: Sendable {
+    private let opening: @Sendable () throws -> Store
 
     /// Creates a place; `open` opens its store, after the previous instance has been released.
-    public init(open: @escaping @Sendable () throws -> any KVStoring) {
+    public init(open: @escaping @Sendable () throws -> Store) {
         opening = open
     }
 
     /// Opens the store.
-    public func open() throws -> any KVStoring { try opening() }
+    public func open() throws -> Store { try opening() }
 }
 
 extension ConformanceChecks {
     /// The promises of a persistent key-value store.
-    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace>] =
+    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] =
         keyValuePersistence + keyValueReadingsAfterReopening
 
-    private static let keyValuePersistence: [ConformanceCheck<KeyValueStorePlace>] = [
-        ConformanceCheck("a new place is empty", needs: [.keyListing]) { place in
-            try expectEqual(try place.open().keys(), [], "keys")
-            try expectEqual(try place.open().keys(), [], "keys after reopening")
-        },
+    /// The promises of a persistent key-value store with raw values, those of ``keyValueStorePersistence`` included.
+    public static let rawKeyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>] =
+        keyValueStorePersistence.map { check in check.on { place in KeyValueStorePlace { try place.open() } } }
+        + rawKeyValuePersistence
+
+    /// The promises of a persistent transactional key-value store, those of ``rawKeyValueStorePersistence`` included.
+    public static let transactionalKeyValueStorePersistence:
+        [ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>] =
+            rawKeyValueStorePersistence.map { check in check.on { place in KeyValueStorePlace { try place.open() } } }
+            + transactionalKeyValuePersistence
+
+    private static let keyValuePersistence: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] = [
         ConformanceCheck("values of every kind are there after reopening") { place in
             try {
                 let store = try place.open()
@@ -44,87 +51,12 @@ extension ConformanceChecks {
             try expect(store.get(KVKey<Int?>("nil")) == .some(.none), "the stored nil is gone")
             try expectEqual(store.get(KVKey<UInt64>("large")), .max, "large")
         },
-        ConformanceCheck("names of every kind are there after reopening", needs: [.keyListing]) { place in
-            try {
-                let store = try place.open()
-                for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
-            }()
-            let store = try place.open()
-            for (index, name) in hostileNames.enumerated() {
-                try expectEqual(store.get(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
-            }
-            try expectEqual(try store.keys().count, hostileNames.count, "how many keys there are")
-        },
         ConformanceCheck("the last of several values is there after reopening") { place in
             try {
                 let store = try place.open()
                 for value in 0..<100 { try store.set(KVKey<Int>("a"), value: value) }
             }()
             try expectEqual(try place.open().get(KVKey<Int>("a")), 99, "get")
-        },
-        ConformanceCheck("a removed key stays absent after reopening", needs: [.keyListing]) { place in
-            try {
-                let store = try place.open()
-                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
-                try store.remove(KVKey<Int>("a"))
-            }()
-            try expectEqual(try place.open().keys(), ["b"], "keys")
-        },
-        ConformanceCheck(
-            "removeAll stays done after reopening, and what was set after it is there", needs: [.keyListing]
-        ) { place in
-            try {
-                let store = try place.open()
-                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
-                try store.removeAll()
-                try store.set(KVKey<Int>("c"), value: 1)
-            }()
-            try expectEqual(try place.open().keys(), ["c"], "keys")
-        },
-        ConformanceCheck("a store that is opened many times keeps what each opening wrote", needs: [.keyListing]) {
-            place in
-            for index in 0..<10 {
-                let store = try place.open()
-                try expectEqual(try store.keys().count, index, "how many keys opening \(index) finds")
-                try store.set(KVKey<Int>("\(index)"), value: index)
-            }
-            let store = try place.open()
-            for index in 0..<10 { try expectEqual(store.get(KVKey<Int>("\(index)")), index, "\(index)") }
-        },
-        ConformanceCheck("revisions go on after reopening where they were", needs: [.revisions]) { place in
-            let key = KVKey<Int>("a")
-            let removed = KVKey<Int>("b")
-            let before = try {
-                let store = try place.open()
-                try store.set(key, value: 1)
-                let first = try revision(of: "a", in: store)
-                // The last write is a removal.
-                for _ in 0..<5 { try store.set(removed, value: 1) }
-                let last = try revision(of: "b", in: store)
-                try store.remove(removed)
-                return (first, last)
-            }()
-            let store = try place.open()
-            try expectEqual(try revision(of: "a", in: store), before.0, "the revision of a value that stayed")
-            try expect(try store.compareAndSet(key, revision: before.0, value: 2), "the old revision is refused")
-            let after = try revision(of: "a", in: store)
-            try expect(after > before.1, "revision \(after) after \(before.1)")
-        },
-        ConformanceCheck("a batch is there after reopening, in its order", needs: [.batches, .keyListing]) { place in
-            try {
-                let store = try place.open()
-                try store.set(KVKey<Int>("a"), value: 1)
-                try store.batch { batch in
-                    batch.remove(KVKey<Int>("a"))
-                    try batch.set(KVKey<Int>("b"), value: 1)
-                    try batch.set(KVKey<Int>("b"), value: 2)
-                    try batch.set(KVKey<String>("c"), value: "three")
-                }
-            }()
-            let store = try place.open()
-            try expectEqual(try store.keys().sorted(), ["b", "c"], "keys")
-            try expectEqual(store.get(KVKey<Int>("b")), 2, "b")
-            try expectEqual(store.get(KVKey<String>("c")), "three", "c")
         },
         ConformanceCheck(
             "a value of another type is still undecodable after reopening, and still there", needs: [.typedReads]
@@ -136,4 +68,87 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<String>("a")), "one", "get")
         },
     ]
+
+    private static let rawKeyValuePersistence: [ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>] = [
+        ConformanceCheck("a new place is empty") { place in
+            try expectEqual(try place.open().keys(), [], "keys")
+            try expectEqual(try place.open().keys(), [], "keys after reopening")
+        },
+        ConformanceCheck("names of every kind are there after reopening") { place in
+            try {
+                let store = try place.open()
+                for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
+            }()
+            let store = try place.open()
+            for (index, name) in hostileNames.enumerated() {
+                try expectEqual(store.get(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
+            }
+            try expectEqual(try store.keys().count, hostileNames.count, "how many keys there are")
+        },
+        ConformanceCheck("a removed key stays absent after reopening") { place in
+            try {
+                let store = try place.open()
+                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
+                try store.remove(KVKey<Int>("a"))
+            }()
+            try expectEqual(try place.open().keys(), ["b"], "keys")
+        },
+        ConformanceCheck("removeAll stays done after reopening, and what was set after it is there") { place in
+            try {
+                let store = try place.open()
+                for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
+                try store.removeAll()
+                try store.set(KVKey<Int>("c"), value: 1)
+            }()
+            try expectEqual(try place.open().keys(), ["c"], "keys")
+        },
+        ConformanceCheck("a store that is opened many times keeps what each opening wrote") { place in
+            for index in 0..<10 {
+                let store = try place.open()
+                try expectEqual(try store.keys().count, index, "how many keys opening \(index) finds")
+                try store.set(KVKey<Int>("\(index)"), value: index)
+            }
+            let store = try place.open()
+            for index in 0..<10 { try expectEqual(store.get(KVKey<Int>("\(index)")), index, "\(index)") }
+        },
+    ]
+
+    private static let transactionalKeyValuePersistence:
+        [ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>] = [
+            ConformanceCheck("revisions go on after reopening where they were") { place in
+                let key = KVKey<Int>("a")
+                let removed = KVKey<Int>("b")
+                let before = try {
+                    let store = try place.open()
+                    try store.set(key, value: 1)
+                    let first = try revision(of: "a", in: store)
+                    // The last write is a removal.
+                    for _ in 0..<5 { try store.set(removed, value: 1) }
+                    let last = try revision(of: "b", in: store)
+                    try store.remove(removed)
+                    return (first, last)
+                }()
+                let store = try place.open()
+                try expectEqual(try revision(of: "a", in: store), before.0, "the revision of a value that stayed")
+                try expect(try store.compareAndSet(key, revision: before.0, value: 2), "the old revision is refused")
+                let after = try revision(of: "a", in: store)
+                try expect(after > before.1, "revision \(after) after \(before.1)")
+            },
+            ConformanceCheck("a batch is there after reopening, in its order") { place in
+                try {
+                    let store = try place.open()
+                    try store.set(KVKey<Int>("a"), value: 1)
+                    try store.batch { batch in
+                        batch.remove(KVKey<Int>("a"))
+                        try batch.set(KVKey<Int>("b"), value: 1)
+                        try batch.set(KVKey<Int>("b"), value: 2)
+                        try batch.set(KVKey<String>("c"), value: "three")
+                    }
+                }()
+                let store = try place.open()
+                try expectEqual(try store.keys().sorted(), ["b", "c"], "keys")
+                try expectEqual(store.get(KVKey<Int>("b")), 2, "b")
+                try expectEqual(store.get(KVKey<String>("c")), "three", "c")
+            },
+        ]
 }

@@ -1,15 +1,15 @@
 public import ForgeKVStore
 
 /// A store, and how to see what it has set aside.
-public struct SettingAsideStore: Sendable {
+public struct SettingAsideStore<Store: Sendable>: Sendable {
     /// The store.
-    public let store: any KVStoring
+    public let store: Store
 
     /// What was set aside so far: for each value bytes that contain it as it was encoded.
     public let setAside: @Sendable () throws -> [[UInt8]]
 
     /// A fresh, empty store that has set nothing aside.
-    public init(_ store: any KVStoring, setAside: @escaping @Sendable () throws -> [[UInt8]]) {
+    public init(_ store: Store, setAside: @escaping @Sendable () throws -> [[UInt8]]) {
         self.store = store
         self.setAside = setAside
     }
@@ -18,21 +18,9 @@ public struct SettingAsideStore: Sendable {
 extension ConformanceChecks {
     /// What stores promise that set unreadable values aside before they overwrite them; layers over such a store
     /// promise it too.
-    public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore>] = [
-        ConformanceCheck("set sets a value aside that cannot be read as the new type", needs: [.rawValues]) { subject in
-            try checkSettingAside(subject) { try $0.set(KVKey<Int>("a"), value: 1) }
-        },
-        ConformanceCheck(
-            "a batch sets a value aside that cannot be read as the new type", needs: [.rawValues, .batches]
-        ) { subject in
-            try checkSettingAside(subject) { try $0.batch { try $0.set(KVKey<Int>("a"), value: 1) } }
-        },
-        ConformanceCheck(
-            "an update sets a value aside that cannot be read as the new type", needs: [.rawValues, .revisions]
-        ) { subject in
-            try checkSettingAside(subject) { store in
-                try store.compareAndSet(KVKey<Int>("a"), revision: try store.entry(named: "a")?.revision, value: 1)
-            }
+    public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore<any KVRawStoring>>] = [
+        ConformanceCheck("set sets a value aside that cannot be read as the new type") { subject in
+            try checkSettingAside(subject.store, subject.setAside) { try subject.store.set(KVKey<Int>("a"), value: 1) }
         },
         ConformanceCheck("a value that can be read as the new type is not set aside") { subject in
             let store = subject.store
@@ -54,19 +42,38 @@ extension ConformanceChecks {
         },
     ]
 
+    /// The same of transactional stores, ``keyValueSettingAside`` included.
+    public static let transactionalKeyValueSettingAside:
+        [ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>] =
+            keyValueSettingAside.map { check in check.on { SettingAsideStore($0.store, setAside: $0.setAside) } }
+            + batchSettingAside
+
+    private static let batchSettingAside: [ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>] = [
+        ConformanceCheck("a batch sets a value aside that cannot be read as the new type") { subject in
+            try checkSettingAside(subject.store, subject.setAside) {
+                try subject.store.batch { try $0.set(KVKey<Int>("a"), value: 1) }
+            }
+        },
+        ConformanceCheck("an update sets a value aside that cannot be read as the new type") { subject in
+            let store = subject.store
+            try checkSettingAside(store, subject.setAside) {
+                try store.compareAndSet(KVKey<Int>("a"), revision: try store.entry(named: "a")?.revision, value: 1)
+            }
+        },
+    ]
+
     /// Stores a text, overwrites it by a number, and looks for the text among what was set aside.
     private static func checkSettingAside(
-        _ subject: SettingAsideStore, _ overwrite: (any KVStoring) throws -> Void
+        _ store: any KVRawStoring, _ setAside: () throws -> [[UInt8]], _ overwrite: () throws -> Void
     ) throws {
-        let store = subject.store
         let name = "a"
         try store.set(KVKey<String>(name), value: "precious")
         guard let bytes = try store.rawValue(named: name) else {
             throw ConformanceViolation("there is no raw value of a key that was set")
         }
-        try overwrite(store)
+        try overwrite()
         try expectEqual(store.get(KVKey<Int>(name)), 1, "the new value")
-        let kept = try subject.setAside()
+        let kept = try setAside()
         try expectEqual(kept.count, 1, "how many values were set aside")
         try expect(kept.allSatisfy { contains($0, bytes) }, "what was set aside is not the value")
     }

@@ -180,8 +180,8 @@ struct DeviceScenarioTests {
 
 @Suite("The stores of a device keep every promise")
 struct DeviceConformanceTests {
-    @Test(arguments: ConformanceChecks.keyValueStore)
-    func keyValueStore(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test(arguments: ConformanceChecks.transactionalKeyValueStore)
+    func keyValueStore(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: SimulatedDevice().keyValueStore(named: "ä/../x", fileProtection: .complete))
     }
 

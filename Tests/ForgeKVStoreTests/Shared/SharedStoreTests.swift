@@ -197,8 +197,8 @@ struct SharedStoreTests {
         #expect(size.sizeInBytes == 4096 && size.permissions == .ownerReadWrite)
     }
 
-    @Test("a store that is shared conforms", arguments: ConformanceChecks.keyValueStore)
-    func conformance(_ check: ConformanceCheck<any KVStoring>) async throws {
+    @Test("a store that is shared conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    func conformance(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         var options = FileKVStore.Options(compactionFloorInBytes: 1000)
         options.sharing = .shared
         let directory = TemporaryDirectory()
@@ -212,8 +212,8 @@ struct SharedStoreTests {
             on: ReactiveKVStore(FileKVStore(at: fixture.path, fileSystem: process.fileSystem, options: patient)))
     }
 
-    @Test("a store that is shared keeps its values", arguments: ConformanceChecks.keyValueStorePersistence)
-    func persistence(_ check: ConformanceCheck<KeyValueStorePlace>) async throws {
+    @Test("a store that is shared keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
+    func persistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
         let process = fixture.process(1)
         // Opened by two processes in turn, and by one that has it for itself.
         let turn = Counter()

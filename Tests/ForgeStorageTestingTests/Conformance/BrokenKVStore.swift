@@ -4,7 +4,7 @@ import Foundation
 import Synchronization
 
 /// A key-value store with one defect, to see that the check of the promise it breaks fails.
-final class BrokenKVStore: KVStoring {
+final class BrokenKVStore: KVTransactionalStoring {
     /// The description of the check that has to fail.
     enum Defect: String, CaseIterable, Sendable {
         case containsEverything = "a key that was never set is absent"
@@ -227,7 +227,7 @@ final class BrokenKVStore: KVStoring {
         for name in names.dropFirst() { try base.removeValue(named: name) }
     }
 
-    // MARK: Those with a default
+    // MARK: Reads that throw, and raw values
 
     func read<T>(_ key: KVKey<T>) throws -> T? {
         switch defect {

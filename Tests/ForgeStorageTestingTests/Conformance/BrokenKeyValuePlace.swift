@@ -25,9 +25,9 @@ final class BrokenKeyValuePlace: Sendable {
 
     init(_ defect: Defect?) { self.defect = defect }
 
-    var place: KeyValueStorePlace { KeyValueStorePlace { [self] in try open() } }
+    var place: KeyValueStorePlace<any KVTransactionalStoring> { KeyValueStorePlace { [self] in try open() } }
 
-    private func open() throws -> any KVStoring {
+    private func open() throws -> any KVTransactionalStoring {
         let number = openings.withLock { openings in
             openings += 1
             return openings

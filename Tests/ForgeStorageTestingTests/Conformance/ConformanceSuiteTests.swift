@@ -77,8 +77,8 @@ struct ConformanceSuiteTests {
     @Test("is published for every protocol, each with sentences that no other check has")
     func published() {
         let suites: [[String]] = [
-            ConformanceSuite<any KVStoring>.keyValueStore.checks.map(\.description),
-            ConformanceSuite<KeyValueStorePlace>.keyValueStorePersistence.checks.map(\.description),
+            ConformanceSuite.transactionalKeyValueStore.checks.map(\.description),
+            ConformanceSuite.transactionalKeyValueStorePersistence.checks.map(\.description),
             ConformanceSuite<any FileStoring>.fileStore.checks.map(\.description),
             ConformanceSuite<any CryptStoring>.secretStore.checks.map(\.description),
             ConformanceSuite<any SessionStorage<ConformanceUser>>.sessionStorage.checks.map(\.description),

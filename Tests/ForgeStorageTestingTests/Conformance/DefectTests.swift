@@ -5,10 +5,10 @@ import Testing
 
 @Suite("Every check of a key-value store finds the defect that it looks for")
 struct KeyValueDefectTests {
-    private static let checks = ConformanceChecks.keyValueStore
+    private static let checks = ConformanceChecks.transactionalKeyValueStore
 
     @Test("a wrapper without a defect passes", arguments: checks)
-    func sound(_ check: ConformanceCheck<any KVStoring>) async throws {
+    func sound(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: BrokenKVStore(nil))
     }
 
@@ -36,7 +36,7 @@ struct KeyValueDefectTests {
     @Test("after reopening", arguments: BrokenKeyValuePlace.Defect.allCases)
     func places(_ defect: BrokenKeyValuePlace.Defect) async throws {
         var failed: [String] = []
-        for check in ConformanceChecks.keyValueStorePersistence {
+        for check in ConformanceChecks.transactionalKeyValueStorePersistence {
             try await check.run(on: BrokenKeyValuePlace(nil).place)
             do {
                 try await check.run(on: BrokenKeyValuePlace(defect).place)
@@ -45,13 +45,13 @@ struct KeyValueDefectTests {
             }
         }
         #expect(failed.contains(defect.rawValue))
-        #expect(failed.count < ConformanceChecks.keyValueStorePersistence.count || defect == .isNeverEmpty)
+        #expect(failed.count < ConformanceChecks.transactionalKeyValueStorePersistence.count || defect == .isNeverEmpty)
     }
 
     @Test("and there is a defect for each of those too")
     func completenessOfPlaces() {
         let planted = BrokenKeyValuePlace.Defect.allCases.map(\.rawValue)
-        #expect(Set(planted) == Set(ConformanceChecks.keyValueStorePersistence.map(\.description)))
+        #expect(Set(planted) == Set(ConformanceChecks.transactionalKeyValueStorePersistence.map(\.description)))
     }
 }
 

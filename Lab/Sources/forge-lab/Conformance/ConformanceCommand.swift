@@ -51,7 +51,7 @@ private enum ConformanceTable {
     private static func columns(
         _ suite: String, _ subject: String, _ passed: String, _ violated: String, _ notApplicable: String
     ) -> String {
-        padded(suite, 28) + padded(subject, 44) + padded(passed, 8) + padded(violated, 10) + notApplicable
+        padded(suite, 40) + padded(subject, 44) + padded(passed, 8) + padded(violated, 10) + notApplicable
     }
 
     private static func padded(_ text: String, _ width: Int) -> String {

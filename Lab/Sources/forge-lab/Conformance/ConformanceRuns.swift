@@ -15,8 +15,8 @@ struct ConformanceRuns {
 
     private var keyValueStores: [Run] {
         let place = place
-        let suite = ConformanceSuite<any KVStoring>.keyValueStore
-        let persistence = ConformanceSuite<KeyValueStorePlace>.keyValueStorePersistence
+        let suite = ConformanceSuite.transactionalKeyValueStore
+        let persistence = ConformanceSuite.transactionalKeyValueStorePersistence
         return [
             { await suite.run(on: "InMemoryKVStore") { InMemoryKVStore() } },
             { await suite.run(on: "FileKVStore, disk") { try FileKVStore(at: place.next(), options: .silent) } },
@@ -28,9 +28,9 @@ struct ConformanceRuns {
             {
                 let suites = DefaultsSuites()
                 defer { suites.remove() }
-                return await suite.run(
-                    on: "UserDefaultsKVStore", having: [.typedReads, .keyListing, .rawValues, .longestNames]
-                ) { UserDefaultsKVStore(suiteName: suites.next()) }
+                return await ConformanceSuite.rawKeyValueStore.run(on: "UserDefaultsKVStore") {
+                    UserDefaultsKVStore(suiteName: suites.next())
+                }
             },
             {
                 await suite.run(on: "ReactiveKVStore over FileKVStore, disk") {
@@ -55,7 +55,7 @@ struct ConformanceRuns {
             {
                 let suites = DefaultsSuites()
                 defer { suites.remove() }
-                return await persistence.run(on: "UserDefaultsKVStore", having: [.typedReads, .keyListing]) {
+                return await ConformanceSuite.rawKeyValueStorePersistence.run(on: "UserDefaultsKVStore") {
                     let name = suites.next()
                     return KeyValueStorePlace { UserDefaultsKVStore(suiteName: name) }
                 }

@@ -1,12 +1,11 @@
 import ForgeCoding
 public import ForgeFileSystem
 
-/// Conditional and combined changes for any store with revisions, built on ``KVStoring/entry(named:)`` and
-/// ``KVStoring/commit(_:)``.
-extension KVStoring {
+/// Conditional and combined changes, built on ``entry(named:)`` and ``commit(_:)``.
+extension KVTransactionalStoring {
     /// The value of a key and its revision; nil if it is absent.
     ///
-    /// - Throws: ``KVStoreError``, as by ``read(_:)``; `.unsupported` for a store without revisions.
+    /// - Throws: ``KVStoreError``, as by ``KVStoring/read(_:)``.
     public func versioned<T>(_ key: KVKey<T>) throws -> (value: T, revision: UInt64)? {
         guard let entry = try entry(named: key.name) else { return nil }
         do {
@@ -81,11 +80,6 @@ extension KVStoring {
         var batch = KVBatch()
         try changes(&batch)
         try commit(batch)
-    }
-
-    /// The names of all keys with a prefix, compared byte by byte, in no particular order.
-    public func keys(prefix: String) throws -> [String] {
-        try keys().filter { $0.utf8.starts(with: prefix.utf8) }
     }
 
     /// Stores a value and, for `.full`, waits until it is durable against a power cut.

@@ -1,6 +1,6 @@
 import ForgeCoding
 
-extension KVStoring {
+extension KVRawStoring {
     /// Imports the values of a source, verifying each by reading it back.
     ///
     /// Values are stored one by one, in the order of their names. After an interruption or a crash, a second call
@@ -27,7 +27,7 @@ extension KVStoring {
     /// Copies all values to another store, verifying each by reading it back; see ``importValues(from:existing:)``.
     @discardableResult
     public func exportValues(
-        to destination: some KVStoring, existing: KVExistingValue = .keep
+        to destination: some KVRawStoring, existing: KVExistingValue = .keep
     ) throws -> KVTransferReport {
         try destination.importValues(from: .store(self), existing: existing)
     }
