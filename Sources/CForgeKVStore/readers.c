@@ -73,8 +73,11 @@ int forge_order_readers(void) {
 // A reference that was found in a section must not be counted elsewhere: a function that Swift can see into may be inlined,
 // and its counting moved behind the store, where the memory may be gone. Code that holds the writer's lock needs none of
 // this: only a writer retires values.
-__attribute__((noinline)) void forge_copy_and_leave(
-    forge_copy copier, const void *original, void *copy, struct forge_reader *reader
+// Swift declares it as a generic function (`copyAndLeave` in ReadGuard.swift): its calling convention passes the address
+// of the result in the register of indirect results, so the copy is made where the caller wants it, and the type after the
+// other arguments, where it is not looked at.
+__attribute__((swiftcall, noinline)) void forge_copy_and_leave(
+    __attribute__((swift_indirect_result)) void *copy, forge_copy copier, const void *original, struct forge_reader *reader
 ) {
     copier(original, copy);
     forge_leave(reader);

@@ -59,7 +59,7 @@ static inline struct forge_reader *_Nonnull forge_enter(int is_ordered) {
 }
 
 /// Leaves a read-side critical section, by the record that entering it gave. A reference that was found inside must not be
-/// used any more, not even to count it; see `forge_copy_and_leave`.
+/// used any more, not even to count it; see `forge_copy_and_leave` in readers.c.
 static inline void forge_leave(struct forge_reader *_Nonnull reader) {
     size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED) + 1;
     __c11_atomic_store(&reader->passes, passes, __ATOMIC_RELEASE);
@@ -67,12 +67,6 @@ static inline void forge_leave(struct forge_reader *_Nonnull reader) {
 
 /// Initializes `copy` with a copy of `original` that has owned references of its own.
 typedef void (*forge_copy)(const void *_Nonnull original, void *_Nonnull copy);
-
-/// Copies a value that owns references, and leaves the read-side critical section. The only way to carry a reference out.
-///
-/// Never inline, and never in a header: see the definition.
-void forge_copy_and_leave(
-    forge_copy _Nonnull copier, const void *_Nonnull original, void *_Nonnull copy, struct forge_reader *_Nonnull reader);
 
 /// What stands in eight bytes that other processes may be storing into, and, for the caller, all that was done before it
 /// was stored.

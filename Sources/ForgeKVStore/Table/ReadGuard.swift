@@ -20,44 +20,36 @@ struct ReadGuard {
     @inline(__always)
     func leave<Value>(copyingText words: EntryContent.Words, as type: Value.Type) -> Value {
         var words = words
-        var copy: EntryContent.Words = (0, 0)
-        forge_copy_and_leave(copyText, &words, &copy, reader)
-        return InlineTypes.take(&copy, as: type)
+        return copyAndLeave(copyText, &words, reader)
     }
 
-    /// Memory on the stack for the copy of a value.
-    private typealias StackBuffer = (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64)
-
-    /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`.
+    /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`; never nil.
     ///
-    /// Without `withUnsafeTemporaryAllocation` or `withUnsafeMutablePointer`: for a type that the compiler does not
-    /// know they are calls of their own and ask the runtime for the types of their results.
-    @inline(__always)
-    func leave<Value>(copyingValueOf cell: UnsafeRawPointer, as type: Value.Type) -> Value {
-        guard MemoryLayout<Value>.size <= MemoryLayout<StackBuffer>.size,
-            MemoryLayout<Value>.alignment <= MemoryLayout<StackBuffer>.alignment
-        else { return leave(copyingLargeValueOf: cell, as: type) }
-        var buffer: StackBuffer = (0, 0, 0, 0, 0, 0, 0, 0)
-        forge_copy_and_leave(copyValue, cell, &buffer, reader)
-        return InlineTypes.take(&buffer, as: type)
-    }
-
+    /// An optional, and never inline, so that the copy is made where the caller of the caller wants it: the compiler
+    /// would move it there otherwise, which waits for what the copying has just stored.
     @inline(never)
-    private func leave<Value>(copyingLargeValueOf cell: UnsafeRawPointer, as type: Value.Type) -> Value {
-        let copy = UnsafeMutablePointer<Value>.allocate(capacity: 1)
-        defer { copy.deallocate() }
-        forge_copy_and_leave(copyValue, cell, copy, reader)
-        return copy.move()
+    func leave<Value>(copyingValueOf cell: UnsafeRawPointer) -> Value? {
+        let copy: Value = copyAndLeave(copyValue, cell, reader)
+        return .some(copy)
     }
 
     /// Leaves with a cell.
     @inline(never)
     func leave(retaining cell: UnsafeRawPointer) -> ValueCell {
-        var owned = cell
-        forge_copy_and_leave(retainCell, cell, &owned, reader)
-        return Unmanaged<ValueCell>.fromOpaque(owned).takeRetainedValue()
+        copyAndLeave(retainCell, cell, reader)
     }
 }
+
+/// `forge_copy_and_leave`: calls `copier`, which initializes the result with a copy of `original`, then leaves the
+/// section.
+///
+/// Not imported from the header, because C has no generic functions. A result of a generic type is always returned
+/// indirectly, so that the copy is made in its final place.
+@_silgen_name("forge_copy_and_leave")
+private func copyAndLeave<Value>(
+    _ copier: @convention(c) (UnsafeRawPointer, UnsafeMutableRawPointer) -> Void, _ original: UnsafeRawPointer,
+    _ reader: UnsafeMutablePointer<forge_reader>
+) -> Value
 
 private func copyText(_ words: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
     copy.initializeMemory(as: String.self, to: words.assumingMemoryBound(to: String.self).pointee)
@@ -68,6 +60,5 @@ private func copyValue(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer
 }
 
 private func retainCell(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    let owned = Unmanaged<ValueCell>.fromOpaque(cell).retain()
-    copy.storeBytes(of: UnsafeRawPointer(owned.toOpaque()), as: UnsafeRawPointer.self)
+    copy.initializeMemory(as: ValueCell.self, to: Unmanaged<ValueCell>.fromOpaque(cell).takeUnretainedValue())
 }

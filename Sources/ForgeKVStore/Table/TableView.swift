@@ -74,7 +74,7 @@ extension TableView {
                 return InlineTypes.value(words, as: Value.self)
             }
             if kind == EntryContent.cell, words.1 != 0, words.1 == CellType.decoded(key).decodedTag {
-                return section.leave(copyingValueOf: EntryContent.cellAddress(words), as: Value.self)
+                return section.leave(copyingValueOf: EntryContent.cellAddress(words))
             }
             if kind == EntryContent.nothing {
                 section.leave()
