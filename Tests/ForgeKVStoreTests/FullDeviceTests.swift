@@ -9,9 +9,10 @@ import Testing
     private let fileSystem = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 20)))
     private let recorder = IssueRecorder()
 
-    private func open(isMapped: Bool = true) throws -> FileKVStore {
+    private func open(isMapped: Bool = true, sharing: FileKVStore.Sharing = .exclusive) throws -> FileKVStore {
         var options = recorder.options(compactionFloorInBytes: 1 << 30)
         options.isMapped = isMapped
+        options.sharing = sharing
         return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
@@ -34,20 +35,33 @@ import Testing
         return count
     }
 
-    @Test("removes values from the space that is kept for that")
-    func removing() throws {
+    @Test("removes values from the space that is kept for that", arguments: [.exclusive, .shared])
+    func removing(_ sharing: FileKVStore.Sharing) throws {
         do {
-            let store = try open()
+            let store = try open(sharing: sharing)
             try store.set(KVKey<Int>("first"), value: 0)
             let count = try fill(store)
             #expect(count > 50)
             for number in 0..<50 { try store.remove(KVKey<Int>("key.\(number)")) }
             #expect(try store.keys().count == count - 49)
         }
-        let store = try open()
+        let store = try open(sharing: sharing)
         #expect(store.get(KVKey<Int>("key.10")) == nil)
         #expect(store.get(KVKey<Int>("key.50")) == 50)
         #expect(recorder.damage.isEmpty)
+    }
+
+    @Test("keeps space for removals again once a shared store was compacted")
+    func refilling() throws {
+        let store = try open(sharing: .shared)
+        for _ in 0..<2 {
+            let count = try fill(store)
+            for number in 0..<50 { try store.remove(KVKey<Int>("key.\(number)")) }
+            #expect(try store.keys().count == count - 50)
+            try fileSystem.removeFile("/filler")
+            try store.compact()
+        }
+        #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
     @Test("removes everything, is empty when opened again, and can be written to then", arguments: [true, false])

@@ -41,6 +41,7 @@ extension KVEngine {
         }
         // Until the name has reached the device, a power cut could bring the old log back.
         try flush()
+        place.removalReserve.fill()
     }
 
     private func replaceLog(of writer: inout Writer, _ sharing: EngineSharing) throws(FileSystemError) {

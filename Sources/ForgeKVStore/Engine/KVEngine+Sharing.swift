@@ -141,6 +141,7 @@ extension KVEngine {
         guard let sharing = place.sharing else { return }
         try prepare(&opened, sharing, store: place.name)
         sharing.note(opened.log)
+        if opened.obstacle == nil { place.removalReserve.fill() }
         do throws(FileSystemError) {
             try sharing.publish()
         } catch {

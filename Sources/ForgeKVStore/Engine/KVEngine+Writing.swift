@@ -98,12 +98,24 @@ extension KVEngine {
         do throws(KVStoreError) {
             _ = try write(.remove) { (writer) throws(KVStoreError) in
                 guard writer.table.revision(of: name) != nil else { return nil }
-                _ = try append(.remove, .remove, name, .empty, &writer)
+                try appendRemove(name, &writer)
                 writer.table.remove(name)
                 return nil
             }
         } catch {
             throw error.about(name)
+        }
+    }
+
+    /// Appends the record of a removal, on a full device with the block that a shared store keeps for that.
+    private func appendRemove(_ name: KeyName, _ writer: inout Writer) throws(KVStoreError) {
+        do throws(KVStoreError) {
+            _ = try append(.remove, .remove, name, .empty, &writer)
+        } catch {
+            guard place.sharing != nil, (error.underlying as? FileSystemError)?.isFull == true,
+                !writer.log.isPoisoned, place.removalReserve.release()
+            else { throw error }
+            _ = try append(.remove, .remove, name, .empty, &writer)
         }
     }
 

@@ -18,6 +18,8 @@ final class StoreHandle: Sendable {
     /// The path as errors show it.
     let name: String
 
+    var removalReserve: RemovalReserve { RemovalReserve(fileSystem: fileSystem, directory: directory) }
+
     var quarantine: Quarantine { Quarantine(fileSystem: fileSystem, directory: directory, path: path) }
 
     /// Takes over an open directory; it is closed even if this throws.

@@ -19,8 +19,9 @@ public import Foundation
 /// log. Writes come one after another, and each makes its record in mapped memory. Only ``synchronize()`` and
 /// ``compact()`` wait for the device.
 ///
-/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it. A store on a read-only
-/// medium, or one that another process has open, can be opened with ``Access/readOnly``.
+/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it, in a shared store as the
+/// file `#reserve`. A store on a read-only medium, or one that another process has open, can be opened with
+/// ``Access/readOnly``.
 ///
 /// If the process has a limit on file sizes (`RLIMIT_FSIZE`) and the log reaches it, the system sends `SIGXFSZ`, which
 /// ends the process. If the process ignores the signal, or the calling thread blocks it, as the threads of Dispatch on
