@@ -35,7 +35,7 @@ import Testing
         return count
     }
 
-    @Test("removes values from the space that is kept for that", arguments: [.exclusive, .shared])
+    @Test("removes values from the space that is kept for that", arguments: [FileKVStore.Sharing.exclusive, .shared])
     func removing(_ sharing: FileKVStore.Sharing) throws {
         do {
             let store = try open(sharing: sharing)
@@ -55,7 +55,9 @@ import Testing
     func refilling() throws {
         let store = try open(sharing: .shared)
         for _ in 0..<2 {
-            let count = try fill(store)
+            for number in 0..<50 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            _ = try fill(store)
+            let count = try store.keys().count
             for number in 0..<50 { try store.remove(KVKey<Int>("key.\(number)")) }
             #expect(try store.keys().count == count - 50)
             try fileSystem.removeFile("/filler")
