@@ -133,6 +133,19 @@ extension KVEngine {
     }
 }
 
+// MARK: Observing all changes
+
+extension KVEngine {
+    /// Calls a handler with the names that this process or another one has changed, until the observation goes.
+    func observeChanges(_ handler: @escaping ChangeObservers.Handler) -> KVObservation {
+        let changes = changes
+        let own = changes.add(handler)
+        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        writer.withLock { _ in }
+        return KVObservation(own, observe { names in changes.notify(names?.map(KeyName.init)) }) ?? own
+    }
+}
+
 // MARK: Taking over
 
 extension KVEngine {

@@ -21,6 +21,9 @@ final class KVEngine: Sendable {
     let flushing = GroupCommit()
     let rewriting = Mutex(())
 
+    /// The observers of changes, also of those by other processes while there is one.
+    let changes = ChangeObservers()
+
     /// Tells a forked child, which may not touch the store.
     let fork = ForkDetector()
 

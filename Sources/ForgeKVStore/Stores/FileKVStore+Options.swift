@@ -86,7 +86,7 @@ extension FileKVStore {
             switch issue {
             case .tornTail: logger.notice("\(issue)")
             case .compactionFailed, .undecodable, .sharing: logger.warning("\(issue)")
-            case .damage, .missingRecords, .readOnly: logger.error("\(issue)")
+            case .damage, .missingRecords, .readOnly, .assignment: logger.error("\(issue)")
             }
             onIssue?(issue)
         }

@@ -167,12 +167,15 @@ extension FileKVStore {
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        if let issue = try engine.set(value, for: key) { options.report(issue) }
+        let issue = try engine.set(value, for: key)
+        didChange(key.identity)
+        if let issue { options.report(issue) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: engine.place.name)
         try engine.remove(key.identity)
+        didChange(key.identity)
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -184,6 +187,7 @@ extension FileKVStore {
 
     public func removeAll() throws {
         try engine.removeAll()
+        if engine.changes.isOn { engine.changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -205,12 +209,14 @@ extension FileKVStore {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
         }
         try engine.set(bytes, named: name)
+        didChange(name)
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: engine.place.name)
         try engine.remove(name)
+        didChange(name)
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -226,10 +232,28 @@ extension FileKVStore {
     }
 
     public func commit(_ batch: KVBatch) throws {
-        if let issue = try engine.commit(batch) { options.report(issue) }
+        let issue = try engine.commit(batch)
+        if engine.changes.isOn { engine.changes.notify(batch.changes.map { KeyName($0.name) }) }
+        if let issue { options.report(issue) }
+    }
+
+    @inline(__always)
+    private func didChange(_ name: KeyName) {
+        if engine.changes.isOn { engine.changes.notify([name]) }
     }
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         engine.observe(handler)
     }
+}
+
+extension FileKVStore: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        engine.observeChanges(handler)
+    }
+}
+
+extension FileKVStore: KVIssueReporting {
+    /// Reports an issue to ``Options/onIssue`` and the log.
+    public func report(_ issue: KVStoreIssue) { options.report(issue) }
 }

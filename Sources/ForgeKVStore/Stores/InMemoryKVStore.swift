@@ -9,6 +9,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     private let table: ValueTable
     private let writer: Mutex<Writer>
     private let maximumValueSize: Int
+    private let changes = ChangeObservers()
 
     private struct Writer: ~Copyable, Sendable {
         var table: TableWriter
@@ -84,6 +85,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
         }
         withExtendedLifetime(encoded) {}
+        didChange(key.identity)
     }
 
     /// Stores a value, unless the one that it would replace has to be looked at first.
@@ -113,6 +115,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: nil)
         change { _, table in table.remove(key.identity) }
+        didChange(key.identity)
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -121,6 +124,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func removeAll() throws {
         change { _, table in table.removeAll() }
+        if changes.isOn { changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -138,12 +142,14 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         try name.check(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
         change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
+        didChange(name)
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: nil)
         change { _, table in table.remove(name) }
+        didChange(name)
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -160,6 +166,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
         var checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)] = []
         while let unverified = try commit(changes, checked) { checked.append((unverified, unverified.isReadable)) }
+        if self.changes.isOn { self.changes.notify(batch.changes.map { KeyName($0.name) }) }
     }
 
     /// Makes changes, unless a value that they would replace has to be looked at first.
@@ -204,5 +211,18 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             body(&writer)
             return writer.table.collect()
         }
+    }
+}
+
+extension InMemoryKVStore: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        let observation = changes.add(handler)
+        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        waitForWriter()
+        return observation
+    }
+
+    private func didChange(_ name: KeyName) {
+        if changes.isOn { changes.notify([name]) }
     }
 }

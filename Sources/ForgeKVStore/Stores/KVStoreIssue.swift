@@ -23,6 +23,9 @@ public indirect enum KVStoreIssue: Sendable {
     /// could not publish a write of this process. The next call tries again. A failed read is not reported again until
     /// a read has succeeded.
     case sharing(KVStoreError)
+
+    /// An assignment to a ``Setting`` failed, so the old value is kept.
+    case assignment(key: String, any Error)
 }
 
 extension KVStoreIssue: CustomStringConvertible {
@@ -35,6 +38,7 @@ extension KVStoreIssue: CustomStringConvertible {
         case .undecodable(let error): "undecodable: \(error)"
         case .compactionFailed(let error): "compaction failed: \(error)"
         case .sharing(let error): "sharing with other processes: \(error)"
+        case .assignment(let key, let error): "assignment to \(KeyName(key)): \(error)"
         }
     }
 }

@@ -1,0 +1,86 @@
+/// The namespace in which an app declares its settings.
+///
+/// ```swift
+/// extension KVSettings {
+///     static let theme = KVSetting("theme", default: Theme.system)
+///     static let launches = KVSetting("launches", default: 0)
+/// }
+///
+/// let theme = store.get(.theme)  // Theme, not Theme?
+/// try store.set(.theme, value: .dark)
+/// ```
+///
+/// ``KVSetting`` inherits the constants, so that `.theme` names one wherever a setting is expected.
+public class KVSettings: @unchecked Sendable {
+    // Invariant of the unchecked conformance: nothing is stored here, and constants only in the one subclass.
+    fileprivate init() {}
+}
+
+/// The name of a value, its type, and the value that stands in for an absent one.
+///
+/// Reading a setting gives the default if the value is absent or cannot be read as this type; ``KVStoring/read(_:)-(KVSetting<T>)``
+/// tells these cases apart. The default is never stored: a later release may change it for everyone who has not chosen a value.
+public final class KVSetting<Value: Codable & Sendable>: KVSettings, @unchecked Sendable {
+    // Invariant of the unchecked conformance: both constants are Sendable.
+
+    /// The name and type of the stored value.
+    public let key: KVKey<Value>
+
+    /// What reading gives if no value can be read.
+    public let defaultValue: Value
+
+    /// A setting of this name, for a type of which there is one version so far.
+    public convenience init(_ name: String, default defaultValue: Value) {
+        self.init(KVKey(name), default: defaultValue)
+    }
+
+    /// A setting that is stored under a key, which may have migrations.
+    public init(_ key: KVKey<Value>, default defaultValue: Value) {
+        self.key = key
+        self.defaultValue = defaultValue
+        super.init()
+    }
+
+    /// The name of the value.
+    public var name: String { key.name }
+}
+
+// MARK: Reading
+
+extension KVStoring {
+    /// The value of a setting, or its default if the value is absent or cannot be read.
+    public func get<T>(_ setting: KVSetting<T>) -> T { get(setting.key) ?? setting.defaultValue }
+
+    /// The same as ``get(_:)-(KVSetting<T>)``. There is no setter, because an assignment cannot throw.
+    public subscript<T>(_ setting: KVSetting<T>) -> T { self.get(setting) }
+
+    /// The stored value of a setting; nil if it is absent.
+    ///
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value cannot be read as this type,
+    ///   `.unavailable` if the store cannot be read.
+    public func read<T>(_ setting: KVSetting<T>) throws -> T? { try read(setting.key) }
+
+    /// Whether a value is stored for the setting.
+    public func contains<T>(_ setting: KVSetting<T>) -> Bool { contains(setting.key) }
+}
+
+// MARK: Writing
+
+extension KVStoring {
+    /// Stores the value of a setting, also if it equals the default.
+    ///
+    /// - Throws: ``KVStoreError``, as ``set(_:value:)-(KVKey<T>,_)``.
+    public func set<T>(_ setting: KVSetting<T>, value: T) throws { try set(setting.key, value: value) }
+
+    /// Removes the stored value, so that reading gives the default again.
+    ///
+    /// - Throws: ``KVStoreError``, as ``remove(_:)-(KVKey<T>)``.
+    public func remove<T>(_ setting: KVSetting<T>) throws { try remove(setting.key) }
+}
+
+extension KVKeyCatalog {
+    /// Adds the key of a setting. ``problems`` reports mistakes.
+    public mutating func declare<Value>(_ setting: KVSetting<Value>, _ description: String = "") {
+        declare(setting.key, description)
+    }
+}

@@ -1,0 +1,69 @@
+extension KVObservableStoring {
+    /// The values of a key: the current one, then the latest one after each change, whoever made it; nil while the key
+    /// is absent.
+    ///
+    /// A slow consumer sees the latest value, not each of several changes; the final value is always delivered. A
+    /// change that does not change the encoded value produces no element. The sequence keeps the store alive, until its
+    /// task is cancelled or the sequence and its iterators are released. ``ReactiveKVStore`` reports every change.
+    public func values<T>(of key: KVKey<T>) -> KVStream<T> {
+        KVStream(KVChanges(latestValues(of: key) { $0.get(key) }))
+    }
+
+    /// The values of a setting: the current one, then the latest one after each change, whoever made it; the default
+    /// while nothing is stored. Otherwise like ``values(of:)-(KVKey<T>)``.
+    public func values<T>(of setting: KVSetting<T>) -> KVSettingValues<T> {
+        let values = KVStream(KVChanges(latestValues(of: setting.key) { $0.get(setting) }))
+        return KVSettingValues(values, defaultValue: setting.defaultValue)
+    }
+
+    private func latestValues<T>(
+        of key: KVKey<T>, _ read: @escaping @Sendable (Self) -> T?
+    ) -> KVSubscription<T> {
+        let source = LatestValueSource<T>(key) { read(self) }
+        let observation = observeChanges { names in
+            if names?.contains(where: { KeyName($0) == key.identity }) ?? true { source.push() }
+        }
+        source.push()
+        return KVSubscription(source.buffer, cancel: { withExtendedLifetime(observation) {} })
+    }
+}
+
+/// The values of a setting; see ``KVObservableStoring/values(of:)-(KVSetting<T>)``.
+public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendable {
+    public typealias Element = Value
+    public typealias Failure = Never
+
+    private let values: KVStream<Value>
+    private let defaultValue: Value
+
+    init(_ values: KVStream<Value>, defaultValue: Value) {
+        self.values = values
+        self.defaultValue = defaultValue
+    }
+
+    /// One value and no more.
+    init(only value: Value, of setting: KVSetting<Value>) {
+        let source = LatestValueSource(setting.key) { value }
+        source.push()
+        source.buffer.finishAfterLast()
+        self.init(KVStream(KVChanges(KVSubscription(source.buffer, cancel: {}))), defaultValue: setting.defaultValue)
+    }
+
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(values: values.makeAsyncIterator(), defaultValue: defaultValue)
+    }
+
+    /// The iterator of a setting's values.
+    public struct Iterator: AsyncIteratorProtocol {
+        fileprivate var values: KVStream<Value>.Iterator
+        fileprivate let defaultValue: Value
+
+        public mutating func next() async -> Value? {
+            await values.next().map { $0 ?? defaultValue }
+        }
+
+        public mutating func next(isolation actor: isolated (any Actor)?) async -> Value? {
+            await values.next(isolation: actor).map { $0 ?? defaultValue }
+        }
+    }
+}

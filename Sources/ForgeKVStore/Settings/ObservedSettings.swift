@@ -1,0 +1,79 @@
+public import Observation
+import Synchronization
+
+/// The settings of a store as a model that views observe.
+///
+/// ```swift
+/// @MainActor let settings = ObservedSettings(store)
+///
+/// withObservationTracking {
+///     label.text = settings[.theme].title
+/// } onChange: {
+///     …
+/// }
+/// settings[.theme] = .dark
+/// ```
+///
+/// Changes are announced whoever makes them: through this object, the store itself, another wrapper or another process.
+/// Each key is observed on its own: a change of one re-evaluates no observer of another. Announcements are made on one
+/// actor, the main actor unless another is given, after the value has changed and with no lock held. Several changes may
+/// become one announcement; one always follows the last change.
+///
+/// The store does not keep this object alive, nor does an observer.
+public final class ObservedSettings: Observable, Sendable {
+    private let store: any KVObservableStoring
+    private let actor: any Actor
+    private let registrar = ObservationRegistrar()
+
+    /// The names that were read, which is all that an observer can wait for.
+    private let observed = Mutex<Set<KeyName>>([])
+    private let observation = Mutex<KVObservation?>(nil)
+
+    /// A model over the settings of a store.
+    ///
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - actor: The actor on which changes are announced.
+    public init(_ store: any KVObservableStoring, isolation actor: any Actor = MainActor.shared) {
+        self.store = store
+        self.actor = actor
+        let observation = store.observeChanges { [weak self, actor] names in
+            Task { await self?.announce(names, on: actor) }
+        }
+        self.observation.withLock { $0 = observation }
+    }
+
+    /// The value of a setting; reading it begins to observe it.
+    ///
+    /// A failed assignment is reported as by ``Setting``; ``set(_:value:)`` throws instead.
+    public subscript<Value>(_ setting: KVSetting<Value>) -> Value {
+        get {
+            let name = setting.key.identity
+            _ = observed.withLock { $0.insert(name) }
+            // Before the value is read, so that a change in between is announced.
+            registrar.access(self, keyPath: \.[name])
+            return store.get(setting)
+        }
+        set { Setting(setting, in: store).wrappedValue = newValue }
+    }
+
+    /// Stores the value of a setting.
+    ///
+    /// - Throws: ``KVStoreError``, as ``KVStoring/set(_:value:)``.
+    public func set<Value>(_ setting: KVSetting<Value>, value: Value) throws { try store.set(setting, value: value) }
+
+    /// Removes the stored value, so that reading gives the default.
+    ///
+    /// - Throws: ``KVStoreError``, as ``KVStoring/remove(_:)``.
+    public func reset<Value>(_ setting: KVSetting<Value>) throws { try store.remove(setting) }
+
+    /// The property of this name, which the registrar knows by its key path.
+    private subscript(_ name: KeyName) -> Void { () }
+
+    private func announce(_ names: [String]?, on actor: isolated any Actor) {
+        let changed = observed.withLock { observed in
+            names.map { observed.intersection($0.map(KeyName.init)) } ?? observed
+        }
+        for name in changed { registrar.withMutation(of: self, keyPath: \.[name]) {} }
+    }
+}

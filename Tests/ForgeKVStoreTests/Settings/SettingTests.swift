@@ -1,0 +1,218 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+enum Theme: String, Codable { case system, dark, light }
+
+extension KVSettings {
+    static let theme = KVSetting("theme", default: Theme.system)
+    static let count = KVSetting("count", default: 10)
+    static let name = KVSetting("user.name", default: "nobody")
+}
+
+@Suite("A setting") struct SettingTests {
+    private let store = InMemoryKVStore()
+
+    @Test("has its default until a value is stored, and again after it was removed")
+    func defaults() throws {
+        #expect(store.get(.theme) == .system)
+        #expect(store[.theme] == .system)
+        #expect(!store.contains(.theme))
+        try store.set(.theme, value: .dark)
+        #expect(store[.theme] == .dark)
+        #expect(store.get(KVKey<Theme>("theme")) == .dark)
+        try store.remove(.theme)
+        #expect(store[.theme] == .system)
+        #expect(try store.keys().isEmpty)
+    }
+
+    @Test("tells an absent value from one that cannot be read")
+    func reading() throws {
+        #expect(try store.read(.count) == nil)
+        try store.set(KVKey<String>("count"), value: "many")
+        #expect(store[.count] == 10)
+        #expect(code { _ = try store.read(.count) } == .undecodable)
+        #expect(store.contains(.count))
+    }
+
+    @Test("in any store is reached through the protocol")
+    func existential() throws {
+        let any: any KVStoring = store
+        try any.set(.name, value: "Ada")
+        #expect(any[.name] == "Ada")
+        #expect(Setting(.name, in: any).wrappedValue == "Ada")
+    }
+
+    @Test("is declared in a catalog")
+    func catalog() {
+        var catalog = KVKeyCatalog()
+        catalog.declare(.theme, "how the app looks")
+        #expect(catalog.entries.map(\.name) == ["theme"])
+    }
+
+    struct Appearance {
+        @Setting var theme: Theme
+        @Setting var count: Int
+
+        init(_ store: any KVStoring) {
+            _theme = Setting(.theme, in: store)
+            _count = Setting(.count, in: store)
+        }
+    }
+
+    @Test("as a property reads and writes the store")
+    func property() throws {
+        let appearance = Appearance(store)
+        appearance.theme = .light
+        #expect(store[.theme] == .light)
+        try store.set(.theme, value: .dark)
+        #expect(appearance.theme == .dark)
+        try appearance.$theme.reset()
+        #expect(appearance.theme == .system)
+        #expect(try appearance.$theme.read() == nil)
+        #expect(appearance.$count.lastError == nil)
+    }
+
+    @Test("whose assignment fails keeps its value, and the failure is reported")
+    func failedAssignment() throws {
+        let fileSystem = FailingFileSystem()
+        let recorder = IssueRecorder()
+        var options = recorder.options()
+        options.isMapped = false
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        let appearance = Appearance(store)
+        appearance.theme = .dark
+        fileSystem.fail { operation, _ in operation == .write ? .noSpace : nil }
+        appearance.theme = .light
+        fileSystem.fail(nil)
+        #expect(appearance.theme == .dark)
+        let error = appearance.$theme.lastError as? KVStoreError
+        #expect(error?.key == "theme")
+        guard case .assignment("theme", _) = recorder.issues.first else {
+            Issue.record("reported: \(recorder.descriptions)")
+            return
+        }
+        appearance.theme = .light
+        #expect(appearance.$theme.lastError == nil)
+    }
+
+    @Test("that threads change under its lock loses no change")
+    func withLock() async throws {
+        let setting = Setting(.count, in: store)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    for _ in 0..<500 { #expect(throws: Never.self) { try setting.withLock { $0 += 1 } } }
+                }
+            }
+        }
+        #expect(setting.wrappedValue == 2010)
+    }
+
+    @Test("whose change throws keeps its value")
+    func throwingChange() throws {
+        struct Refused: Error {}
+        let setting = Setting(.count, in: store)
+        #expect(throws: Refused.self) {
+            try setting.withLock { (count: inout Int) throws in
+                count = 1
+                throw Refused()
+            }
+        }
+        #expect(setting.wrappedValue == 10)
+        #expect(setting.lastError is Refused)
+    }
+}
+
+@Suite("The values of a setting") struct SettingValuesTests {
+    private let store = InMemoryKVStore()
+
+    @Test("begin with the current one, and the last one is always delivered")
+    func values() async throws {
+        let setting = Setting(.count, in: store)
+        var iterator = setting.values.makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        for value in 0...1_000 { try store.set(.count, value: value) }
+        var last: Int?
+        while last != 1_000 { last = await iterator.next() }
+        try setting.reset()
+        #expect(await iterator.next() == 10)
+    }
+
+    @Test("show nothing for a change that leaves the value as it is")
+    func equal() async throws {
+        var iterator = store.values(of: .count).makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        try store.set(.count, value: 10)
+        try store.set(.name, value: "Ada")
+        try store.set(.count, value: 11)
+        #expect(await iterator.next() == 11)
+    }
+
+    @Test("of a key are nil while it is absent")
+    func key() async throws {
+        let key = KVKey<String>("a")
+        var iterator = store.values(of: key).makeAsyncIterator()
+        #expect(await iterator.next() == .some(nil))
+        try store.set(key, value: "one")
+        #expect(await iterator.next() == .some("one"))
+        try store.removeAll()
+        #expect(await iterator.next() == .some(nil))
+        try store.batch { try $0.set(key, value: "two") }
+        #expect(await iterator.next() == .some("two"))
+    }
+
+    @Test("of a shared store include what other processes write")
+    func remote() async throws {
+        let fixture = SharedFixture()
+        let (first, second) = try fixture.pair()
+        var iterator = first.values(of: .count).makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        try second.set(.count, value: 20)
+        #expect(await iterator.next() == 20)
+        try first.set(.count, value: 30)
+        #expect(await iterator.next() == 30)
+    }
+
+    @Test("end when their task is cancelled, and hold on to nothing then")
+    func cancellation() async throws {
+        weak var weakStore: InMemoryKVStore?
+        do {
+            let store = InMemoryKVStore()
+            weakStore = store
+            let (started, continuation) = AsyncStream.makeStream(of: Void.self)
+            let values = store.values(of: .count)
+            let task = Task {
+                var count = 0
+                for await _ in values {
+                    count += 1
+                    continuation.yield()
+                }
+                return count
+            }
+            for await _ in started { break }
+            task.cancel()
+            #expect(await task.value == 1)
+        }
+        #expect(weakStore == nil)
+    }
+
+    @Test("of a store that reports no changes are the current one")
+    func unobservable() async {
+        let values = Setting(.count, in: FiveCalls()).values
+        var iterator = values.makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        #expect(await iterator.next() == nil)
+    }
+
+    private struct FiveCalls: KVStoring {
+        func get<T>(_ key: KVKey<T>) -> T? { nil }
+        func set<T>(_ key: KVKey<T>, value: T) throws {}
+        func remove<T>(_ key: KVKey<T>) throws {}
+        func contains<T>(_ key: KVKey<T>) -> Bool { false }
+        func removeAll() throws {}
+    }
+}
