@@ -3,7 +3,7 @@
 import ForgeStorage
 import XCTest
 
-typealias SessionManager = ForgeStorage.SessionManager<MockSessionStorage>
+typealias SessionManager = ForgeStorage.SessionManager<User, Never>
 
 struct User: Codable {
     let id: String

@@ -7,7 +7,7 @@ struct DemoStores {
     let settings: FileKVStore
     let files: DiskFileStore
     let secrets: VaultCrypt
-    let session: SessionManager<KVSessionStorage<TaskFlow.User>>
+    let session: SessionManager<TaskFlow.User, SessionStorageError>
     let images: ImageCacheManager
     let values: CodableStorage
     let valueFiles: DiskStorage

@@ -19,7 +19,7 @@ struct DemoStory {
         try await stores.files.save(content.avatar, to: TaskFlow.avatar)
         try stores.session.saveUser(content.user)
         for (id, data) in content.images { try stores.images.cacheImage(id: id, data: data) }
-        try await stores.values.save(content.timeline, for: TaskFlow.timeline)
+        try await stores.values.saveInBackground(content.timeline, for: TaskFlow.timeline)
         try stores.settings.synchronize()
     }
 
@@ -37,7 +37,7 @@ struct DemoStory {
         for (id, data) in content.images {
             expect(try stores.images.readCachedImage(id: id)?.data == data, "the cached image \(id)")
         }
-        let timeline: TaskFlow.Timeline = try await stores.values.fetch(for: TaskFlow.timeline)
+        let timeline: TaskFlow.Timeline = try await stores.values.fetchInBackground(for: TaskFlow.timeline)
         expect(timeline == content.timeline, "the timeline")
         return found
     }

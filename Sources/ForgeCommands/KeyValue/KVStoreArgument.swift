@@ -45,7 +45,7 @@ struct KVStoreArgument: ParsableArguments {
                 case .damage(let report): damage.withLock { $0.append("\(report)") }
                 case .missingRecords: damage.withLock { $0.append("\(issue)") }
                 // A write throws what these say, or they cost nothing that was acknowledged.
-                case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing: break
+                case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing, .assignment: break
                 }
             })
         options.access = access

@@ -49,6 +49,12 @@ public final class CodableStorage: Sendable {
     }
 }
 
+/// A call of file stores, so that the compiler names the right one.
+extension CodableStorage {
+    @available(*, unavailable, message: "a Codable storage is written with save(value, for: key)")
+    public func save<T: Encodable>(_ value: T, to key: String) throws { fatalError("unavailable") }
+}
+
 // MARK: In the background
 
 extension CodableStorage {
@@ -77,17 +83,17 @@ extension CodableStorage {
         }
     }
 
-    /// The value that is stored for `key`, fetched without blocking a thread that Swift concurrency shares.
+    /// The value that is stored for `key`, fetched on the storage's queue without blocking a thread that Swift concurrency shares.
     ///
     /// - Throws: The storage's errors, or a `DecodingError`.
-    public func fetch<T: Decodable & Sendable>(for key: String) async throws -> T {
-        try decoder.decode(T.self, from: try await storage.fetchValue(for: key))
+    public func fetchInBackground<T: Decodable & Sendable>(for key: String) async throws -> T {
+        try decoder.decode(T.self, from: try await storage.fetchValueInBackground(for: key))
     }
 
-    /// Stores `value` for `key` without blocking a thread that Swift concurrency shares.
+    /// Stores `value` for `key` on the storage's queue without blocking a thread that Swift concurrency shares.
     ///
     /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
-    public func save<T: Encodable & Sendable>(_ value: T, for key: String) async throws {
-        try await storage.save(value: try encoder.encode(value), for: key)
+    public func saveInBackground<T: Encodable & Sendable>(_ value: T, for key: String) async throws {
+        try await storage.saveInBackground(value: try encoder.encode(value), for: key)
     }
 }

@@ -33,6 +33,16 @@ public final class DiskStorage: Storage {
         self.queue = queue
     }
 
+    /// A storage in the directory `path`, as ``init(path:queue:fileSystem:)`` makes it; the file manager is not used.
+    @available(
+        *, deprecated, message: "the file manager is not used: values are written durably, without it; leave it out"
+    )
+    public convenience init(
+        path: URL, queue: DispatchQueue = DispatchQueue(label: "ForgeStorage.DiskStorage"), fileManager: FileManager
+    ) {
+        self.init(path: path, queue: queue)
+    }
+
     public func fetchValue(for key: String) throws -> Data {
         try engine.fetch(key)
     }

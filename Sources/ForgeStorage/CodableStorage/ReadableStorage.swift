@@ -23,7 +23,7 @@ extension ReadableStorage {
     /// It is the call with a handler, awaited: it takes its turn among those. Cancelling the task has no effect on it.
     ///
     /// - Throws: The errors of the call that waits.
-    public func fetchValue(for key: String) async throws -> Data {
+    public func fetchValueInBackground(for key: String) async throws -> Data {
         try await withCheckedThrowingContinuation { continuation in
             fetchValue(for: key) { continuation.resume(with: $0) }
         }

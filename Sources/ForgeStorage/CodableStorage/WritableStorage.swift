@@ -32,7 +32,7 @@ extension WritableStorage {
     /// It awaits the call with a handler, so it runs in the same order as those. Cancelling the task has no effect.
     ///
     /// - Throws: The errors of the synchronous call.
-    public func save(value: Data, for key: String) async throws {
+    public func saveInBackground(value: Data, for key: String) async throws {
         _ = try await withCheckedThrowingContinuation { continuation in
             save(value: value, for: key) { continuation.resume(with: $0) }
         }

@@ -26,7 +26,8 @@ package enum ImageFile {
     }
 
     package static func image(in content: Data) throws -> CachedImage {
-        try content.withUnsafeBytes { bytes in
+        if content.first == UInt8(ascii: "{") { return try imageInJSON(content) }
+        return try content.withUnsafeBytes { bytes in
             guard bytes.count >= headerLength, bytes.starts(with: magic) else { throw ImageFileDamage.foreign }
             let version = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: magic.count, as: UInt32.self))
             guard version <= Self.version else { throw ImageFileDamage.newerVersion(version) }
@@ -37,6 +38,16 @@ package enum ImageFile {
             let stored = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: checksumOffset, as: UInt32.self))
             guard checksum.value == stored else { throw ImageFileDamage.checksum }
             return try ValueCoder().decode(CachedImage.self, from: payload)
+        }
+    }
+
+    /// An image that a cache of JSON files has written with `JSONEncoder`.
+    private static func imageInJSON(_ content: Data) throws -> CachedImage {
+        do {
+            return try JSONDecoder().decode(CachedImage.self, from: content)
+        } catch {
+            // The decoder's error may quote the content.
+            throw ImageFileDamage.foreign
         }
     }
 }

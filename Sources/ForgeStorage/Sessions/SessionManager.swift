@@ -1,34 +1,64 @@
-/// The session of an app, independent of its storage.
+import Synchronization
+
+/// The session of an app, which knows the data of a user and how a call may fail, but not the type of its storage.
 ///
-/// Throws the storage's errors and is as thread-safe as the storage.
-public final class SessionManager<Storage: SessionStorage> {
-    private let storage: Storage
+/// ```swift
+/// let session = SessionManager(storage: InMemorySessionStorage<User>())  // SessionManager<User, Never>: no `try`
+/// ```
+///
+/// A session may be used from any thread, whatever its storage: it makes one call at a time. It takes the storage over;
+/// one that is used elsewhere too has to be `Sendable`.
+public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
+    private let storage: Mutex<Storage>
+
+    /// The calls of a storage.
+    private struct Storage {
+        var save: (User) throws(Failure) -> Void
+        var load: () throws(Failure) -> User?
+        var clear: () throws(Failure) -> Void
+    }
 
     /// Creates a session in `storage`.
-    public init(storage: Storage) {
-        self.storage = storage
+    public init<Base: SessionStorage>(storage: sending Base) where Base.User == User, Base.Failure == Failure {
+        self.storage = Mutex(
+            Storage(
+                save: { (user) throws(Failure) in try storage.saveUser(user) },
+                load: { () throws(Failure) in try storage.loadUser() },
+                clear: { () throws(Failure) in try storage.clearUser() }))
+    }
+
+    /// Creates a session in a storage whose type is chosen at run time.
+    ///
+    /// ```swift
+    /// let storage: any SessionStorage<User> = staysLoggedIn ? CryptSessionStorage(store: vault) : InMemorySessionStorage()
+    /// let session = SessionManager(anyStorage: storage)  // SessionManager<User, any Error>
+    /// ```
+    public init(anyStorage storage: sending any SessionStorage<User>) where Failure == any Error {
+        self.storage = Mutex(
+            Storage(
+                save: { (user) throws(any Error) in try storage.saveUser(user) },
+                load: { () throws(any Error) in try storage.loadUser() },
+                clear: { () throws(any Error) in try storage.clearUser() }))
     }
 
     /// Stores `user`, replacing the stored user.
     ///
     /// - Throws: The storage's error; the previous user is kept.
-    public func saveUser(_ user: Storage.User) throws(Storage.Failure) {
-        try storage.saveUser(user)
+    public func saveUser(_ user: User) throws(Failure) {
+        try storage.withLock { (storage) throws(Failure) in try storage.save(user) }
     }
 
     /// The stored user; nil if there is none.
     ///
     /// - Throws: The storage's error if the user cannot be read.
-    public func loadUser() throws(Storage.Failure) -> Storage.User? {
-        try storage.loadUser()
+    public func loadUser() throws(Failure) -> User? {
+        try storage.withLock { (storage) throws(Failure) in try storage.load() }
     }
 
     /// Removes the stored user; has no effect if there is none.
     ///
     /// - Throws: The storage's error; the user is kept.
-    public func clearUser() throws(Storage.Failure) {
-        try storage.clearUser()
+    public func clearUser() throws(Failure) {
+        try storage.withLock { (storage) throws(Failure) in try storage.clear() }
     }
 }
-
-extension SessionManager: Sendable where Storage: Sendable {}

@@ -51,12 +51,12 @@ extension ConformanceChecks {
             try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
         },
         ConformanceCheck("the async calls save and fetch the same values as those that wait") { storage in
-            try await storage.save(value: hello, for: "greeting")
+            try await storage.saveInBackground(value: hello, for: "greeting")
             try expectEqual(try fetchNow("greeting", from: storage), hello, "the value saved by the async call")
-            let fetched = try await storage.fetchValue(for: "greeting")
+            let fetched = try await storage.fetchValueInBackground(for: "greeting")
             try expectEqual(fetched, hello, "the value fetched by the async call")
             let error = try await expectError(StorageError.self, "fetching a missing key") {
-                try await storage.fetchValue(for: "missing")
+                try await storage.fetchValueInBackground(for: "missing")
             }
             try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
         },

@@ -26,7 +26,7 @@ struct NotesApp {
     let settings: DeviceKVStore
     let notes: DiskFileStore
     let secrets: KeychainCrypt
-    let session: SessionManager<CryptSessionStorage<ConformanceUser>>
+    let session: SessionManager<ConformanceUser, SessionStorageError>
     let thumbnails: ImageCacheManager
 
     init(on device: SimulatedDevice) {

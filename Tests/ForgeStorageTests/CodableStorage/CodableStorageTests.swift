@@ -92,10 +92,12 @@ struct CodableStorageTests {
 
     @Test("the async calls save and fetch")
     func asynchronous() async throws {
-        try await storage.save(timeline, for: "timeline")
-        let fetched: Timeline = try await storage.fetch(for: "timeline")
+        try await storage.saveInBackground(timeline, for: "timeline")
+        let fetched: Timeline = try await storage.fetchInBackground(for: "timeline")
         #expect(fetched == timeline)
-        await #expect(throws: StorageError.self) { let _: Timeline = try await storage.fetch(for: "missing") }
+        await #expect(throws: StorageError.self) {
+            let _: Timeline = try await storage.fetchInBackground(for: "missing")
+        }
     }
 
     @Test("a value that was removed is absent")

@@ -37,6 +37,17 @@ struct ImageCacheManagerTests {
         #expect(try cache.cacheSize() < 100_200)
     }
 
+    @Test("the JSON file of the printed cache is read, and damage to it is an error")
+    func json() throws {
+        let image = CachedImage(
+            id: "avatar", data: Data([0x89, 0x50]), cachedAt: Date(timeIntervalSinceReferenceDate: 700_000_000.5))
+        try fileSystem.write(try JSONEncoder().encode(image), to: file("avatar.cache"))
+        #expect(try cache.readCachedImage(id: "avatar") == image)
+        try fileSystem.write(Data("{\"id\":\"avatar\"}".utf8), to: file("avatar.cache"))
+        #expect(throws: ImageCacheError.self) { try cache.readCachedImage(id: "avatar") }
+        #expect(cache.getCachedImage(id: "avatar") == nil)
+    }
+
     @Test("caching again replaces the image")
     func replace() throws {
         try cache.cacheImage(id: "avatar", data: Data("old".utf8))

@@ -1,3 +1,4 @@
+import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
@@ -52,6 +53,30 @@ struct SessionStorageTests {
         } catch {
             #expect(error == FailingStorage.Refused())
         }
+    }
+
+    @Test("storage can be chosen at run time")
+    func chosen() throws {
+        for isKept in [true, false] {
+            let storage: any SessionStorage<String> =
+                isKept ? KVSessionStorage(store: InMemoryKVStore()) : InMemorySessionStorage()
+            let manager = SessionManager(anyStorage: storage)
+            try manager.saveUser("Ada")
+            #expect(try manager.loadUser() == "Ada")
+            try manager.clearUser()
+            #expect(try manager.loadUser() == nil)
+        }
+    }
+
+    @Test("a manager can be shared, over storage that cannot too")
+    func sharedManager() async {
+        let manager = SessionManager(storage: OwnStorage())
+        await withTaskGroup(of: Void.self) { group in
+            for number in 0..<100 {
+                group.addTask { manager.saveUser(ConformanceUser(id: "\(number)", name: "Ada")) }
+            }
+        }
+        #expect(manager.loadUser()?.name == "Ada")
     }
 
     @Test("a manager over storage that can be shared can be shared")

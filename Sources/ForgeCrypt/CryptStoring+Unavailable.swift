@@ -1,0 +1,5 @@
+/// A call of key-value stores, so that the compiler names the right one.
+extension CryptStoring {
+    @available(*, unavailable, message: "a secret store takes the value first: set(value, for: key)")
+    public func set<T: Codable & Sendable>(_ key: CryptKey<T>, value: T) throws { fatalError("unavailable") }
+}

@@ -1,0 +1,64 @@
+import Foundation
+import Testing
+
+@testable import ForgeKVStore
+
+/// One test for each row of the table in "Declaring settings".
+@Suite("Types of values") struct SettingTypesTests {
+    private let store = InMemoryKVStore()
+    private let name = "value"
+
+    /// Stores a value, and reads it as its own type, and as another.
+    private func check<Value: Codable & Sendable & Equatable, Other: Codable & Sendable & Equatable>(
+        _ value: Value, as other: Other?
+    ) throws {
+        try store.set(KVKey<Value>(name), value: value)
+        #expect(store.get(KVKey<Value>(name)) == value)
+        #expect(store.get(KVKey<Other>(name)) == other)
+    }
+
+    @Test("numbers are read as numbers that hold them exactly")
+    func numbers() throws {
+        try check(7, as: UInt8(7))
+        try check(300, as: UInt8?.none)
+        try check(2.5, as: Float(2.5))
+        try check(0.1, as: Float?.none)
+        try check(true, as: Int?.none)
+        try check("text", as: Int?.none)
+    }
+
+    @Test("raw representable values are stored as their raw values")
+    func rawValues() throws {
+        struct Level: RawRepresentable, Codable, Equatable { var rawValue: Int }
+        try check(Theme.dark, as: "dark")
+        try check(Level(rawValue: 3), as: 3)
+        try check("no theme", as: Theme?.none)
+    }
+
+    @Test("dates and data are nothing else")
+    func ownKinds() throws {
+        try check(Date(timeIntervalSince1970: 1.5), as: Double?.none)
+        try check(Data([1, 2, 3]), as: String?.none)
+    }
+
+    @Test("a URL is stored as its string")
+    func urls() throws {
+        try check(URL(string: "https://example.com/a?b=c")!, as: "https://example.com/a?b=c")
+    }
+
+    @Test("an optional is read as its value, unless it is nil")
+    func optionals() throws {
+        try check(Int?.some(3), as: 3)
+        try store.set(KVKey<Int?>(name), value: nil)
+        #expect(store.get(KVKey<Int>(name)) == nil)
+        #expect(store.get(KVKey<Int?>(name)) == .some(nil))
+    }
+
+    @Test("collections are read as collections of what their elements can be read as")
+    func collections() throws {
+        try check([Theme.dark, .light], as: ["dark", "light"])
+        try check(["a": Theme.dark], as: ["a": "dark"])
+        try check([Date(timeIntervalSince1970: 0)], as: [Double]?.none)
+        try check(["home": URL(string: "https://example.com")!], as: ["home": "https://example.com"])
+    }
+}
