@@ -17,12 +17,13 @@ import Testing
         #expect(store.get(KVKey<Other>(name)) == other)
     }
 
-    @Test("numbers are read as numbers that hold them exactly")
+    @Test("numbers are read as integers that hold them exactly, and as rounded floating-point numbers")
     func numbers() throws {
         try check(7, as: UInt8(7))
         try check(300, as: UInt8?.none)
         try check(2.5, as: Float(2.5))
-        try check(0.1, as: Float?.none)
+        try check(0.1, as: Float(0.1))
+        try check(2.5, as: Int?.none)
         try check(true, as: Int?.none)
         try check("text", as: Int?.none)
     }
