@@ -93,3 +93,10 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
     public func synchronize() throws { try base.synchronize() }
 }
+
+extension DefaultsKVStore: KVObservableStoring where Base: KVObservableStoring {
+    /// Observes the store in front.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        base.observeChanges(handler)
+    }
+}

@@ -313,3 +313,10 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         base.observeRemoteChanges(handler)
     }
 }
+
+extension ExpiringKVStore: KVObservableStoring where Base: KVObservableStoring {
+    /// Observes writes; an expiration is none.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        base.observeChanges(handler)
+    }
+}

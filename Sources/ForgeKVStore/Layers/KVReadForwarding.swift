@@ -17,6 +17,16 @@ extension KVReadForwarding {
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
 }
 
+extension KVReadForwarding where Base: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        base.observeChanges(handler)
+    }
+}
+
+extension KVReadForwarding where Base: KVIssueReporting {
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
+}
+
 extension KVReadForwarding where Base: KVRawStoring {
     public func keys() throws -> [String] { try base.keys() }
 

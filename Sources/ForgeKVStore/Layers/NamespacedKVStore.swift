@@ -121,3 +121,17 @@ extension NamespacedKVStore: KVTransactionalStoring where Base: KVTransactionalS
         }
     }
 }
+
+extension NamespacedKVStore: KVObservableStoring where Base: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        base.observeChanges { names in
+            guard let names else { return handler(nil) }
+            let own = names.compactMap(outer)
+            if !own.isEmpty { handler(own) }
+        }
+    }
+}
+
+extension NamespacedKVStore: KVIssueReporting where Base: KVIssueReporting {
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
+}

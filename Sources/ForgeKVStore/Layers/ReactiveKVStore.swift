@@ -178,3 +178,7 @@ extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         }
     }
 }
+
+extension ReactiveKVStore: KVObservableStoring where Base: KVObservableStoring {}
+
+extension ReactiveKVStore: KVIssueReporting where Base: KVIssueReporting {}

@@ -31,3 +31,7 @@ extension ReadOnlyKVStore: KVRawStoring where Base: KVRawStoring {
 extension ReadOnlyKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
     public func commit(_ batch: KVBatch) throws { throw KVStoreError(.readOnly, .batch) }
 }
+
+extension ReadOnlyKVStore: KVObservableStoring where Base: KVObservableStoring {}
+
+extension ReadOnlyKVStore: KVIssueReporting where Base: KVIssueReporting {}

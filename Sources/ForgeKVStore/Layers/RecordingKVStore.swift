@@ -111,3 +111,13 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
         return base.observeRemoteChanges(handler)
     }
 }
+
+extension RecordingKVStore: KVObservableStoring where Base: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        base.observeChanges(handler)
+    }
+}
+
+extension RecordingKVStore: KVIssueReporting where Base: KVIssueReporting {
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
+}

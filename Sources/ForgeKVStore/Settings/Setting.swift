@@ -33,7 +33,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// A handle for a setting in a store.
     public init(_ setting: KVSetting<Value>, in store: any KVStoring) {
         self.setting = setting
-        self.store = store
+        self.store = store.unerased
     }
 
     /// The value, or the default if it is absent or cannot be read.
@@ -75,15 +75,18 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// other effect. No lock is held while it runs, in spite of the name, which `Mutex` has given to such calls.
     ///
     /// - Returns: The result of the closure's last run.
-    /// - Throws: ``KVStoreError``: `.unsupported` by a store without revisions; and the error of the closure. The old
-    ///   value is kept.
+    /// - Throws: ``KVStoreError``, and the error of the closure; ``NotTransactional`` if the store has no atomic changes,
+    ///   such as ``UserDefaultsKVStore``. The old value is kept.
     @discardableResult
     public func withLock<Result>(_ change: (inout Value) throws -> Result) throws -> Result {
         try recording {
-            var result: Result?
-            try store.update(setting.key, default: setting.defaultValue) { result = try change(&$0) }
-            guard let result else { throw KVStoreError(.unsupported, .set, key: setting.name) }
-            return result
+            guard let store = store as? any KVTransactionalStoring else { throw NotTransactional(key: setting.name) }
+            while true {
+                let old = try store.versioned(setting.key)
+                var value = old?.value ?? setting.defaultValue
+                let result = try change(&value)
+                if try store.compareAndSet(setting.key, revision: old?.revision, value: value) { return result }
+            }
         }
     }
 
@@ -117,4 +120,12 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
         }
         store.report(issue)
     }
+}
+
+/// The error of an atomic change in a store that has none.
+public struct NotTransactional: Error, Hashable, CustomStringConvertible {
+    /// The name of the setting.
+    public var key: String
+
+    public var description: String { "cannot change \(KeyName(key)) atomically: the store is not transactional" }
 }

@@ -24,6 +24,9 @@ public final class UserDefaultsKVStore: KVRawStoring {
     let domain: String
     private let store: String
 
+    /// Those of all objects of this process over the suite.
+    private let changes: ChangeObservers
+
     /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and
     /// one that cannot be must not fail the others.
     private let file: UserDefaultsFile
@@ -38,6 +41,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
         domain = suiteName ?? own
         store = suiteName ?? "standard"
         file = UserDefaultsFile(ofSuite: domain)
+        changes = ChangeObservers.ofSuite(domain)
         if suiteName == nil || suiteName == own {
             defaults = Mutex(UserDefaults())
         } else {
@@ -102,6 +106,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
         }
+        if changes.isOn { changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -166,7 +171,10 @@ extension UserDefaultsKVStore {
                 try replace(name, operation, by: object(), in: defaults, setsAside: !checked.isReadable)
                 return nil
             }
-            guard let next else { return }
+            guard let next else {
+                if changes.isOn { changes.notify([name]) }
+                return
+            }
             switch next {
             case .none: checked = (next, true)
             case .foreign: checked = (next, false)
@@ -205,5 +213,30 @@ extension UserDefaultsKVStore {
         defaults.set(old, forKey: encoded)
         if let aside { defaults.removeObject(forKey: aside) }
         throw KVStoreError(.unavailable(.inputOutput), operation, key: name.string, store: store)
+    }
+}
+
+// MARK: Observing
+
+extension UserDefaultsKVStore: KVObservableStoring {
+    /// Observes the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        let observation = changes.add(handler)
+        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        defaults.withLock { _ in }
+        return observation
+    }
+}
+
+extension ChangeObservers {
+    private static let suites = Mutex<[String: ChangeObservers]>([:])
+
+    fileprivate static func ofSuite(_ name: String) -> ChangeObservers {
+        suites.withLock { suites in
+            if let observers = suites[name] { return observers }
+            let observers = ChangeObservers()
+            suites[name] = observers
+            return observers
+        }
     }
 }

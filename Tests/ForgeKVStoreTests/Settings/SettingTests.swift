@@ -200,6 +200,36 @@ extension KVSettings {
         #expect(weakStore == nil)
     }
 
+    @Test("come through layers, under the names there")
+    func layers() async throws {
+        let namespace = NamespacedKVStore(store, namespace: "user")
+        let layered = ReadOnlyKVStore(RecordingKVStore(ReactiveKVStore(namespace)))
+        var iterator = layered.values(of: .count).makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        try store.set(.count, value: 1)
+        try namespace.set(.count, value: 2)
+        #expect(await iterator.next() == 2)
+        var erased = Setting(.count, in: AnyKVStore(namespace)).values.makeAsyncIterator()
+        #expect(await erased.next() == 2)
+        try namespace.set(.count, value: 3)
+        #expect(await erased.next() == 3)
+    }
+
+    @Test("in user defaults follow every object over the suite")
+    func userDefaults() async throws {
+        let suite = "forge-settings-\(UUID().uuidString)"
+        let first = UserDefaultsKVStore(suiteName: suite)
+        let second = UserDefaultsKVStore(suiteName: suite)
+        defer { #expect(throws: Never.self) { try first.removeAll() } }
+        let setting = Setting(.count, in: first)
+        var iterator = setting.values.makeAsyncIterator()
+        #expect(await iterator.next() == 10)
+        try second.set(.count, value: 20)
+        #expect(await iterator.next() == 20)
+        #expect(throws: NotTransactional(key: "count")) { try setting.withLock { $0 += 1 } }
+        #expect(setting.wrappedValue == 20)
+    }
+
     @Test("of a store that reports no changes are the current one")
     func unobservable() async {
         let values = Setting(.count, in: FiveCalls()).values
