@@ -40,7 +40,7 @@ for snippet in snippets:
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory, "main.swift")
             file.write_text(source)
-            command = ["swiftc", "-typecheck", "-swift-version", "6", "-I", f"{products}/Modules", str(file)]
+            command = ["swiftc", "-emit-sil", "-o", "/dev/null", "-swift-version", "6", "-I", f"{products}/Modules", str(file)]
             command += [argument for path in maps for argument in ("-Xcc", f"-fmodule-map-file={path}")]
             result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:

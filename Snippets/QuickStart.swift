@@ -8,7 +8,7 @@ let root = URL(fileURLWithPath: "my-app-data")
 // Settings: typed keys; a value survives a kill once `set` returns.
 let launches = KVKey<Int>("launches")
 let settings = try FileKVStore(at: root.appendingPathComponent("settings"))
-try settings.set(launches, value: (settings.get(launches) ?? 0) + 1)
+try settings.update(launches, default: 0) { $0 += 1 }
 try settings.synchronize()  // Now it also survives a power cut.
 
 // Files: replaced atomically and durably; keys cannot leave the root.

@@ -52,6 +52,10 @@ enum KeyValues {
         case .getMany:
             report(try Reads<Int>(count: 100_000, workspace).line(.atMost(.nanoseconds(130))))
             report(try Reads<String>(count: 100_000, workspace).line(.atMost(.nanoseconds(130))))
+        case .settings:
+            report(try SettingReads<Int>(workspace).line(.ratioAtMost(1.3)))
+            report(try SettingReads<String>(workspace).line(.ratioAtMost(1.3)))
+            report(try SettingReads<Settings>(workspace).line(.ratioAtMost(1.3)))
         case .set:
             report(try Writes<Int>(workspace).line(.ratioAtMost(0.3), elsewhere: 270))
             report(try Writes<String>(workspace).line(.ratioAtMost(0.3), elsewhere: 430))

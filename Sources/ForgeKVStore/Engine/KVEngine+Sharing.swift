@@ -140,9 +140,10 @@ extension KVEngine {
     func observeChanges(_ handler: @escaping ChangeObservers.Handler) -> KVObservation {
         let changes = changes
         let own = changes.add(handler)
-        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        let remote = observe { names in changes.notify(names?.map(KeyName.init)) }
+        // What did not see the observers has released the lock before: they see what it wrote.
         writer.withLock { _ in }
-        return KVObservation(own, observe { names in changes.notify(names?.map(KeyName.init)) }) ?? own
+        return KVObservation(own, remote) ?? own
     }
 }
 

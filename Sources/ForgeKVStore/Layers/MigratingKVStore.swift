@@ -218,3 +218,20 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
 
     public func synchronize() throws { try new.synchronize() }
 }
+
+extension MigratingKVStore: KVObservableStoring where Old: KVObservableStoring, New: KVObservableStoring {
+    /// Observes both stores.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        // Calls come one at a time: those of both stores are collected.
+        let changes = ChangeObservers()
+        let own = changes.add(handler)
+        let parts = [new, old].map { (store: any KVObservableStoring) in
+            store.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
+        }
+        return KVObservation { withExtendedLifetime((own, parts)) {} }
+    }
+}
+
+extension MigratingKVStore: KVIssueReporting where New: KVIssueReporting {
+    public func report(_ issue: KVStoreIssue) { new.report(issue) }
+}

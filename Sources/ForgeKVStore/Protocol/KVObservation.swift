@@ -1,5 +1,4 @@
-/// The wish to hear of changes that are made elsewhere (``KVTransactionalStoring/observeRemoteChanges(_:)``): it lasts
-/// as long as the object.
+/// A subscription to the changes of a store, which ends when the object is released.
 public final class KVObservation: Sendable {
     private let cancel: @Sendable () -> Void
 

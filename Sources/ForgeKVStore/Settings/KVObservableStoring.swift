@@ -1,6 +1,7 @@
-/// A key-value store that reports changes, whoever makes them.
+/// A key-value store that reports changes.
 ///
-/// ``FileKVStore``, ``InMemoryKVStore`` and ``UserDefaultsKVStore`` do, and wrappers of them.
+/// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those that its objects make;
+/// wrappers of them do as the store underneath.
 public protocol KVObservableStoring: KVStoring {
     /// Observes changes made by this process and, in a shared store, by others.
     ///
@@ -9,4 +10,13 @@ public protocol KVObservableStoring: KVStoring {
     ///   changes may be reported together, but after the last of them a call always follows.
     /// - Returns: The observation, which ends when it is released.
     func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation
+}
+
+extension KVStoring {
+    /// This store as one that reports changes, if it does at run time: itself, or the one that it forwards reads to.
+    var observable: (any KVObservableStoring)? {
+        if let store = self as? any KVObservableStoring { return store }
+        if let eraser = self as? AnyKVStore { return eraser.base.observable }
+        return (self as? any KVReadForwarding)?.base.observable
+    }
 }

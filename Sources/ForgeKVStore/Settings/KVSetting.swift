@@ -45,13 +45,22 @@ public final class KVSetting<Value: Codable & Sendable>: KVSettings, @unchecked 
     public var name: String { key.name }
 }
 
+/// Settings are equal if their names are; defaults are not compared.
+extension KVSetting: Hashable {
+    public static func == (left: KVSetting, right: KVSetting) -> Bool { left.key == right.key }
+
+    public func hash(into hasher: inout Hasher) { key.hash(into: &hasher) }
+}
+
 // MARK: Reading
 
 extension KVStoring {
     /// The value of a setting, or its default if the value is absent or cannot be read.
+    @inlinable
     public func get<T>(_ setting: KVSetting<T>) -> T { get(setting.key) ?? setting.defaultValue }
 
     /// The same as ``get(_:)-(KVSetting<T>)``. There is no setter, because an assignment cannot throw.
+    @inlinable
     public subscript<T>(_ setting: KVSetting<T>) -> T { self.get(setting) }
 
     /// The stored value of a setting; nil if it is absent.

@@ -1,15 +1,16 @@
 extension KVObservableStoring {
-    /// The values of a key: the current one, then the latest one after each change, whoever made it; nil while the key
-    /// is absent.
+    /// The values of a key: the current one, then the latest one after each change that the store reports; nil while the
+    /// key is absent.
     ///
     /// A slow consumer sees the latest value, not each of several changes; the final value is always delivered. A
-    /// change that does not change the encoded value produces no element. The sequence keeps the store alive, until its
-    /// task is cancelled or the sequence and its iterators are released. ``ReactiveKVStore`` reports every change.
+    /// change that does not change the encoded value produces no element. The sequence has one consumer. Unlike a stream
+    /// of a ``ReactiveKVStore``, which reports every change, it keeps the store alive, until its task is cancelled or the
+    /// sequence and its iterators are released.
     public func values<T>(of key: KVKey<T>) -> KVStream<T> {
         KVStream(KVChanges(latestValues(of: key) { $0.get(key) }))
     }
 
-    /// The values of a setting: the current one, then the latest one after each change, whoever made it; the default
+    /// The values of a setting: the current one, then the latest one after each change; the default
     /// while nothing is stored. Otherwise like ``values(of:)-(KVKey<T>)``.
     public func values<T>(of setting: KVSetting<T>) -> KVSettingValues<T> {
         let values = KVStream(KVChanges(latestValues(of: setting.key) { $0.get(setting) }))
@@ -20,11 +21,12 @@ extension KVObservableStoring {
         of key: KVKey<T>, _ read: @escaping @Sendable (Self) -> T?
     ) -> KVSubscription<T> {
         let source = LatestValueSource<T>(key) { read(self) }
-        let observation = observeChanges { names in
-            if names?.contains(where: { KeyName($0) == key.identity }) ?? true { source.push() }
+        source.observe { push in
+            observeChanges { names in
+                if names?.contains(where: { KeyName($0) == key.identity }) ?? true { push() }
+            }
         }
-        source.push()
-        return KVSubscription(source.buffer, cancel: { withExtendedLifetime(observation) {} })
+        return KVSubscription(source.buffer, cancel: { source.cancel() })
     }
 }
 

@@ -4,20 +4,44 @@ import Synchronization
 final class LatestValueSource<Value: Codable & Sendable>: Sendable {
     let buffer = KVStreamBuffer<Value>(limit: 1)
     private let key: KVKey<Value>
-    private let read: @Sendable () -> Value?
+
+    /// Released when the stream has ended, and the store with it.
+    private struct Source {
+        var read: @Sendable () -> Value?
+        var observation: KVObservation?
+    }
+
+    private let source: Mutex<Source?>
 
     /// Held from the reading of a value until it is in the buffer, so that an older one never replaces a newer.
     private let pushing = Mutex(())
 
     init(_ key: KVKey<Value>, _ read: @escaping @Sendable () -> Value?) {
         self.key = key
-        self.read = read
+        source = Mutex(Source(read: read))
+    }
+
+    /// Pushes the present value, and again with each call that the observation makes.
+    func observe(_ start: (_ push: @escaping @Sendable () -> Void) -> KVObservation) {
+        let observation = start { [weak self] in self?.push() }
+        source.withLock { $0?.observation = observation }
+        push()
     }
 
     func push() {
         pushing.withLock { _ in
+            guard let read = source.withLock({ $0?.read }) else { return }
             let value = read()
             buffer.push(KVChange(value: value, revision: nil, write: 0), content(of: value))
+        }
+    }
+
+    /// Ends the observation, and gives up the store.
+    func cancel() {
+        // Returned, so that they are released outside the lock.
+        _ = source.withLock { source in
+            defer { source = nil }
+            return source
         }
     }
 

@@ -15,14 +15,18 @@ import Synchronization
 /// ```
 ///
 /// Changes are announced whoever makes them: through this object, the store itself, another wrapper or another process.
-/// Each key is observed on its own: a change of one re-evaluates no observer of another. Announcements are made on one
-/// actor, the main actor unless another is given, after the value has changed and with no lock held. Several changes may
-/// become one announcement; one always follows the last change.
+/// (``UserDefaultsKVStore`` reports only what its own objects write.) Each key is observed on its own: a change of one
+/// re-evaluates no observer of another, except where all may have changed: after `removeAll`, after a batch of more than
+/// 1,000 names, and after another process has replaced the log of a shared store.
 ///
-/// The store does not keep this object alive, nor does an observer.
+/// Announcements are made on one actor, the main actor unless another is given: not by the assignment, but soon after the
+/// value has changed, and with no lock held. Several changes may become one announcement; one always follows the last
+/// change. Observe on that actor: elsewhere, a change that is announced while `withObservationTracking` runs its closure
+/// is missed.
+///
+/// Neither the store nor an observer keeps this object alive, nor does this object the actor.
 public final class ObservedSettings: Observable, Sendable {
     private let store: any KVObservableStoring
-    private let actor: any Actor
     private let registrar = ObservationRegistrar()
 
     /// The names that were read, which is all that an observer can wait for.
@@ -36,8 +40,9 @@ public final class ObservedSettings: Observable, Sendable {
     ///   - actor: The actor on which changes are announced.
     public init(_ store: any KVObservableStoring, isolation actor: any Actor = MainActor.shared) {
         self.store = store
-        self.actor = actor
-        let observation = store.observeChanges { [weak self, actor] names in
+        // The actor may own this object.
+        let observation = store.observeChanges { [weak self, weak actor] names in
+            guard let actor else { return }
             Task { await self?.announce(names, on: actor) }
         }
         self.observation.withLock { $0 = observation }
@@ -50,7 +55,6 @@ public final class ObservedSettings: Observable, Sendable {
         get {
             let name = setting.key.identity
             _ = observed.withLock { $0.insert(name) }
-            // Before the value is read, so that a change in between is announced.
             registrar.access(self, keyPath: \.[name])
             return store.get(setting)
         }

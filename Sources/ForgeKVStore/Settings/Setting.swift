@@ -1,7 +1,7 @@
 import Logging
 import Synchronization
 
-/// One setting of one store: a property that is kept.
+/// Reads and writes one setting of a store: as the property wrapper `@Setting`, or as a handle in a constant.
 ///
 /// ```swift
 /// extension KVSettings {
@@ -18,27 +18,31 @@ import Synchronization
 ///
 /// Every access goes to the store; nothing is cached here, so a value never differs from that of other readers.
 ///
-/// An assignment cannot throw. If it fails, reading gives the value that is stored, the error is ``lastError``, and it goes
-/// to the store's `onIssue` handler, or to the log of a store that has none. ``set(_:)`` throws instead.
+/// An assignment cannot throw. If it fails, reading gives the value that is stored, ``lastError`` is the error, and it is
+/// logged and passed to the store's ``FileKVStore/Options/onIssue``, if it has one. ``set(_:)`` throws instead.
+///
+/// This is no model: a view is not updated when the value changes. ``ObservedSettings`` is.
 ///
 /// `theme += 1` reads, then writes: a concurrent change in between is lost. Use ``withLock(_:)``.
 @propertyWrapper
 public struct Setting<Value: Codable & Sendable>: Sendable {
-    /// The name, type and default of the value.
-    public let setting: KVSetting<Value>
+    /// All that a handle has, as one object, so that a copy of it counts one reference.
+    @usableFromInline let state: SettingState<Value>
 
-    private let store: any KVStoring
-    private let failure = Failure()
+    private var store: any KVStoring { state.store }
 
     /// A handle for a setting in a store.
     public init(_ setting: KVSetting<Value>, in store: any KVStoring) {
-        self.setting = setting
-        self.store = store.unerased
+        state = SettingState(setting, store.unerased)
     }
+
+    /// The name, type and default of the value.
+    public var setting: KVSetting<Value> { state.setting }
 
     /// The value, or the default if it is absent or cannot be read.
     public var wrappedValue: Value {
-        get { store.get(setting.key) ?? setting.defaultValue }
+        // In the caller's module the type is known, so the runtime is not asked for `Value?`.
+        @inlinable get { state.store.get(state.key) ?? state.defaultValue }
         nonmutating set {
             do {
                 try set(newValue)
@@ -51,8 +55,8 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// The handle itself: `$theme.reset()`.
     public var projectedValue: Setting { self }
 
-    /// The error of the latest write through this handle; nil if it succeeded.
-    public var lastError: (any Error)? { failure.error.withLock { $0 } }
+    /// The error of the latest write through this handle, or of the closure of ``withLock(_:)``; nil if it succeeded.
+    public var lastError: (any Error)? { state.error.withLock { $0 } }
 
     /// Stores a value.
     ///
@@ -90,35 +94,46 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
         }
     }
 
-    /// The values: the current one, then the latest one after each change, whoever made it.
+    /// The values: the current one, then the latest one after each change.
     ///
     /// If the store does not report changes (``KVObservableStoring``), the current value is the only one.
     public var values: KVSettingValues<Value> {
-        if let store = store as? any KVObservableStoring { return store.values(of: setting) }
+        if let store = store.observable { return store.values(of: setting) }
         return KVSettingValues(only: wrappedValue, of: setting)
-    }
-
-    private final class Failure: Sendable {
-        let error = Mutex<(any Error)?>(nil)
     }
 
     private func recording<Result>(_ write: () throws -> Result) throws -> Result {
         do {
             let result = try write()
-            failure.error.withLock { $0 = nil }
+            state.error.withLock { $0 = nil }
             return result
         } catch {
-            failure.error.withLock { $0 = error }
+            state.error.withLock { $0 = error }
             throw error
         }
     }
 
     private func report(_ error: any Error) {
         let issue = KVStoreIssue.assignment(key: setting.name, error)
-        guard let store = store as? any KVIssueReporting else {
-            return Logger(label: "ForgeKVStore").error("\(issue)")
-        }
+        guard let store = store.issueReporting else { return Logger(label: "ForgeKVStore").error("\(issue)") }
         store.report(issue)
+    }
+}
+
+/// The constants of a ``Setting`` and the error of its latest write.
+@usableFromInline
+final class SettingState<Value: Codable & Sendable>: Sendable {
+    @usableFromInline let store: any KVStoring
+    @usableFromInline let key: KVKey<Value>
+    @usableFromInline let defaultValue: Value
+    let setting: KVSetting<Value>
+    let error = Mutex<(any Error)?>(nil)
+
+    init(_ setting: KVSetting<Value>, _ store: any KVStoring) {
+        self.setting = setting
+        self.store = store
+        key = setting.key
+        defaultValue = setting.defaultValue
     }
 }
 

@@ -1,13 +1,13 @@
 import Synchronization
 
-/// The session of an app, which knows the data of a user and how a call may fail, but not the type of its storage.
+/// The session of an app. Its type names the user and the error, not the storage.
 ///
 /// ```swift
 /// let session = SessionManager(storage: InMemorySessionStorage<User>())  // SessionManager<User, Never>: no `try`
 /// ```
 ///
-/// A session may be used from any thread, whatever its storage: it makes one call at a time. It takes the storage over;
-/// one that is used elsewhere too has to be `Sendable`.
+/// A session may be used from any thread, whatever its storage: it makes one call at a time. The storage must not be used
+/// elsewhere afterwards, unless it is `Sendable`.
 public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     private let storage: Mutex<Storage>
 
@@ -18,7 +18,7 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
         var clear: () throws(Failure) -> Void
     }
 
-    /// Creates a session in `storage`.
+    /// Creates a session in `storage`; one whose type is chosen at run time is passed to ``init(anyStorage:)``.
     public init<Base: SessionStorage>(storage: sending Base) where Base.User == User, Base.Failure == Failure {
         self.storage = Mutex(
             Storage(

@@ -104,6 +104,33 @@ import Testing
         #expect(weakStore == nil)
     }
 
+    @Test("that belong to the actor on which they are announced go with it")
+    func ownedByActor() async throws {
+        actor Owner {
+            var settings: ObservedSettings?
+
+            func own(_ store: InMemoryKVStore) { settings = ObservedSettings(store, isolation: self) }
+        }
+        weak var weakOwner: Owner?
+        weak var weakSettings: ObservedSettings?
+        do {
+            let owner = Owner()
+            await owner.own(InMemoryKVStore())
+            weakOwner = owner
+            weakSettings = await owner.settings
+        }
+        for _ in 0..<1_000 where weakOwner != nil || weakSettings != nil { await Task.yield() }
+        #expect(weakOwner == nil && weakSettings == nil)
+    }
+
+    @Test("have key paths, as bindings need")
+    func keyPaths() {
+        let model = ObservedSettings(InMemoryKVStore())
+        let path = \ObservedSettings[.count]
+        model[keyPath: path] = 3
+        #expect(model[.count] == 3)
+    }
+
     @Test("are announced on the actor that was chosen")
     func chosenActor() async throws {
         actor Observer {

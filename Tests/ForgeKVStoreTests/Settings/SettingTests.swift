@@ -180,14 +180,16 @@ extension KVSettings {
     @Test("end when their task is cancelled, and hold on to nothing then")
     func cancellation() async throws {
         weak var weakStore: InMemoryKVStore?
+        // Held on to, as by the property of a view.
+        var values: KVSettingValues<Int>?
         do {
             let store = InMemoryKVStore()
             weakStore = store
             let (started, continuation) = AsyncStream.makeStream(of: Void.self)
-            let values = store.values(of: .count)
-            let task = Task {
+            values = store.values(of: .count)
+            let task = Task { [values] in
                 var count = 0
-                for await _ in values {
+                for await _ in try #require(values) {
                     count += 1
                     continuation.yield()
                 }
@@ -195,9 +197,10 @@ extension KVSettings {
             }
             for await _ in started { break }
             task.cancel()
-            #expect(await task.value == 1)
+            #expect(try await task.value == 1)
         }
         #expect(weakStore == nil)
+        withExtendedLifetime(values) {}
     }
 
     @Test("come through layers, under the names there")
@@ -209,7 +212,7 @@ extension KVSettings {
         try store.set(.count, value: 1)
         try namespace.set(.count, value: 2)
         #expect(await iterator.next() == 2)
-        var erased = Setting(.count, in: AnyKVStore(namespace)).values.makeAsyncIterator()
+        var erased = Setting(.count, in: ReactiveKVStore(AnyKVStore(namespace))).values.makeAsyncIterator()
         #expect(await erased.next() == 2)
         try namespace.set(.count, value: 3)
         #expect(await erased.next() == 3)
