@@ -4,7 +4,8 @@
 #
 # usage: check-stress.sh [plain|denied|thread|address|all [SECONDS]]
 #
-# SECONDS is for each store; 20 by default. `denied` is plain with membarrier(2) failing after two seconds (Linux).
+# SECONDS is for each store; 20 by default. `plain` also counts: no increment of a setting may be lost. `denied` is plain
+# with membarrier(2) failing after two seconds (Linux).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,7 +28,10 @@ stress() {
     echo "check-stress: $name: clean"
 }
 
-plain() { preload= deny= stress plain; }
+plain() {
+    preload= deny= stress plain
+    "$directory/stress" count 100000
+}
 
 denied() { preload= deny=--deny-membarrier stress plain; }
 

@@ -15,4 +15,4 @@ try store.set(.theme, value: "dark")
 let launches = Setting(.launches, in: store)
 try launches.withLock { $0 += 1 }  // Atomic, also beside other processes that share the store.
 
-let model = ObservedSettings(store)  // Updates views, whoever changes a setting.
+let model = ObservedSettings(store)  // Updates views after every change of a setting.

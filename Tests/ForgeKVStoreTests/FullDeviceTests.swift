@@ -88,6 +88,20 @@ import Testing
         #expect(try open(isMapped: isMapped).read(KVKey<Int>("first")) == 1)
     }
 
+    @Test("that has no room to compact says so, and keeps everything", arguments: [true, false])
+    func compacting(_ isMapped: Bool) throws {
+        let store = try open(isMapped: isMapped)
+        try store.set(KVKey<[UInt8]>("large"), value: [UInt8](repeating: 7, count: 100_000))
+        let count = try fill(store)
+        let error = #expect(throws: KVStoreError.self) { try store.compact() }
+        #expect(error?.operation == .compact && (error?.underlying as? FileSystemError)?.errno == .noSpace)
+        #expect(try store.keys().count == count + 1)
+        #expect(store.get(KVKey<[UInt8]>("large"))?.count == 100_000)
+        try fileSystem.removeFile("/filler")
+        try store.compact()
+        #expect(try store.keys().count == count + 1)
+    }
+
     @Test("removes everything in place while the numbers of writes go on")
     func inPlace() throws {
         let full = FailingFileSystem()

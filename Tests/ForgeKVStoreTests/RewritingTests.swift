@@ -44,6 +44,24 @@ struct RewritingTests {
 
     // MARK: Damage
 
+    @Test("keeps values as they were stored, although they were read as other types")
+    func readAsOtherTypes() throws {
+        let fixture = LogFixture()
+        let (third, zero) = (KVKey<Double>("third"), KVKey<Double>("zero"))
+        do {
+            let store = try fixture.open()
+            try store.set(third, value: 1.0 / 3)
+            try store.set(zero, value: -0.0)
+            _ = store.get(KVKey<Float>("third"))
+            _ = store.get(KVKey<Int>("zero"))
+            _ = store.get(KVKey<Bool>("zero"))
+            try store.compact()
+        }
+        let store = try fixture.open()
+        #expect(store.get(third) == 1.0 / 3)
+        #expect(store.get(zero)?.sign == .minus)
+    }
+
     @Test("damage that cannot be set aside leaves the log as it is, and the store read-only", arguments: [1, 2])
     func damageThatStays(_ failingRename: Int) throws {
         try damage()

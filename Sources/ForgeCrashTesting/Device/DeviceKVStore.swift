@@ -71,7 +71,7 @@ extension DeviceKVStore {
         do {
             return try store(.get, key.name).get(key)
         } catch {
-            return nil  // As documented: whoever needs the difference reads.
+            return nil  // As documented; `read` tells the difference.
         }
     }
 
@@ -91,7 +91,7 @@ extension DeviceKVStore {
         do {
             return try store(.contains, key.name).contains(key)
         } catch {
-            return false  // As documented: whoever needs the difference reads.
+            return false  // As documented; `read` tells the difference.
         }
     }
 

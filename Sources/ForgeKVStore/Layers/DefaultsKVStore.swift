@@ -27,7 +27,7 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
             // One call, so that no write comes between the value and whether there is one.
             if let value = try base.read(key) { return value }
         } catch {
-            return base.get(key)  // Which says so to whoever listens to that store.
+            return base.get(key)  // `get` reports the value to the handler of its store.
         }
         return defaults.get(key)
     }

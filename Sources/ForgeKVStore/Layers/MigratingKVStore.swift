@@ -109,7 +109,8 @@ extension MigratingKVStore {
         do {
             return try read(key)
         } catch {
-            return new.contains(key) ? new.get(key) : old.get(key)  // Which says so to whoever listens to that store.
+            // `get` reports the value to the handler of its store.
+            return new.contains(key) ? new.get(key) : old.get(key)
         }
     }
 

@@ -14,7 +14,7 @@ import Synchronization
 /// settings[.theme] = .dark
 /// ```
 ///
-/// Changes are announced whoever makes them: through this object, the store itself, another wrapper or another process.
+/// Changes are announced that are made through this object, the store itself, another wrapper or another process.
 /// (``UserDefaultsKVStore`` reports only what its own objects write.) Each key is observed on its own: a change of one
 /// re-evaluates no observer of another, except where all may have changed: after `removeAll`, after a batch of more than
 /// 1,000 names, and after another process has replaced the log of a shared store.

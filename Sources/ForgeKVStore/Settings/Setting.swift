@@ -119,28 +119,3 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
         store.report(issue)
     }
 }
-
-/// The constants of a ``Setting`` and the error of its latest write.
-@usableFromInline
-final class SettingState<Value: Codable & Sendable>: Sendable {
-    @usableFromInline let store: any KVStoring
-    @usableFromInline let key: KVKey<Value>
-    @usableFromInline let defaultValue: Value
-    let setting: KVSetting<Value>
-    let error = Mutex<(any Error)?>(nil)
-
-    init(_ setting: KVSetting<Value>, _ store: any KVStoring) {
-        self.setting = setting
-        self.store = store
-        key = setting.key
-        defaultValue = setting.defaultValue
-    }
-}
-
-/// The error of an atomic change in a store that has none.
-public struct NotTransactional: Error, Hashable, CustomStringConvertible {
-    /// The name of the setting.
-    public var key: String
-
-    public var description: String { "cannot change \(KeyName(key)) atomically: the store is not transactional" }
-}

@@ -5,11 +5,13 @@ import Foundation
 struct Stress {
     static let usage = """
         usage: stress [STORE...] [--seconds N] [--directory DIR] [--deny-membarrier]
+               stress count N
 
           STORE               what to stress: \(StoreKind.allCases.map(\.rawValue).joined(separator: ", ")); all by default
           --seconds N         how long each is stressed; 10
           --directory DIR     where stores on disk are made, in a directory of their own; the temporary directory
           --deny-membarrier   membarrier(2) fails after the first two seconds (Linux)
+          count N             four threads and a process increment a setting of a shared store N times
         """
 
     struct Unusable: Error {}
@@ -69,6 +71,13 @@ struct Stress {
         let arguments = Array(CommandLine.arguments.dropFirst())
         if arguments.count == 3, arguments[0] == "write", let seconds = Double(arguments[2]) {
             return try Run.write(URL(fileURLWithPath: arguments[1], isDirectory: true), seconds: seconds)
+        }
+        if arguments.count == 3, arguments[0] == "increment", let count = Int(arguments[2]) {
+            return try Counting(directory: URL(fileURLWithPath: arguments[1], isDirectory: true)).increment(count)
+        }
+        if arguments.count == 2, arguments[0] == "count", let count = Int(arguments[1]) {
+            let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
+            exit(try Counting(directory: directory).run(count) ? 0 : 1)
         }
         let stress: Stress
         do {

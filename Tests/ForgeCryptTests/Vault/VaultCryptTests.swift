@@ -39,6 +39,18 @@ struct VaultCryptTests {
         #expect(try place.fileSystem.status("/app/secrets/#lock-vaults").permissions == .ownerReadWrite)
     }
 
+    @Test("the vault can be used whatever the umask", arguments: [0o177, 0o777] as [FilePermissions.RawValue])
+    func strictUmask(_ umask: FilePermissions.RawValue) throws {
+        let base = InMemoryFileSystem(options: .init(user: UserID(7), group: GroupID(7)))
+        let superuser = base.process(user: UserID(0), group: GroupID(0))
+        try superuser.setPermissions(FilePermissions(rawValue: 0o777), of: .path("/"))
+        let place = VaultPlace(base.process(umask: FilePermissions(rawValue: umask)))
+        try place.vault().set("v", for: TestKeys.token)
+        #expect(try place.vault().get(TestKeys.token) == "v")
+        #expect(try superuser.status(place.path).permissions == .ownerReadWrite)
+        #expect(try superuser.status("/app/secrets").permissions == .ownerReadWriteExecute)
+    }
+
     @Test("a file that others may reach is refused by every call", arguments: [0o640, 0o604, 0o660, 0o602, 0o610])
     func insecureModes(_ mode: CInterop.Mode) throws {
         let place = VaultPlace()

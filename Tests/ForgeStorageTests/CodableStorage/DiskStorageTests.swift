@@ -54,6 +54,19 @@ struct DiskStorageTests {
         expectNotFound("a", in: storage)
     }
 
+    @Test("a sparse file of any size is an error", arguments: [1 << 41, 1 << 46, Int64.max] as [Int64])
+    func sparse(_ size: Int64) throws {
+        try storage.save(value: Data("1".utf8), for: "a")
+        do throws(FileSystemError) {
+            try fileSystem.truncate(.path("/app/storage/a"), to: size)
+        } catch {
+            return  // Longer than a file of this file system can be.
+        }
+        #expect(throws: StorageError.self) { try storage.fetchValue(for: "a") }
+        try storage.save(value: Data("2".utf8), for: "a")
+        #expect(try storage.fetchValue(for: "a") == Data("2".utf8))
+    }
+
     @Test("a read that fails is not an absent value")
     func readError() throws {
         try storage.save(value: Data("1".utf8), for: "a")

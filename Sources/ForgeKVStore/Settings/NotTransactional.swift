@@ -1,0 +1,7 @@
+/// The error of an atomic change in a store that has none.
+public struct NotTransactional: Error, Hashable, CustomStringConvertible {
+    /// The name of the setting.
+    public var key: String
+
+    public var description: String { "cannot change \(KeyName(key)) atomically: the store is not transactional" }
+}
