@@ -12,6 +12,8 @@ import Testing
     private func open(_ path: POSIXPath) throws -> FileKVStore {
         var options = IssueRecorder().options()
         options.reserveLittle()
+        // A shared store has files beside its log.
+        options.sharing = .shared
         return try FileKVStore(at: path, fileSystem: fileSystem, options: options)
     }
 
@@ -34,14 +36,12 @@ import Testing
             let store = try open(path)
             for number in 0..<2500 { try store.set(KVKey<Int>("\(name).\(1000 + number)"), value: number) }
         }
-        for entry in try fileSystem.withDirectory(
-            "/a",
-            { directory throws(FileSystemError) in
-                try fileSystem.entries(of: directory)
-            }) where entry.name != "log" && entry.name != "#lock"
-        {
-            try copy(entry.name, from: "/a", to: "/b")
+        let entries = try fileSystem.withDirectory("/a") { directory throws(FileSystemError) in
+            try fileSystem.entries(of: directory)
         }
+        let others = entries.map(\.name).filter { $0 != "log" && $0 != "#lock" }
+        #expect(Set(others) == ["#shared", "#reserve"])
+        for name in others { try copy(name, from: "/a", to: "/b") }
         let store = try open("/b")
         for number in 0..<2500 {
             let key = KVKey<Int>("diverged.\(1000 + number)")

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Code of an app that a layer runs may use the layer")
+@Suite("Code of an app that a layer runs may use the layer", .timeLimit(.minutes(1)))
 struct LayerCallbackTests {
     /// Uses a store while it is encoded.
     private struct Curious: Codable, Sendable {
