@@ -168,14 +168,14 @@ extension FileKVStore {
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let issue = try engine.set(value, for: key)
-        didChange(key.identity)
+        if engine.changes.isOn { engine.changes.notify([key.identity]) }
         if let issue { options.report(issue) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: engine.place.name)
         try engine.remove(key.identity)
-        didChange(key.identity)
+        if engine.changes.isOn { engine.changes.notify([key.identity]) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -209,14 +209,14 @@ extension FileKVStore {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
         }
         try engine.set(bytes, named: name)
-        didChange(name)
+        if engine.changes.isOn { engine.changes.notify([name]) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: engine.place.name)
         try engine.remove(name)
-        didChange(name)
+        if engine.changes.isOn { engine.changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -237,10 +237,6 @@ extension FileKVStore {
         if let issue { options.report(issue) }
     }
 
-    @inline(__always)
-    private func didChange(_ name: KeyName) {
-        if engine.changes.isOn { engine.changes.notify([name]) }
-    }
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         engine.observe(handler)

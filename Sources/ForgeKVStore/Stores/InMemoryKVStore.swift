@@ -85,7 +85,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
         }
         withExtendedLifetime(encoded) {}
-        didChange(key.identity)
+        if changes.isOn { changes.notify([key.identity]) }
     }
 
     /// Stores a value, unless the one that it would replace has to be looked at first.
@@ -115,7 +115,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.check(.remove, in: nil)
         change { _, table in table.remove(key.identity) }
-        didChange(key.identity)
+        if changes.isOn { changes.notify([key.identity]) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -142,14 +142,14 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         try name.check(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
         change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
-        didChange(name)
+        if changes.isOn { changes.notify([name]) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.check(.remove, in: nil)
         change { _, table in table.remove(name) }
-        didChange(name)
+        if changes.isOn { changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -220,9 +220,5 @@ extension InMemoryKVStore: KVObservableStoring {
         // A write that did not see the observer has released the lock before: the observer sees what it wrote.
         waitForWriter()
         return observation
-    }
-
-    private func didChange(_ name: KeyName) {
-        if changes.isOn { changes.notify([name]) }
     }
 }
