@@ -237,7 +237,6 @@ extension FileKVStore {
         if let issue { options.report(issue) }
     }
 
-
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         engine.observe(handler)
     }
