@@ -141,7 +141,7 @@ extension KVEngine {
         let changes = changes
         let own = changes.add(handler)
         let remote = observe { names in changes.notify(names?.map(KeyName.init)) }
-        // What did not see the observers has released the lock before: they see what it wrote.
+        // A write that missed the observers has released this lock already, so they read its value.
         writer.withLock { _ in }
         return KVObservation(own, remote) ?? own
     }

@@ -29,11 +29,21 @@ extension KVTransactionalStoring {
     public func update<T>(
         _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Void
     ) throws -> T {
+        try changing(key, default: initial()) { value in
+            try change(&value)
+            return value
+        }
+    }
+
+    /// Updates a value atomically; returns the result of the closure's last run.
+    func changing<T, Result>(
+        _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Result
+    ) throws -> Result {
         while true {
             let old = try versioned(key)
             var value = old?.value ?? initial()
-            try change(&value)
-            if try compareAndSet(key, revision: old?.revision, value: value) { return value }
+            let result = try change(&value)
+            if try compareAndSet(key, revision: old?.revision, value: value) { return result }
         }
     }
 

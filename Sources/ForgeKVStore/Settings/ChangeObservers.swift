@@ -19,7 +19,7 @@ final class ChangeObservers: Sendable {
         case names(Set<KeyName>)
         case all
 
-        /// Beyond this many names, observers are told that any may have changed.
+        /// The maximum number of names in a report. More are reported as nil: any may have changed.
         static let limit = 1_000
 
         mutating func add(_ names: some Collection<KeyName>) {

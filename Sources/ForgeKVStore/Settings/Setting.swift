@@ -1,4 +1,3 @@
-import Logging
 import Synchronization
 
 /// Reads and writes one setting of a store: as the property wrapper `@Setting`, or as a handle in a constant.
@@ -47,7 +46,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
             do {
                 try set(newValue)
             } catch {
-                report(error)
+                store.reportOrLog(.assignment(key: setting.name, error))
             }
         }
     }
@@ -85,12 +84,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     public func withLock<Result>(_ change: (inout Value) throws -> Result) throws -> Result {
         try recording {
             guard let store = store as? any KVTransactionalStoring else { throw NotTransactional(key: setting.name) }
-            while true {
-                let old = try store.versioned(setting.key)
-                var value = old?.value ?? setting.defaultValue
-                let result = try change(&value)
-                if try store.compareAndSet(setting.key, revision: old?.revision, value: value) { return result }
-            }
+            return try store.changing(setting.key, default: setting.defaultValue, change)
         }
     }
 
@@ -111,11 +105,5 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
             state.error.withLock { $0 = error }
             throw error
         }
-    }
-
-    private func report(_ error: any Error) {
-        let issue = KVStoreIssue.assignment(key: setting.name, error)
-        guard let store = store.issueReporting else { return Logger(label: "ForgeKVStore").error("\(issue)") }
-        store.report(issue)
     }
 }

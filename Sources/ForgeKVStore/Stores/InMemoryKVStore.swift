@@ -217,7 +217,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 extension InMemoryKVStore: KVObservableStoring {
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         let observation = changes.add(handler)
-        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        // A write that missed the observer has released this lock already, so the observer reads its value.
         waitForWriter()
         return observation
     }

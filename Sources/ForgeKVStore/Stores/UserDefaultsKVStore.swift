@@ -222,7 +222,7 @@ extension UserDefaultsKVStore: KVObservableStoring {
     /// Observes the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         let observation = changes.add(handler)
-        // A write that did not see the observer has released the lock before: the observer sees what it wrote.
+        // A write that missed the observer has released this lock already, so the observer reads its value.
         defaults.withLock { _ in }
         return observation
     }

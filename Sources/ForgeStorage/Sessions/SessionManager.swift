@@ -9,10 +9,10 @@ import Synchronization
 /// A session may be used from any thread, whatever its storage: it makes one call at a time. The storage must not be used
 /// elsewhere afterwards, unless it is `Sendable`.
 public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
-    private let storage: Mutex<Storage>
+    private let calls: Mutex<Calls>
 
     /// The calls of a storage.
-    private struct Storage {
+    private struct Calls {
         var save: (User) throws(Failure) -> Void
         var load: () throws(Failure) -> User?
         var clear: () throws(Failure) -> Void
@@ -20,8 +20,8 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
 
     /// Creates a session in `storage`; one whose type is chosen at run time is passed to ``init(anyStorage:)``.
     public init<Base: SessionStorage>(storage: sending Base) where Base.User == User, Base.Failure == Failure {
-        self.storage = Mutex(
-            Storage(
+        calls = Mutex(
+            Calls(
                 save: { (user) throws(Failure) in try storage.saveUser(user) },
                 load: { () throws(Failure) in try storage.loadUser() },
                 clear: { () throws(Failure) in try storage.clearUser() }))
@@ -34,8 +34,8 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     /// let session = SessionManager(anyStorage: storage)  // SessionManager<User, any Error>
     /// ```
     public init(anyStorage storage: sending any SessionStorage<User>) where Failure == any Error {
-        self.storage = Mutex(
-            Storage(
+        calls = Mutex(
+            Calls(
                 save: { (user) throws(any Error) in try storage.saveUser(user) },
                 load: { () throws(any Error) in try storage.loadUser() },
                 clear: { () throws(any Error) in try storage.clearUser() }))
@@ -45,20 +45,20 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     ///
     /// - Throws: The storage's error; the previous user is kept.
     public func saveUser(_ user: User) throws(Failure) {
-        try storage.withLock { (storage) throws(Failure) in try storage.save(user) }
+        try calls.withLock { (calls) throws(Failure) in try calls.save(user) }
     }
 
     /// The stored user; nil if there is none.
     ///
     /// - Throws: The storage's error if the user cannot be read.
     public func loadUser() throws(Failure) -> User? {
-        try storage.withLock { (storage) throws(Failure) in try storage.load() }
+        try calls.withLock { (calls) throws(Failure) in try calls.load() }
     }
 
     /// Removes the stored user; has no effect if there is none.
     ///
     /// - Throws: The storage's error; the user is kept.
     public func clearUser() throws(Failure) {
-        try storage.withLock { (storage) throws(Failure) in try storage.clear() }
+        try calls.withLock { (calls) throws(Failure) in try calls.clear() }
     }
 }

@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test("announce a change whoever makes it, and no other key's")
+    @Test("announce every change of a key, and none of another key")
     func keys() async throws {
         let store = InMemoryKVStore()
         let model = ObservedSettings(store)

@@ -10,7 +10,7 @@ enum Theme: String, Codable { case system, dark, light }
 extension KVSettings {
     static let theme = KVSetting("theme", default: Theme.system)
     static let count = KVSetting("count", default: 10)
-    static let name = KVSetting("user.name", default: "nobody")
+    static let name = KVSetting("user.name", default: "guest")
 }
 
 @Suite("A setting") struct SettingTests {
@@ -97,6 +97,20 @@ extension KVSettings {
         }
         appearance.theme = .light
         #expect(appearance.$theme.lastError == nil)
+    }
+
+    @Test("whose assignment fails below layers is reported to the store underneath")
+    func failureBelowLayers() throws {
+        let recorder = IssueRecorder()
+        let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: recorder.options())
+        let layers: [any KVStoring] = [
+            ReadOnlyKVStore(store), ReadOnlyKVStore(ReactiveKVStore(AnyKVStore(store))),
+            NamespacedKVStore(ReadOnlyKVStore(store), namespace: "user"),
+            RecordingKVStore(AnyKVStore(ReadOnlyKVStore(store))),
+        ]
+        for layer in layers { Setting(.count, in: layer).wrappedValue = 1 }
+        #expect(recorder.issues.count == layers.count, "\(recorder.descriptions)")
+        #expect(store[.count] == 10)
     }
 
     @Test("that threads change under its lock loses no change")
@@ -216,6 +230,19 @@ extension KVSettings {
         #expect(await erased.next() == 2)
         try namespace.set(.count, value: 3)
         #expect(await erased.next() == 3)
+    }
+
+    @Test("of a store that is moved to include what either store changes")
+    func migrating() async throws {
+        let old = InMemoryKVStore()
+        try old.set(.count, value: 1)
+        let moving = MigratingKVStore(from: old, to: store)
+        var iterator = moving.values(of: .count).makeAsyncIterator()
+        #expect(await iterator.next() == 1)
+        try moving.set(.count, value: 2)
+        #expect(await iterator.next() == 2)
+        try store.set(.count, value: 3)
+        #expect(await iterator.next() == 3)
     }
 
     @Test("in user defaults follow every object over the suite")
