@@ -157,6 +157,8 @@ struct SharedRootTests {
         for path: POSIXPath in ["/a", "/a/store", "/a/store/d", "/a/store/d/e"] {
             #expect(try superuser.status(path).permissions == .ownerReadWriteExecute, "\(path)")
         }
+        // The next store object takes over only a record that it may open.
+        #expect(try superuser.status("/a/store/#journal-0").permissions == .ownerReadWrite)
     }
 
     @Test("whether a file exists is answered while another thread flushes the new root")

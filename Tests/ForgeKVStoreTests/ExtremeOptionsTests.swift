@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeFileSystem
 import Foundation
 import SystemPackage
@@ -35,11 +36,17 @@ import Testing
         let options = FileKVStore.Options(maximumValueSizeInBytes: 512 << 20)
         do {
             let store = try FileKVStore(at: directory.url, options: options)
-            try store.setRawValue([UInt8](value), named: "large")
+            try store.set(key, value: value)
+            #expect(try store.read(key) == value)
         }
         // The limit of the process that reads may be lower.
         let store = try FileKVStore(at: directory.url)
-        #expect(try store.rawValue(named: "large")?.count == value.count)
-        _ = key
+        #expect(try store.read(key) == value)
+    }
+
+    @Test("a value that the limit allows can be encoded and decoded")
+    func coderLimit() {
+        let options = FileKVStore.Options(maximumValueSizeInBytes: .max)
+        #expect(ValueTable.coder.maximumSize >= options.valueLimit)
     }
 }

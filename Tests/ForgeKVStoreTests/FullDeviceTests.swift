@@ -88,12 +88,28 @@ import Testing
         #expect(try open(isMapped: isMapped).read(KVKey<Int>("first")) == 1)
     }
 
+    @Test("removes everything in place when no kept space is left, and can be written to", arguments: [true, false])
+    func removingAllAgain(_ isMapped: Bool) throws {
+        do {
+            let store = try open(isMapped: isMapped)
+            try store.set(KVKey<Int>("first"), value: 0)
+            #expect(try fill(store) > 0)
+            // Their records are longer than the kept space.
+            for _ in 0..<200 { try store.removeAll() }
+            try store.set(KVKey<Int>("a"), value: 1)
+        }
+        #expect(try open(isMapped: isMapped).integers() == ["a": 1])
+        #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
+    }
+
     @Test("that has no room to compact says so, and keeps everything", arguments: [true, false])
     func compacting(_ isMapped: Bool) throws {
         let store = try open(isMapped: isMapped)
         try store.set(KVKey<[UInt8]>("large"), value: [UInt8](repeating: 7, count: 100_000))
         let count = try fill(store)
+        let files = try fileSystem.contentsOfDirectory(at: URL(filePath: "/store"))
         let error = #expect(throws: KVStoreError.self) { try store.compact() }
+        #expect(try fileSystem.contentsOfDirectory(at: URL(filePath: "/store")) == files)
         #expect(error?.operation == .compact && (error?.underlying as? FileSystemError)?.errno == .noSpace)
         #expect(try store.keys().count == count + 1)
         #expect(store.get(KVKey<[UInt8]>("large"))?.count == 100_000)

@@ -64,8 +64,8 @@ import Testing
             DispatchQueue.global(qos: .utility).async(group: group) {
                 do {
                     let store = try FileKVStore(at: POSIXPath("/store.\(number)"), fileSystem: fileSystem)
-                    // Enough for a job in the background: more space is prepared.
-                    try store.setRawValue([UInt8](repeating: 1, count: 200_000), named: "a")
+                    // Enough for a job in the background: more space is prepared before the first is used up.
+                    for _ in 0..<5 { try store.setRawValue([UInt8](repeating: 1, count: 50_000), named: "a") }
                 } catch {
                     Issue.record(error)
                 }

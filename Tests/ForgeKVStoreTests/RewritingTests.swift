@@ -52,6 +52,10 @@ struct RewritingTests {
             let store = try fixture.open()
             try store.set(third, value: 1.0 / 3)
             try store.set(zero, value: -0.0)
+        }
+        do {
+            // Only a value that was loaded from the log is replaced in memory by what it is decoded to.
+            let store = try fixture.open()
             _ = store.get(KVKey<Float>("third"))
             _ = store.get(KVKey<Int>("zero"))
             _ = store.get(KVKey<Bool>("zero"))

@@ -6,6 +6,7 @@ import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import SystemPackage
 import Testing
 
 @Suite("Stores beside other programs' files")
@@ -38,6 +39,27 @@ struct ForeignFileTests {
         let root = POSIXPath(FileManager.default.temporaryDirectory.path + "/Foreign-\(UUID().uuidString)")
         defer { do { try fileSystem.removeTree(root) } catch { Issue.record("\(error)") } }
         try await check.run(on: kind.place(fileSystem, root))
+    }
+
+    @Test("a file store in the directory of a vault leaves the vault's temporary file")
+    func temporaryFileOfVault() async throws {
+        let fileSystem = InMemoryFileSystem()
+        let root = URL(filePath: "/root", directoryHint: .isDirectory)
+        // The change leaves its file, as if the process had been killed before the rename.
+        let plan = FaultPlan([.fail(.rename, with: .ioError), .fail(.unlink, with: .ioError)])
+        let vault = try VaultCrypt(
+            at: root.appending(component: "app.vault"), key: SymmetricKey(size: .bits256),
+            fileSystem: FaultingFileSystem(fileSystem, plan: plan))
+        #expect(throws: CryptError.self) { try vault.set("secret", for: CryptKey<String>(key: "name")) }
+        try plan.requireAllFired()
+        let files = Set(try fileSystem.contentsOfDirectory(at: root))
+        #expect(files.count == 2)
+        for _ in 0..<2 {
+            let store = DiskFileStore(root: root, fileSystem: fileSystem)
+            try await store.save(Data(), to: "a")
+            try await store.deleteAll()
+        }
+        #expect(files.isSubset(of: try fileSystem.contentsOfDirectory(at: root)))
     }
 }
 

@@ -75,18 +75,22 @@ struct ImageCacheForeignTests {
         try attack(foreign, SystemFileSystem(), in: try POSIXPath(scratch))
     }
 
-    @Test("a sparse file of 8 TiB is an error, and its size is counted")
-    func sparse() throws {
-        let fileSystem = InMemoryFileSystem()
+    @Test(
+        "a sparse file of any size is an error, and its size is counted",
+        arguments: [Int64(ImageFile.maximumSizeInBytes) + 1, 1 << 43, .max])
+    func sparse(_ size: Int64) throws {
+        var options = InMemoryFileSystem.Options()
+        options.maximumFileSizeInBytes = .max
+        let fileSystem = InMemoryFileSystem(options: options)
         let cache = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: URL(filePath: "/cache"))
         for name in ["a", "b", "c"] as [POSIXPath] {
             let path = ("/cache" as POSIXPath).appending(POSIXPath(String(name) + ".cache"))
             try fileSystem.write(Data(), to: URL(path))
             try fileSystem.truncate(
-                .path(path, at: .workingDirectory, followsSymbolicLinks: false), to: 1 << 43)
+                .path(path, at: .workingDirectory, followsSymbolicLinks: false), to: size)
         }
         let error = #expect(throws: FileSystemError.self) { try cache.readCachedImage(id: "a") }
         #expect(error?.errno == .fileTooLarge)
-        #expect(try cache.cacheSize() == 3 << 43)
+        #expect(try cache.cacheSize() == (size == .max ? .max : 3 * Int(size)))
     }
 }
