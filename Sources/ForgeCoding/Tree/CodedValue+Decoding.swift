@@ -68,7 +68,7 @@ extension ByteReader {
     private func entries(_ offset: inout Int, levels: Int) throws(WireFailure) -> [CodedValue.Entry] {
         guard levels > 0 else { throw .tooDeep }
         var entries: [CodedValue.Entry] = []
-        var keys: Set<CodedValue> = []
+        var keys: Set<MapKey> = []
         let count = try entryCount(&offset, itemsPerEntry: 2)
         while count.map({ entries.count < $0 }) ?? true {
             if count == nil, try peek(offset) == Simple.break {
@@ -77,7 +77,7 @@ extension ByteReader {
             }
             let start = offset
             let key = try tree(&offset, levels: levels - 1)
-            guard keys.insert(key).inserted else { throw .duplicateKey(offset: start) }
+            guard keys.insert(MapKey(key)).inserted else { throw .duplicateKey(offset: start) }
             entries.append(.init(key, try tree(&offset, levels: levels - 1)))
         }
         return entries
@@ -120,6 +120,16 @@ extension ByteReader {
             if first == Simple.null { return .null }
             return .simple(first == Simple.extended ? self[start + 1] : first & ~MajorType.mask)
         }
+    }
+}
+
+/// A key of a map, to detect duplicates. Canonically equivalent strings are different keys.
+private enum MapKey: Hashable {
+    case text([UInt8])
+    case other(CodedValue)
+
+    init(_ key: CodedValue) {
+        if case .string(let name) = key { self = .text(Array(name.utf8)) } else { self = .other(key) }
     }
 }
 

@@ -23,7 +23,7 @@ extension CodedValue {
     ///
     /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
     /// - Returns: a JSON text (RFC 8259).
-    /// - Throws: ``CodingFailure`` for a map with a key that is an array or a map, or with two keys of the same text:
+    /// - Throws: ``CodingFailure`` for a map with a key that is an array or a map, or with two keys with the same text:
     ///   JSON has no such objects.
     public func json(prettyPrinted: Bool = false) throws -> String {
         var writer = JSONWriter(isPretty: prettyPrinted)

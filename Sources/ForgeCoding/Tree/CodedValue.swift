@@ -49,12 +49,17 @@ public indirect enum CodedValue: Sendable, Hashable {
     /// The maximum nesting depth.
     public static let maximumDepth = 64
 
-    /// The value under a string key of a map; nil if there is none.
+    /// The value under a string key of a map; nil if there is none. Keys are compared by their UTF-8.
     ///
     /// - Complexity: O(entries).
     public subscript(key: String) -> CodedValue? {
         guard case .map(let entries) = self else { return nil }
-        return entries.first { $0.key == .string(key) }?.value
+        return entries.first { $0.key.isString(key) }?.value
+    }
+
+    private func isString(_ text: String) -> Bool {
+        guard case .string(let own) = self else { return false }
+        return own.utf8.elementsEqual(text.utf8)
     }
 }
 

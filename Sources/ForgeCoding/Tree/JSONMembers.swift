@@ -1,10 +1,12 @@
-/// The members of a JSON object in their order, of which each is a value with a nesting depth of its own.
+/// The members of a JSON object in order; the nesting limit applies to each member separately.
 package struct JSONMembers {
     package let members: [(name: String, value: Result<CodedValue, CodingFailure>)]
 
-    /// Parses the text of an object, of which a member with more levels of nesting fails alone.
+    /// Parses the text of an object.
     ///
-    /// - Throws: ``CodingFailure`` for text that is no JSON object, and for two members with the same name.
+    /// A member nested more deeply than `levels` becomes a failure; the others are parsed.
+    ///
+    /// - Throws: ``CodingFailure`` for text that is not a JSON object, and for two members with the same name.
     package init(_ text: String, levels: Int) throws {
         var text = text
         members = try text.withUTF8 { text in
@@ -19,12 +21,12 @@ extension JSONParser {
         _ levels: Int
     ) throws(CodingFailure) -> [(name: String, value: Result<CodedValue, CodingFailure>)] {
         var members: [(name: String, value: Result<CodedValue, CodingFailure>)] = []
-        // Compared byte by byte: names that Unicode takes for equal are names of different values.
+        // Canonically equivalent names are different keys.
         var names: Set<[UInt8]> = []
         skipSpace()
-        guard next == UInt8(ascii: "{") else { throw expected("object") }
+        guard next == UInt8(ascii: "{") else { throw expected("an object") }
         try forEachMember { (parser, name) throws(CodingFailure) in
-            guard names.insert(Array(name.utf8)).inserted else { throw parser.failure("a key that occurs twice") }
+            guard names.insert(Array(name.utf8)).inserted else { throw parser.failure("a duplicate key") }
             members.append((name, try parser.member(levels)))
         }
         try requireEnd()

@@ -47,8 +47,9 @@ struct JSONParser {
         case UInt8(ascii: "t"): return try literal("true", .bool(true))
         case UInt8(ascii: "f"): return try literal("false", .bool(false))
         case UInt8(ascii: "n"): return try literal("null", .null)
-        case nil: throw CodingFailure(.decode, .truncated)
-        default: return try number()
+        case UInt8(ascii: "-"): return try number()
+        case let byte? where isDigit(byte): return try number()
+        default: throw expected("a value")
         }
     }
 
@@ -56,7 +57,7 @@ struct JSONParser {
         let length = word.utf8CodeUnitCount
         guard bytes.count - offset >= length else { throw CodingFailure(.decode, .truncated) }
         let isEqual = word.withUTF8Buffer { $0.elementsEqual(bytes[offset..<(offset + length)]) }
-        guard isEqual else { throw failure("an unknown word") }
+        guard isEqual else { throw failure("an invalid literal") }
         offset += length
         return value
     }
@@ -78,9 +79,10 @@ struct JSONParser {
     private mutating func object(_ levels: Int) throws(CodingFailure) -> CodedValue {
         guard levels > 0 else { throw CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth)) }
         var entries: [CodedValue.Entry] = []
-        var keys: Set<String> = []
+        // Canonically equivalent keys are different keys.
+        var keys: Set<[UInt8]> = []
         try forEachMember { (parser, key) throws(CodingFailure) in
-            guard keys.insert(key).inserted else { throw parser.failure("a key that occurs twice") }
+            guard keys.insert(Array(key.utf8)).inserted else { throw parser.failure("a duplicate key") }
             entries.append(.init(.string(key), try parser.value(levels - 1)))
         }
         return .map(entries)
@@ -107,7 +109,7 @@ struct JSONParser {
     }
 
     func expected(_ what: String) -> CodingFailure {
-        next == nil ? CodingFailure(.decode, .truncated) : failure("no \(what)")
+        next == nil ? CodingFailure(.decode, .truncated) : failure("expected \(what)")
     }
 
     mutating func string() throws(CodingFailure) -> String {
@@ -152,18 +154,21 @@ struct JSONParser {
     private mutating func codeUnit() throws(CodingFailure) -> UInt16 {
         var unit: UInt16 = 0
         for _ in 0..<4 {
-            guard let byte = next else { throw CodingFailure(.decode, .truncated) }
-            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { throw failure("no hex digit") }
+            guard let digit = next.flatMap({ Character(Unicode.Scalar($0)).hexDigitValue }) else {
+                throw expected("a hexadecimal digit")
+            }
             unit = unit << 4 | UInt16(digit)
             offset += 1
         }
         return unit
     }
 
+    private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }
+
     private mutating func digits() throws(CodingFailure) {
         let start = offset
-        while let byte = next, byte >= 0x30, byte <= 0x39 { offset += 1 }
-        guard offset > start else { throw expected("digit") }
+        while let byte = next, isDigit(byte) { offset += 1 }
+        guard offset > start else { throw expected("a digit") }
     }
 
     private mutating func number() throws(CodingFailure) -> CodedValue {

@@ -67,7 +67,7 @@ struct JSONWriter {
         try writeList("{", "}", entries) { writer, entry throws(CodingFailure) in
             let name = try Self.name(entry.key)
             guard names.insert(Array(name.utf8)).inserted else {
-                throw CodingFailure(.encode, .unencodable("JSON: two keys of the same text"))
+                throw CodingFailure(.encode, .unencodable("JSON: two keys with the same text"))
             }
             writer.writeName(name)
             try writer.write(entry.value)
