@@ -13,6 +13,6 @@ print(store[.theme])  // system
 try store.set(.theme, value: "dark")
 
 let launches = Setting(.launches, in: store)
-try launches.withLock { $0 += 1 }  // Atomic, also beside other processes that share the store.
+try launches.withLock { $0 += 1 }  // Atomic even across processes.
 
 let model = ObservedSettings(store)  // Updates views after every change of a setting.

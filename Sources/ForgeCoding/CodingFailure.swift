@@ -20,7 +20,7 @@ public struct CodingFailure: Error, Sendable, Hashable {
         case unknownEnvelope(version: UInt8)
         /// The payload exceeds the size limit.
         case tooLarge(limit: Int)
-        /// Arrays and maps nest deeper than the limit.
+        /// Arrays, maps and tags nest deeper than the limit.
         case tooDeep(limit: Int)
         /// The bytes are not well-formed; the text describes the problem and its offset, not the content.
         case corrupted(String)

@@ -1,12 +1,14 @@
 /// Encodes any Codable value to self-describing bytes, and decodes them.
 ///
-/// The output is an envelope (see ``ValueEnvelope``) followed by a CBOR payload. Top-level numbers, strings, `Bool`,
-/// `Date`, `Data`, `URL` and their optionals are encoded without a Codable container.
+/// The output is an envelope (see ``ValueEnvelope``): a short header, then a CBOR payload. Top-level numbers, strings,
+/// `Bool`, `Date`, `Data`, `URL`, `UUID` and `Decimal`, arrays of `Int`, `Double`, `Float`, `UInt8` or `String`, and
+/// optionals of `Int`, `Double`, `Float`, `String`, `Bool`, `Date`, `Data` or `URL` are encoded without a Codable
+/// container.
 ///
 /// `Double`, `Float`, `Date`, `Data`, `UUID` and `Decimal` round-trip exactly, including infinities and NaN payloads. A
 /// relative URL is decoded as its absolute form.
 public struct ValueCoder: Sendable {
-    /// The maximum nesting depth of arrays and maps, for encoding and decoding; 64. See
+    /// The maximum nesting depth of arrays, maps and tags, for encoding and decoding; 64. See
     /// ``BinaryDecoder/maximumDepth`` for larger ones.
     public var maximumDepth: Int = 64
 
@@ -21,7 +23,7 @@ public struct ValueCoder: Sendable {
     /// - Parameters:
     ///   - value: any Codable value, including optionals and single numbers.
     ///   - schemaVersion: the version of the value's type, stored in the envelope.
-    /// - Returns: envelope and payload.
+    /// - Returns: the envelope.
     /// - Throws: `EncodingError` if the value cannot be encoded, ``CodingFailure`` if a limit is exceeded.
     public func encode<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> [UInt8] {
         let encoded = try encoded(value, schemaVersion: schemaVersion)
@@ -42,7 +44,7 @@ public struct ValueCoder: Sendable {
         return encoded
     }
 
-    /// Decodes the value of an envelope and its payload.
+    /// Decodes the value in an envelope.
     ///
     /// - Throws: ``CodingFailure`` for an invalid envelope or an exceeded limit, `DecodingError` for a payload that
     ///   does not decode as the type.
@@ -50,7 +52,7 @@ public struct ValueCoder: Sendable {
         try bytes.withUnsafeBytes { try decode(type, from: $0) }
     }
 
-    /// Decodes the value of an envelope and its payload; the result does not refer to the memory.
+    /// Decodes the value in an envelope; the result does not refer to the memory.
     ///
     /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {

@@ -39,7 +39,7 @@ public struct ValueEnvelope: Sendable, Hashable {
         self.init(schemaVersion: header.schemaVersion, payload: bytes[header.length...])
     }
 
-    /// The bytes of the envelope and its payload.
+    /// The bytes of the envelope: header and payload.
     public var encoded: [UInt8] {
         var header = UInt64(schemaVersion)
         var bytes: [UInt8] = []

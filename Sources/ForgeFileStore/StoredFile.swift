@@ -2,7 +2,7 @@ public import Foundation
 
 /// A file or directory in a store, as a listing shows it.
 public struct StoredFile: Hashable, Sendable {
-    /// What stands at a key.
+    /// The kind of entry at a key.
     public enum Kind: String, Hashable, Sendable {
         /// A file.
         case file
@@ -17,7 +17,7 @@ public struct StoredFile: Hashable, Sendable {
     /// The key, a path relative to the store.
     public var key: String
 
-    /// What stands there.
+    /// The kind of entry.
     public var kind: Kind
 
     /// The length of the content; 0 for what is no file.

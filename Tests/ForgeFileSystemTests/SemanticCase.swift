@@ -18,7 +18,7 @@ struct SemanticCase {
     /// `sf` and `sd` are links to `f` and `d`.
     static let all: [SemanticCase] = [
         .init(1, "create with missing parent", "ENOENT", "a file cannot be created in a directory that is missing"),
-        .init(2, "open `f/x`", "ENOTDIR", "a file is no directory on the way"),
+        .init(2, "open `f/x`", "ENOTDIR", "a path through a file is refused"),
         .init(3, "open `f/` read", "ENOTDIR", "a file cannot be opened with a slash behind its name"),
         .init(4, "open `new/` with O_CREAT", "EISDIR", "a file cannot be created with a slash behind its name"),
         .init(5, "stat `f/.`", "ENOTDIR", "`.` behind a file is refused"),
@@ -27,11 +27,13 @@ struct SemanticCase {
         .init(8, "read() on a directory fd", "EISDIR", "a directory cannot be read as a file"),
         .init(9, "open directory O_CREAT|O_RDONLY", "EISDIR", "a directory cannot be opened for creation"),
         .init(10, "O_CREAT|O_EXCL on existing", "EEXIST", "an exclusive creation refuses a file that exists"),
-        .init(11, "O_CREAT|O_EXCL on dangling symlink", "EEXIST", "an exclusive creation refuses a link to nowhere"),
+        .init(
+            11, "O_CREAT|O_EXCL on dangling symlink", "EEXIST", "an exclusive creation refuses a dangling symbolic link"
+        ),
         .init(
             12, "open dangling symlink", "ENOENT (O_CREAT alone creates the target)",
-            "a link to nowhere cannot be opened",
-            "a creation through a link to nowhere creates what the link names"),
+            "a dangling symbolic link cannot be opened",
+            "a creation through a dangling symbolic link creates its target"),
         .init(13, "O_NOFOLLOW on symlink", "ELOOP", "a link is not followed if that is asked for"),
         .init(
             14, "`sd/` with O_NOFOLLOW|O_DIRECTORY",
@@ -39,19 +41,22 @@ struct SemanticCase {
             "a slash behind a link follows it all the same"),
         .init(15, "`sd` with O_NOFOLLOW|O_DIRECTORY", "ENOTDIR", "a link that is not followed is no directory"),
         .init(16, "O_DIRECTORY on file", "ENOTDIR", "a file is not opened as a directory"),
-        .init(17, "symlink loop", "ELOOP", "links in a circle lead nowhere"),
+        .init(17, "symlink loop", "ELOOP", "a symbolic link loop is refused"),
         .init(
             18, "chain of 40 links", "ok (Darwin limit 32)",
             "a chain of as many links as the system allows is followed"),
-        .init(19, "chain of 41 links", "ELOOP", "a chain of one link more is not"),
+        .init(19, "chain of 41 links", "ELOOP", "a chain of links one over the limit is refused"),
         .init(20, "empty path", "ENOENT", "an empty path leads nowhere", "an empty path has no status"),
         .init(21, "name of 255 bytes", "ok", "a name may have 255 bytes"),
         .init(
             22, "name of 256 bytes", "ENAMETOOLONG",
             "a name may not have 256 bytes",
             "a name of 256 bytes cannot even be looked for"),
-        .init(23, "85 three-byte characters", "ok", "it is bytes that count: 85 characters of three bytes are a name"),
-        .init(24, "86 three-byte characters", "ENAMETOOLONG", "86 characters of three bytes are none"),
+        .init(
+            23, "85 three-byte characters", "ok", "the name limit counts bytes: 85 three-byte characters are accepted"),
+        .init(
+            24, "86 three-byte characters", "ENAMETOOLONG",
+            "the name limit counts bytes: 86 three-byte characters are refused"),
         .init(25, "path of 4095 bytes", "ok (Darwin 1023)", "a path may be as long as the system allows"),
         .init(26, "path of 4096 bytes", "ENAMETOOLONG (Darwin 1024)", "a path may not be one byte longer"),
         .init(

@@ -1,4 +1,4 @@
-/// The keyed container of a map.
+/// Decodes a map as a keyed container.
 struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     let node: DecodingNode
 

@@ -2,17 +2,25 @@
 ///
 /// Trivial fields only, so that access needs no reference counting.
 struct MapCursor {
-    /// The offset of the first key, and the number of entries; nil for an indefinite length.
+    /// The offset of the first key.
     var content = 0
+
+    /// The number of entries; nil for an indefinite length.
     var count: Int?
 
-    /// The offset of the next key, and the number of entries before it.
+    /// The offset of the next key.
     var next = 0
+
+    /// The number of entries before the next key.
     var passed = 0
+
+    /// The keys before the next one.
     var keyFilter = KeyFilter()
 
-    /// Whether lookup uses the index, and the next position in it.
+    /// Whether lookup uses the index.
     var isIndexed = false
+
+    /// The position in the index that the next lookup tries first.
     var expected = 0
 
     /// The position of an entry that a lookup found.

@@ -1,4 +1,4 @@
-/// The unkeyed container of an array. An element that fails to decode remains the next one.
+/// Decodes an array as an unkeyed container. An element that fails to decode remains the next one.
 struct UnkeyedDecoding: UnkeyedDecodingContainer {
     let node: DecodingNode
     var cursor: ArrayCursor

@@ -69,7 +69,7 @@ final class EncodingNode: Encoder {
         SingleValueEncoding(node: self)
     }
 
-    /// This node as a container of a form; a node whose writes throw if this one already has another form.
+    /// This node as a container of a form; otherwise returns a node whose writes throw.
     func opened(_ wanted: Form) -> EncodingNode {
         if form == wanted { return self }
         guard state == .active else { return unavailable(wanted) }
@@ -79,7 +79,7 @@ final class EncodingNode: Encoder {
         guard depth < sink.maximumDepth else { return refusing(wanted, WireFailure.tooDeep.reason) }
         form = wanted
         start = sink.count
-        sink.append(MajorType.map)
+        sink.append(MajorType.map)  // Placeholder; close() writes the head.
         return self
     }
 
@@ -98,7 +98,7 @@ final class EncodingNode: Encoder {
         }
     }
 
-    private static let busyReason = "a container is written to while a value within it encodes itself"
+    private static let busyReason = "the container was written to while one of its values was being encoded"
 
     func invalid(_ reason: String, step: PathStep = .none) -> EncodingError {
         let path = codingPath + (step.codingKey.map { [$0] } ?? [])

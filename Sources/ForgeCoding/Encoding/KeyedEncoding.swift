@@ -1,4 +1,4 @@
-/// The keyed container of a map.
+/// Encodes a map as a keyed container.
 struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
     let node: EncodingNode
 

@@ -1,4 +1,4 @@
-/// The unkeyed container of an array.
+/// Encodes an array as an unkeyed container.
 struct UnkeyedEncoding: UnkeyedEncodingContainer {
     let node: EncodingNode
 

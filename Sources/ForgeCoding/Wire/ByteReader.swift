@@ -1,6 +1,7 @@
 /// A bounds-checked reader of CBOR items.
 ///
-/// Invariant: offsets never exceed `count`. A decoder holds an empty reader after its decoding.
+/// Invariant: offsets never exceed `count`. After decoding ends, a decoder that the caller retained holds an empty
+/// reader, so it cannot read freed memory.
 struct ByteReader {
     private let base: UnsafePointer<UInt8>?
     let count: Int

@@ -85,7 +85,6 @@ final class ByteSink {
         count += length
     }
 
-    /// Removes bytes.
     func remove(_ range: Range<Int>) {
         let rest = UnsafeMutableRawPointer(base + range.upperBound)
         UnsafeMutableRawPointer(base + range.lowerBound).copyMemory(from: rest, byteCount: count - range.upperBound)

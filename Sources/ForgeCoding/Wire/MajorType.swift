@@ -17,7 +17,7 @@ enum MajorType {
         switch first & mask {
         case unsigned, negative: return "an integer"
         case bytes: return "a byte string"
-        case text: return "a text"
+        case text: return "a text string"
         case array: return "an array"
         case map: return "a map"
         case tag: return "a tagged value"

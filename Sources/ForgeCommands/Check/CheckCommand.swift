@@ -8,14 +8,15 @@ struct CheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Verify every store below a directory and report damage.",
         discussion: """
-            Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are read \
-            record by record, cached images are decoded, other files are read to the end, without the holes of sparse files. Links, pipes, sockets and \
-            devices are listed and skipped. Temporary files are listed as in use, or as orphaned if the process that \
-            recorded them has ended. A vault is opened with the key file if you give one; without it, or if the vault is \
-            sealed under another key, only its header and length can be verified.
+            Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are \
+            read record by record, cached images are decoded, other files are read completely (holes of sparse files \
+            are skipped). Links, pipes, sockets and devices are listed and skipped. Temporary files are listed as in \
+            use, or as orphaned if the process that recorded them has ended. A vault is opened with the key file if \
+            you give one; without it, or if the vault is sealed under another key, only its header and length can be \
+            verified.
 
-            Long paths are shortened, except with --json. A directory whose path is too long for the system is reported and \
-            not entered.
+            Long paths are shortened, except with --json. A directory whose path is too long for the system is \
+            reported and not entered.
 
             Exit status: 0 if nothing is damaged, 1 if something is or if there is no store, 64 for a usage error.
             """)
@@ -47,7 +48,7 @@ struct CheckCommand: ParsableCommand {
         if json {
             try StandardOutput.print(json: findings)
         } else {
-            var table = TextTable([("Path", .left), ("What", .left), ("Bytes", .right), ("State", .left)])
+            var table = TextTable([("Path", .left), ("Kind", .left), ("Bytes", .right), ("State", .left)])
             for finding in findings {
                 let state = finding.state.rawValue
                 let texts = finding.details.map { $0.shortenedInside(to: 300) }.joined(separator: "; ")

@@ -76,7 +76,7 @@ public final class KeychainCrypt: CryptStoring {
         let (status, accounts) = calls.copyAccounts(SecItemQuery(service: service, accessGroup: accessGroup))
         if status == .itemNotFound { return [] }
         try check(status, .keys, nil)
-        // Without an access group the same account can stand in several of the app's groups.
+        // Without an access group the same account can be stored in several of the app's groups.
         let names = Set(accounts.compactMap { SecretName(bytes: Array($0.utf8)) })
         return names.sorted().map(\.string)
     }

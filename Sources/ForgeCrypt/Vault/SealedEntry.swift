@@ -1,7 +1,7 @@
 import Crypto
 import Foundation
 
-/// One secret as it stands in a vault file: its name readable to us, its value still sealed.
+/// One secret as it is stored in a vault file: its name decrypted, its value still sealed.
 struct SealedEntry: Sendable {
     /// Name length, accessibility, value length and generation in front of the two boxes.
     private static let prefixLength = 16
@@ -110,7 +110,7 @@ struct SealedEntry: Sendable {
 }
 
 extension CryptAccessibility {
-    /// The number that stands for the class in a vault; never changes its meaning.
+    /// The number of the class in a vault; its meaning never changes.
     fileprivate var vaultCode: UInt8 {
         switch self {
         case .whenUnlocked: 1

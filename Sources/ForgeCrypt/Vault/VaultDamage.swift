@@ -1,4 +1,4 @@
-/// Damage in the bytes of a vault; the store adds operation, secret and path.
+/// A failure to seal, parse or open the bytes of a vault; the store adds operation, secret and path.
 struct VaultDamage: Error {
     let code: CryptError.Code
     let detail: String?

@@ -95,7 +95,7 @@ struct VaultHeader: Sendable {
         return bytes
     }
 
-    /// The header as it stands in the file.
+    /// The header as it is stored in the file.
     func bytes(_ subkeys: VaultSubkeys) -> [UInt8] {
         var bytes = fields
         bytes += HMAC<SHA256>.authenticationCode(for: bytes, using: subkeys.header)

@@ -1,4 +1,4 @@
-// The system calls that Linux and Darwin share, under names that no method hides.
+// The system calls that Linux and Darwin share, named `sys…` so that methods of the same name do not shadow them.
 
 import SystemPackage
 
@@ -62,8 +62,7 @@ func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
 
 func sysPageSize() -> Int64 { Int64(getpagesize()) }
 
-/// Memory that no file stands behind, zeros at first and taken from the system only as far as it is used; nil if there
-/// is none.
+/// An anonymous, zero-filled mapping whose pages are allocated when they are used; nil if it fails.
 func sysMapNothing(_ count: Int) -> UnsafeMutableRawPointer? {
     let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
     guard let base, Int(bitPattern: base) != -1 else { return nil }

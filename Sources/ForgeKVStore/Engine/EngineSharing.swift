@@ -1,26 +1,26 @@
 import ForgeFileSystem
 import Synchronization
 
-/// What an engine has for a store that other processes have open too.
+/// The engine's state for a shared store: lock, shared page and watch.
 final class EngineSharing: Sendable {
     let lock: SharedLock
     let page: SharedPage
     let watch: SharingWatch
 
-    /// How long the lock is waited for.
+    /// The longest time to wait for the lock.
     let timeout: Duration
 
-    /// What ``SharedPage/word()`` is while there is nothing that this process has not read.
+    /// The value of ``SharedPage/word()`` while this process has read all changes.
     private let known = Atomic<UInt64>(0)
 
     /// The inode number of the open log, to detect that another log has replaced it; 0 if it is not known. Changed
     /// under the lock of the store.
     private let inode = Atomic<UInt64>(0)
 
-    /// Whether it was reported that reading what others have written fails, until it succeeds again.
+    /// Whether the last attempt to read the changes of other processes failed.
     private let isFailing = Atomic(false)
 
-    /// Takes the lock of the store in a directory, which is given back when the store is open, and gets a page.
+    /// Acquires the store's lock, which the caller releases once the store is open, and opens the shared page.
     init(
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ options: FileKVStore.Options
     ) throws(FileSystemError) {
@@ -48,7 +48,7 @@ final class EngineSharing: Sendable {
         lock.close()
     }
 
-    /// Leaves the store to the others, and gives the lock back if that is still had.
+    /// Frees this process's slot in the shared page, and releases the lock if held.
     func close() {
         page.close()
         lock.close()
@@ -65,27 +65,26 @@ extension EngineSharing {
     /// Whether a word is that of the state that this process has read.
     func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
 
-    /// The log-state word: the end of the log, exclusive or the first eight bytes of its file ID, so that no two logs
-    /// share one.
+    /// The log-state word: the end of the log XOR the first eight bytes of its file ID, so that no two logs share one.
     private static func word(_ log: borrowing AppendLog, end: Int64) -> UInt64 { tag(log) ^ UInt64(bitPattern: end) }
 
-    /// Where the log ends by a word; meaningless if the word is that of another log.
+    /// The end of the log that a word states; meaningless if the word is that of another log.
     static func end(of log: borrowing AppendLog, in word: UInt64) -> Int64 { Int64(bitPattern: tag(log) ^ word) }
 
     private static func tag(_ log: borrowing AppendLog) -> UInt64 {
         log.file.header.fileID.bytes.withUnsafeBytes { $0.integer(at: 0, as: UInt64.self) }
     }
 
-    /// Notes that the table holds what the log does.
+    /// Records that the table contains the changes up to the end of the log.
     func note(_ log: borrowing AppendLog) { known.store(Self.word(log, end: log.end), ordering: .releasing) }
 
-    /// Publishes the state that was noted last. The caller holds the lock of the store.
+    /// Publishes the state that was recorded last. The caller holds the lock of the store.
     func publish() throws(FileSystemError) { try page.publish(known.load(ordering: .acquiring)) }
 
     /// Whether a file is the log that this process has open.
     func isOpen(_ status: FileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
 
-    /// Notes which file the log is.
+    /// Records the inode of the log.
     func noteFile(of log: borrowing AppendLog) {
         do throws(FileSystemError) {
             let file = log.file

@@ -8,7 +8,8 @@ import SystemPackage
 /// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share
 /// it.
 ///
-/// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`; `writer` is never held across a flush.
+/// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`. Writes do not hold `writer` across a flush; the
+/// end of a compaction, `removeAll` on a full device and the removal of a failed record do.
 final class KVEngine: Sendable {
     let place: StoreHandle
     let table: ValueTable

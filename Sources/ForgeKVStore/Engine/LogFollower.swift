@@ -22,7 +22,7 @@ struct LogFollower {
     private let checksum: CRC32C
     private var found: Found
 
-    /// What stands between the end of `log` as it is known and another one, which is further on.
+    /// The records between the known end of `log` and a later end.
     init(_ log: borrowing AppendLog, to end: Int64) {
         start = log.end
         self.end = end

@@ -1,6 +1,6 @@
-/// What stands in the file `#shared`: which state the log is in, and which processes have the store open.
+/// The content of the file `#shared`: the state of the log, and the processes that have the store open.
 ///
-/// All of it are hints. Whatever stands there, nothing is lost: what the log holds is always read from the log.
+/// All of it is a hint: with any content nothing is lost, because records are always read from the log.
 struct SharedPageContent {
     /// All bytes of the page.
     private(set) var bytes: [UInt8]
@@ -49,7 +49,7 @@ struct SharedPageContent {
         if recorded != 0, recorded != inode { self = Self(inode: inode) }
     }
 
-    /// Where in the file a slot stands.
+    /// The offset of a slot in the file.
     static func offset(ofSlot slot: Int) -> Int { firstSlot + slot * slotSize }
 
     /// A slot with a process in it.

@@ -12,7 +12,7 @@ final class StoreHandle: Sendable {
     private let lifetime: EngineLifetime
     private let fork = ForkDetector()
 
-    /// What there is for a store that other processes have open too; nil for one that this process has for itself.
+    /// State for sharing; nil for an exclusive store.
     let sharing: EngineSharing?
 
     /// The path as errors show it.
@@ -55,7 +55,7 @@ final class StoreHandle: Sendable {
             }
         } catch {
             let error = Self.failure(error, of: directory, name, on: fileSystem, options.processes)
-            // The lock was not had; why is what the caller needs to hear.
+            // Report why opening failed, not a failure of this close.
             do { try fileSystem.close(directory) } catch _ {}
             throw error
         }
@@ -112,8 +112,8 @@ final class StoreHandle: Sendable {
             lock.withLock { $0 = nil }
             sharing?.abandon()
         } else {
-            // First, since others ask for it when they have `#lock`. Closing would release it only with the last copy
-            // of the descriptor, and a process that is being started has one.
+            // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would
+            // unlock it only with the last copy of the descriptor, and a process that is being started has one.
             let isLocked = sharing != nil || lock.withLock { $0 != nil }
             if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
             lock.withLock { $0 = nil }
@@ -135,7 +135,7 @@ final class StoreHandle: Sendable {
         return KVStoreError(.unavailable(.inUse(processID: processID)), .open, store: name, underlying: error)
     }
 
-    /// The number of a process that has the store open.
+    /// The process ID of a process that has the store open.
     private static func holder(
         of directory: Descriptor, on fileSystem: any POSIXFileSystem, _ processes: ProcessTable
     ) -> Int32? {
@@ -149,13 +149,13 @@ final class StoreHandle: Sendable {
         }
     }
 
-    /// The number of a process that has the store for itself, or of one that shares it.
+    /// The process ID of the exclusive owner of the store, or of a process that shares it.
     var holder: Int32? { Self.holder(of: directory, on: fileSystem, processes) }
 
-    /// How long the lock's file is: the longest number and the end of its line.
+    /// The length of `#lock`: room for the longest process ID and a line feed.
     private static let processIDLength = 12
 
-    /// Writes the number of this process into the lock's file, for the error of a process that finds the store in use.
+    /// Writes the ID of this process into `#lock`, for the error of a process that finds the store in use.
     ///
     /// Spaces follow the line, so that the text has the same length in every process.
     private func writeProcessID() throws(FileSystemError) {

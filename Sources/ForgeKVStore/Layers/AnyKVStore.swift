@@ -30,7 +30,7 @@ public struct AnyKVStore: KVStoring {
 }
 
 extension KVStoring {
-    /// The store in an ``AnyKVStore``, which may have calls that the eraser does not have; any other store itself.
+    /// The store in an ``AnyKVStore``, which may have calls that the type eraser hides; any other store itself.
     var unerased: any KVStoring { (self as? AnyKVStore)?.base ?? self }
 
     /// The store with the calls of a transactional one, if it has them at run time.

@@ -45,7 +45,8 @@ final class KVStreamHub: Sendable {
         }
     }
 
-    /// Starts observing remote changes if there are watchers. Calls must be serialised.
+    /// Starts observing remote changes unless already observing; the observation is kept only while there are watchers.
+    /// Calls must be serialised.
     func observe(_ start: () -> KVObservation?) {
         guard state.withLock({ $0.observation == nil }), let observation = start() else { return }
         state.withLock { state in

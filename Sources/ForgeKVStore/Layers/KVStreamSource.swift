@@ -1,4 +1,4 @@
-/// A store as the streams of its keys read it: with the calls that it turns out to have at run time.
+/// A store as the streams of its keys read it: downcast to the protocols it conforms to.
 struct KVStreamSource: Sendable {
     let store: any KVStoring
     let transactional: (any KVTransactionalStoring)?

@@ -15,7 +15,7 @@
 public struct NamespacedKVStore<Base: KVRawStoring>: KVRawStoring {
     private let base: Base
 
-    /// What stands before every name.
+    /// The prefix of every name.
     private let prefix: String
 
     /// The namespace, as it was given.

@@ -1,36 +1,36 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// An open log to which records are appended at an end that is known: stored into reserved, mapped space, or, where
-/// files cannot be mapped, with one write each.
+/// An open log with a known end, to which records are appended: stored into reserved, mapped space, or, where files
+/// cannot be mapped, with one write each.
 ///
-/// A record is kept through a kill of the process when `append` returns, and through a power cut after a flush.
+/// A record survives a kill of the process once `append` returns, and a power cut after a flush.
 struct AppendLog: ~Copyable, Sendable {
     let file: LogFile
 
-    /// Where the next record goes.
+    /// The offset of the next record.
     private(set) var end: Int64
 
-    /// The number of the last record.
+    /// The sequence number of the last record.
     private(set) var sequence: UInt64
 
-    /// The last record that is known to have reached the device.
+    /// The sequence number of the last record that is known to have reached the device.
     private(set) var flushedSequence: UInt64
 
-    /// Whether the last record says that all before it has reached the device, or there is none.
+    /// Whether the last record is a flush marker, or there is no record.
     private(set) var endsFlushed: Bool
 
-    /// Whether a flush failed, so that nothing is acknowledged any more.
+    /// Whether a flush failed, so that no write is acknowledged any more.
     private(set) var isPoisoned = false
 
     /// Whether the name that leads to this log may not be durable: the process that renamed it may have been killed.
     private(set) var isNew = true
 
-    /// How many times all records were removed in place.
+    /// The number of times that all records were removed in place.
     private(set) var restartCount = 0
 
-    /// Whether part of a record that failed may stand behind the end, because the device was locked before it could be
-    /// cut off; it has to go before anything is appended.
+    /// Whether part of a failed record may be stored behind the end, because the device was locked before it could be
+    /// cut off. It must be cut off before the next append.
     private var hasTail = false
 
     private var space: LogSpace
@@ -53,13 +53,13 @@ struct AppendLog: ~Copyable, Sendable {
     /// Appends a record.
     ///
     /// - Parameters:
-    ///   - code: What it does.
-    ///   - name: The name of the key that it is about; empty if it is about none.
+    ///   - code: The operation.
+    ///   - name: The name of the key; empty for an operation without a key.
     ///   - value: The encoded value, or the content of a batch.
-    ///   - count: How many numbers it takes.
-    /// - Returns: Its number, which is the last of them.
-    /// - Throws: ``FileSystemError``, `ioError` if the mapped file lost the page. The log is as it was; where it could
-    ///   not be brought back there, it is poisoned.
+    ///   - count: The number of changes; each takes a sequence number.
+    /// - Returns: The sequence number of the last change.
+    /// - Throws: ``FileSystemError``, `ioError` if the mapped file lost the page. The log is unchanged; if that
+    ///   could not be achieved, it is poisoned.
     @inline(__always)
     mutating func append(
         _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, count: UInt64 = 1
@@ -75,7 +75,7 @@ struct AppendLog: ~Copyable, Sendable {
             if space.hasLostWrites { isPoisoned = true }
             throw error
         }
-        // In the system's own memory a record is put together in its place.
+        // A mapping of the system's own is written in place.
         let place = space.memory(size, at: end)
         let record = place ?? scratch.bytes(size)
         LogRecord.write(
@@ -115,7 +115,7 @@ struct AppendLog: ~Copyable, Sendable {
         }
     }
 
-    /// Gives the log up: what is on the device, or which file the next opening finds, is not known.
+    /// Refuses all later writes: the content of the device, or the file that the next opening finds, is unknown.
     mutating func poison() {
         isPoisoned = true
     }
@@ -124,7 +124,7 @@ struct AppendLog: ~Copyable, Sendable {
 // MARK: Flushing
 
 extension AppendLog {
-    /// What it takes to make everything durable that was appended up to now; done without the log.
+    /// A flush of everything appended so far; it runs without access to the log.
     struct Flush: Sendable {
         fileprivate let file: LogFile
         fileprivate let mappings: [FileMapping]
@@ -144,7 +144,7 @@ extension AppendLog {
             file: file, mappings: space.takeMappings(), directory: isNew ? directory : nil, sequence: sequence)
     }
 
-    /// Whether a flush has to be made for everything to be durable up to a number.
+    /// Whether a flush is needed to make the records up to a sequence number durable.
     func needsFlush(_ wanted: UInt64) -> Bool { flushedSequence < wanted || isNew }
 
     mutating func didFlush(_ flush: Flush) {
@@ -165,7 +165,7 @@ extension AppendLog {
         flushedSequence = sequence
     }
 
-    /// Notes what another process has appended.
+    /// Moves the end behind the records that another process has appended.
     mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64, endsFlushed: Bool) {
         self.end = end
         self.sequence = sequence
@@ -173,7 +173,7 @@ extension AppendLog {
         self.flushedSequence = max(self.flushedSequence, flushedSequence)
     }
 
-    /// Gives back the space that was reserved behind the end.
+    /// Releases the space reserved behind the end.
     mutating func trim() throws(FileSystemError) {
         space.release()
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
@@ -183,10 +183,10 @@ extension AppendLog {
 // MARK: Removing everything
 
 extension AppendLog {
-    /// Removes all records in place, durably, which takes no space: the size of a file changes at once.
+    /// Removes all records in place, durably and without additional space: the size of a file changes at once.
     ///
-    /// A record that was kept goes on counting. Until it is on the device no other is written, so that a power cut
-    /// leaves the log as it was, or without records.
+    /// A flush marker, flagged as retained, continues the sequence numbers. Until it is durable no other record is
+    /// written, so that a power cut leaves the log as it was, or without values.
     mutating func removeRecords() throws(FileSystemError) {
         let (fileSystem, descriptor) = (file.fileSystem, file.descriptor)
         let start = Int64(LogHeader.size)
@@ -223,7 +223,7 @@ extension AppendLog {
 // MARK: The tail
 
 extension AppendLog {
-    /// Removes what stands behind the end and makes sure that it never comes back.
+    /// Removes what is stored behind the end, durably.
     mutating func dropTail() throws(FileSystemError) {
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
         do throws(FileSystemError) {
@@ -239,13 +239,13 @@ extension AppendLog {
         do throws(FileSystemError) {
             try dropTail()
         } catch {
-            // The append's own failure is thrown; nothing may be written after a record that may be half there. A
-            // device that is locked will be unlocked again, and lets the record be cut off then.
+            // The append's own failure is thrown; nothing may be written after a record that may be incomplete. Once a
+            // locked device is unlocked, the record can be cut off.
             if error.isLocked, !isPoisoned { hasTail = true } else { isPoisoned = true }
         }
     }
 
-    /// Tries again what could not be done while the device was locked.
+    /// Retries the removal that failed while the device was locked.
     private mutating func dropLockedTail() throws(FileSystemError) {
         do throws(FileSystemError) {
             try dropTail()
@@ -257,7 +257,7 @@ extension AppendLog {
     }
 }
 
-/// Memory in which records are put together.
+/// Memory in which records are assembled.
 struct Scratch: ~Copyable, @unchecked Sendable {
     // Invariant of the unchecked conformance: the memory has one owner.
 
@@ -267,7 +267,7 @@ struct Scratch: ~Copyable, @unchecked Sendable {
 
     deinit { memory.deallocate() }
 
-    /// `count` bytes, undefined, good until the next call.
+    /// `count` undefined bytes, valid until the next call.
     @inline(__always)
     mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
         if count > memory.count || memory.count > Self.keptSize { resize(count) }

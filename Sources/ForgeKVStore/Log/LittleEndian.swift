@@ -43,7 +43,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Where the last byte stands that is not zero.
+    /// The index of the last byte that is not zero.
     var lastNonZeroIndex: Int? {
         var end = count
         while end >= 8, loadUnaligned(fromByteOffset: end - 8, as: UInt64.self) == 0 { end -= 8 }

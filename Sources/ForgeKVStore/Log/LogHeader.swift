@@ -12,7 +12,7 @@ struct LogHeader: Hashable, Sendable {
     static let magic: [UInt8] = Array("FORGEKV\n".utf8)
     static let currentVersion: UInt32 = 1
 
-    /// The header as it stands in the file.
+    /// The header as it is stored in the file.
     func encoded() -> [UInt8] {
         var bytes = Self.magic
         bytes.append(integer: Self.currentVersion)

@@ -42,7 +42,7 @@ struct LogReader {
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<count])) }
     }
 
-    /// Where the zeros begin that stand at the end of the file, as far as they are known to be none before `offset`.
+    /// The offset of the zeros at the end of the file; at least `offset`.
     mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
         var offset = offset
         var end = offset

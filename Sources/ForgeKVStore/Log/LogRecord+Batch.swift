@@ -1,4 +1,4 @@
-/// What stands in the payload of a batch: for each change its operation, a zero, the lengths of name and value, name
+/// The payload of a batch: for each change its operation, a zero, the lengths of name and value, name
 /// and value.
 extension LogRecord {
     /// The operation, a zero, the length of the name in two bytes and that of the value in four.

@@ -11,11 +11,11 @@ enum LogRecord {
         /// Several sets and removals, each with a number of its own, of which the record's is the last.
         case batch([Change])
 
-        /// Nothing: it stands behind a flush and says, by its frame, that all before it had reached the device.
+        /// No change: follows a flush, and its frame says that all records before it had reached the device.
         case flushed
     }
 
-    /// What stands before the payload.
+    /// The header of a record, before the payload.
     struct Frame: Hashable, Sendable {
         var payloadSize: Int
         var sequence: UInt64
@@ -35,8 +35,8 @@ enum LogRecord {
     /// The operation, a byte of flags and the length of the name.
     static let payloadPrefixSize = 4
 
-    /// The flag of a record that was kept when the log was rewritten, under the number that it had: numbers are missing
-    /// before it because what they did is out of date.
+    /// The flag of a record carried over by compaction, with its sequence number. Numbers before it may be missing:
+    /// their changes are obsolete.
     static let keptFlag: UInt8 = 1
 
     /// The highest sequence number that is believed: a log that counts one a nanosecond gets there in 146 years.
@@ -79,7 +79,7 @@ enum LogRecord {
         record.store(checksum.value, at: 16)
     }
 
-    /// What a record does, as it stands in it.
+    /// The change of a record, as it is stored.
     enum Code: UInt8 {
         case set = 1
         case remove = 2
@@ -107,12 +107,12 @@ enum LogRecord {
         return checksum.value == frame(record).checksum
     }
 
-    /// Whether a payload is of a record that was kept when the log was rewritten.
+    /// Whether a payload is that of a record carried over by compaction.
     static func isKept(_ payload: UnsafeRawBufferPointer) -> Bool {
         payload.count >= payloadPrefixSize && payload[1] == keptFlag
     }
 
-    /// What a payload says; nil if it says nothing that this version understands.
+    /// The change in a payload; nil for unknown codes and flags, and for an invalid payload.
     static func change(_ payload: UnsafeRawBufferPointer) -> Change? {
         guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]),
             payload[1] == 0 || (payload[1] == keptFlag && (code == .set || code == .flushed))

@@ -30,8 +30,8 @@ struct LogReplacement: ~Copyable {
         buffer = header.encoded()
     }
 
-    /// Adds values that are to be kept, under the numbers that they have, in ascending order; `number` is that of the
-    /// last write that they leave nothing out of.
+    /// Adds the retained values with their sequence numbers, in ascending order. They include the effects of all writes
+    /// up to `number`.
     mutating func append(
         kept values: [(name: KeyName, cell: ValueCell)], upTo number: UInt64
     ) throws(FileSystemError) {
@@ -40,7 +40,7 @@ struct LogReplacement: ~Copyable {
                 try append(.set, name, cell.bytes, sequence: cell.revision)
             }
         }
-        // What comes next is the next number, or something is missing.
+        // The next record continues from `number`; otherwise a scan would report missing records.
         if sequence < number { try appendFlushed(number) }
     }
 
@@ -66,7 +66,7 @@ struct LogReplacement: ~Copyable {
         }
     }
 
-    /// Makes the records that stand in the buffer from `start` on records of this log; returns how many bytes they are.
+    /// Converts the records in the buffer from `start` on to records of this log; returns their size in bytes.
     private mutating func adopt(from start: Int, _ old: CRC32C) throws(FileSystemError) -> Int {
         var position = start
         var last = sequence

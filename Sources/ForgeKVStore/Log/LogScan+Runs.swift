@@ -1,9 +1,8 @@
 import ForgeFileSystem
 
-/// The fast path of a scan: runs of intact records, one behind the other, are loaded without an object for each of
-/// them.
+/// The fast path of a scan: runs of intact records are loaded without an object for each of them.
 extension LogScan {
-    /// Loads records up to the first that is not an intact set, removal, batch or flush marker, and the next in order.
+    /// Loads records until one is damaged, out of sequence, or of another kind.
     mutating func loadRun(after state: inout Outcome, into table: inout TableWriter) throws(FileSystemError) {
         let shortest = LogRecord.frameSize + LogRecord.payloadPrefixSize
         var length = shortest
@@ -12,7 +11,7 @@ extension LogScan {
             let start = state.end
             let available = try window.withBytes(at: start, atLeast: length) { bytes in
                 var rest = bytes
-                // A part at a time, whose slots are fetched while the checksums are computed.
+                // 32 records at a time, so that their table slots are prefetched while checksums are computed.
                 while Self.loadPart(&rest, checksum, after: &state, into: &table)
                     || Self.loadBatch(&rest, checksum, after: &state, into: &table)
                 {}
@@ -27,8 +26,8 @@ extension LogScan {
                 continue
             }
             length = shortest
-            // As many names as there would be if the rest of the log were like what was read, but at most eight times
-            // what was found: most of the file may be a hole.
+            // The number of names if the rest of the log resembles what was read, but at most eight times the names
+            // found: most of the file may be sparse.
             let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
@@ -57,7 +56,7 @@ extension LogScan {
         }
     }
 
-    /// Takes the next record; it is plain if it is intact and simple enough, and nothing is to be loaded of a flush
+    /// Takes the next record. `isPlain`: it is intact and may be loaded by this path. `loaded` is nil for a flush
     /// marker.
     @inline(__always)
     private static func nextRecord(
@@ -86,7 +85,7 @@ extension LogScan {
         else { return false }
         let content = UnsafeRawBufferPointer(rebasing: record[(LogRecord.frameSize + LogRecord.payloadPrefixSize)...])
         var changeCount: UInt64 = 0
-        // All changes of a batch count or none.
+        // A batch is loaded completely or not at all.
         guard LogRecord.forEachChange(inBatch: content, { _ in changeCount += 1 }),
             changeCount == frame.sequence &- state.sequence
         else { return false }
@@ -110,7 +109,7 @@ extension LogScan {
         return true
     }
 
-    /// The frame and the bytes of the next record, if they can be those of one.
+    /// The frame and the bytes of the next record; nil if the frame is not valid or the record incomplete.
     @inline(__always)
     private static func nextFrame(
         _ rest: UnsafeRawBufferPointer, after state: Outcome
@@ -133,7 +132,7 @@ extension LogRecord {
         let name: UnsafeRawBufferPointer
         let value: UnsafeRawBufferPointer
 
-        /// Nil for any other payload, and for one that says nothing that this version understands.
+        /// Nil for unknown codes and flags.
         @inline(__always)
         init?(_ payload: UnsafeRawBufferPointer) {
             guard let code = Code(rawValue: payload[0]),
@@ -144,7 +143,7 @@ extension LogRecord {
             self.init(code, payload[LogRecord.payloadPrefixSize..<nameEnd], payload[nameEnd...])
         }
 
-        /// Nil for what this is not for, for a removal with a value, and for a name that cannot be one.
+        /// Nil for other codes, a removal with a value, or an invalid name.
         @inline(__always)
         init?(_ code: Code, _ name: Slice<UnsafeRawBufferPointer>, _ value: Slice<UnsafeRawBufferPointer>) {
             self.code = code

@@ -8,7 +8,7 @@ import ForgeFileSystem
 struct LogScan {
     /// What a scan found.
     struct Outcome {
-        /// Damaged stretches with intact records behind them; an empty one where records are missing.
+        /// Damaged ranges with intact records behind them; an empty range where records are missing.
         var damage: [Range<Int64>] = []
 
         /// The end of the last record that counts.
@@ -17,22 +17,22 @@ struct LogScan {
         /// The last sequence number that counts.
         var sequence: UInt64 = 0
 
-        /// The last record that had reached the device for certain.
+        /// The sequence number of the last record that had certainly reached the device.
         var flushedSequence: UInt64 = 0
 
-        /// Whether the last record says that all before it had reached the device, and does nothing else.
+        /// Whether the last record is a flush marker.
         var endsFlushed = false
 
-        /// How many records count.
+        /// The number of records that count.
         var recordCount = 0
 
-        /// How many intact records stand behind the end, and so do not count.
+        /// The number of intact records behind the end, which do not count.
         var discardedRecordCount = 0
 
-        /// Whether anything but zeros stands behind the end.
+        /// Whether anything but zeros is stored behind the end.
         var isTorn = false
 
-        /// Notes an intact record that follows what was read so far.
+        /// Advances over an intact record.
         @inline(__always)
         mutating func advance(over frame: LogRecord.Frame, isFlushed: Bool, end: Int64) {
             sequence = frame.sequence
@@ -43,10 +43,11 @@ struct LogScan {
         }
     }
 
-    /// A bad stretch and the intact records behind it, which count only once a record vouches for what is missing.
+    /// A bad range and the intact records behind it, which count only if a later record says that the missing ones had
+    /// been flushed.
     private struct Segment {
         var damage: Range<Int64>
-        /// The number of the last missing record; nil until an intact record follows.
+        /// The sequence number of the last missing record; nil until an intact record follows.
         var lastMissing: UInt64?
         var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
         /// The state behind the last of the changes.
@@ -58,10 +59,10 @@ struct LogScan {
     private var outcome = Outcome()
     private var pending: [Segment] = []
 
-    /// Where nothing but zeros follows, once that was asked for.
+    /// The offset from which on the log contains only zeros; nil until it is needed.
     private var contentEnd: Int64?
 
-    /// How many more bytes may be checked in vain, so that a log made to deceive cannot keep the scan busy for ever.
+    /// The number of bytes that may still be checked in vain, which bounds the time for a malicious log.
     private var budget: Int64
 
     /// A scan of a log.
@@ -87,7 +88,7 @@ struct LogScan {
                 accept(record, at: offset, state: &state, &table)
                 offset = state.end
             } else {
-                // It is the same for every bad record, so it is searched for once.
+                // The same for every bad record, so it is determined once.
                 if contentEnd == nil { contentEnd = try window.contentEnd(from: offset) }
                 guard let contentEnd, contentEnd > offset else { break }
                 let next = try resynchronize(from: offset, before: contentEnd, after: state)
@@ -112,10 +113,10 @@ struct LogScan {
         _ record: Record, at offset: Int64, state: inout Outcome, _ table: inout TableWriter
     ) {
         if let last = pending.last, last.lastMissing == nil {
-            // At least what came before: garbage between two records that follow one another hides none.
+            // Possibly none is missing: garbage between two consecutive records.
             pending[pending.count - 1].lastMissing = record.firstSequence - 1
         } else if record.firstSequence != state.sequence + 1, !record.isKept {
-            // Intact, but not the next: records are missing though no byte is damaged.
+            // Intact, but out of sequence: records are missing although no byte is damaged.
             pending.append(Segment(damage: offset..<offset, lastMissing: record.firstSequence - 1))
         }
         let isFlushed = if case .flushed = record.change { true } else { false }
@@ -132,7 +133,7 @@ struct LogScan {
         state.damage = outcome.damage
     }
 
-    /// Lets the segments count that a record has vouched for.
+    /// Applies the segments whose missing records had been flushed.
     private mutating func settle(flushed: UInt64, _ table: inout TableWriter) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
@@ -145,7 +146,7 @@ struct LogScan {
         }
     }
 
-    /// The record at `offset`, if there is one that can follow what was read so far.
+    /// The record at `offset`; nil if it is not intact or cannot follow `state`.
     private mutating func record(at offset: Int64, after state: Outcome) throws(FileSystemError) -> Record? {
         guard let frame = try frame(at: offset, after: state) else { return nil }
         let checksum = checksum
@@ -171,19 +172,19 @@ struct LogScan {
             frame.payloadSize >= LogRecord.payloadPrefixSize,
             Int64(frame.payloadSize) <= window.size - offset - Int64(LogRecord.frameSize),
             frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
-            // Else the subtraction that it stands for would have gone below zero.
+            // Otherwise the flushed sequence number would be negative.
             frame.unflushedCount < frame.sequence
         else { return nil }
         return frame
     }
 
-    /// Where the next intact record begins, after one that is not.
+    /// The offset of the next intact record after a bad one.
     ///
-    /// None begins in the zeros that stand from `contentEnd` on.
+    /// None begins in the zeros from `contentEnd` on.
     private mutating func resynchronize(
         from offset: Int64, before contentEnd: Int64, after state: Outcome
     ) throws(FileSystemError) -> Int64? {
-        // Most often the payload is damaged and the length still says where the next record begins; if it is the next.
+        // Usually the payload is damaged and the length still leads to the next record.
         if let frame = try frame(at: offset, after: state) {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
             if try record(at: next, after: state)?.firstSequence == state.sequence + 2 { return next }

@@ -1,13 +1,13 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The names under which a store writes a file before it gives it its name. They belong to the store as `log` does, so
-/// what a crash has left there can be removed; no other file of the directory is.
+/// The temporary names a store writes to before it renames the file into place. A store may remove these two after a
+/// crash, and no other file.
 enum LogTemporaryFile {
     static let newLog: POSIXPath = "#log-new"
     static let newQuarantine: POSIXPath = "#quarantine-new"
 
-    /// Creates an empty file under one of the names, in the place of what was left over there.
+    /// Creates an empty file under one of the names, replacing a leftover.
     static func create(
         _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Descriptor {
@@ -20,7 +20,7 @@ enum LogTemporaryFile {
         return try fileSystem.createStoreFile(name, at: directory)
     }
 
-    /// Removes what a crash has left over. What cannot be removed does no harm before the name is needed.
+    /// Removes the leftovers of a crash. A failure is reported by ``create(_:at:on:)`` when the name is needed.
     static func removeLeftovers(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
         for name in [newLog, newQuarantine] {
             do { try fileSystem.unlink(name, at: directory) } catch _ {}

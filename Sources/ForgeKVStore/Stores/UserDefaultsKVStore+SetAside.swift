@@ -32,7 +32,7 @@ extension UserDefaultsKVStore {
 
 /// The name under which a value was set aside: `#forge-set-aside:2:name`.
 private struct SetAsideName {
-    /// As the key stands in the suite.
+    /// The key as it is stored in the suite.
     let key: String
     let number: Int
 

@@ -12,7 +12,7 @@ import Synchronization
 /// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
 /// for other code to read, as far as a property list keeps them exactly; what other code stored so is read as well.
 /// Anything else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names
-/// of printable ASCII stand as they are; any other as `#forge:` and its bytes, percent-encoded.
+/// of printable ASCII are stored as they are; any other as `#forge:` and its bytes, percent-encoded.
 ///
 /// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins
 /// with `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
@@ -183,7 +183,7 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// What stands under a name.
+    /// The object that is stored under a name.
     private enum StoredObject: Equatable, Sendable {
         case none
 

@@ -1,15 +1,15 @@
-/// The names under which keys stand in the user defaults.
+/// The names under which keys are stored in the user defaults.
 ///
-/// A name of printable ASCII stands as it is, so that other code finds it. Foundation on Linux compares other names by
-/// character and loses some, so every other stands as `#forge:` and its bytes, percent-encoded; a name that begins with
-/// `#forge:` or `#forge-set-aside:` does too.
+/// A name of printable ASCII is stored as it is, so that other code finds it. Foundation on Linux compares other names
+/// by character and loses some, so every other is stored as `#forge:` and its bytes, percent-encoded, and so is a name
+/// that begins with `#forge:` or `#forge-set-aside:`.
 enum UserDefaultsName {
     private static let prefix = "#forge:"
 
     /// What the names of values begin with that were set aside; a number, a colon and the name of the key follow.
     static let setAsidePrefix = "#forge-set-aside:"
 
-    /// The name under which a key stands.
+    /// The name under which a key is stored.
     static func encoded(_ name: String) -> String {
         guard !isPlain(name) else { return name }
         var encoded = prefix
@@ -41,7 +41,7 @@ enum UserDefaultsName {
         return String(validating: bytes, as: UTF8.self) ?? name
     }
 
-    /// Whether a value that was set aside stands under a name.
+    /// Whether a value that was set aside is stored under a name.
     static func isSetAside(_ name: String) -> Bool { name.hasPrefix(setAsidePrefix) }
 
     /// Whether a text can be a name as it is.

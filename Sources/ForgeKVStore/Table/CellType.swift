@@ -1,18 +1,19 @@
-/// What is known of the type of a value in a cell: looked at before a cell is taken for a ``TypedCell``.
+/// The type of the value in a cell, checked before a cell is downcast to ``TypedCell``.
 ///
-/// Two versions of a type are two types here, for what they mean may be different.
+/// Two versions of a type count as two types: their values may have different meanings.
 struct CellType: Sendable, Equatable {
     private let identity: ObjectIdentifier?
 
-    /// Zero for a type that has only ever had one version, ``opaqueVersion`` for one of a layer.
+    /// Zero for a type with a single version, ``opaqueVersion`` for a wrapper type that a layer stores.
     private let version: UInt32
 
     private let isDecoded: Bool
 
-    /// The version of a layer's type, which says nothing about the type of the value in it: every write has to look.
+    /// The version of a layer's wrapper type. It does not determine the type of the wrapped value, so every write
+    /// checks that.
     static var opaqueVersion: UInt32 { .max }
 
-    /// Bytes of which nothing is known.
+    /// Bytes of unknown type.
     static let unknown = CellType(identity: nil, version: 0, isDecoded: false)
 
     private init(identity: ObjectIdentifier?, version: UInt32, isDecoded: Bool) {
@@ -27,7 +28,7 @@ struct CellType: Sendable, Equatable {
         CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.cellVersion ?? 0, isDecoded: false)
     }
 
-    /// The encoding of a value of a type that has only ever had one version.
+    /// The encoding of a value of a type with a single version.
     static func encoded(_ type: Any.Type) -> CellType {
         CellType(identity: ObjectIdentifier(type), version: 0, isDecoded: false)
     }
@@ -38,9 +39,10 @@ struct CellType: Sendable, Equatable {
         CellType(identity: ObjectIdentifier(Value.self), version: key.schema?.version ?? 0, isDecoded: true)
     }
 
-    /// What a reader compares to learn, without looking into a cell, that it holds a decoded value of a type: not zero,
-    /// and different for different types and versions. Zero for anything else, and for the rare version or address that
-    /// does not fit: such a value is decoded by every read.
+    /// Identifies the type and version of a decoded value, so that a reader can check them without access to the cell.
+    ///
+    /// Zero for values that are not decoded, and for a version or address that does not fit: such a value is decoded by
+    /// every read.
     @inline(__always)
     var decodedTag: UInt64 {
         guard isDecoded, let identity else { return 0 }
@@ -55,7 +57,7 @@ struct CellType: Sendable, Equatable {
         identity != nil && identity == other.identity && version == other.version && version != Self.opaqueVersion
     }
 
-    /// Whether a value that stands in an entry itself is of this type.
+    /// Whether a value that is stored inline in an entry is of this type.
     @inline(__always)
     func isKind(_ kind: UInt8) -> Bool {
         version == 0 && kind != EntryContent.encoded && identity == ObjectIdentifier(InlineTypes.type(kind))

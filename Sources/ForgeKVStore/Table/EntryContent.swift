@@ -1,5 +1,4 @@
-/// The content of an entry: nothing, a cell, an encoded value in the table's arena, or a value of a type that is kept
-/// in the entry itself.
+/// The content of an entry: nothing, a cell, an encoded value in the table's arena, or an inline value.
 struct EntryContent {
     /// Room for a value of one of the ``InlineTypes`` on every platform, or for the address of a cell and the
     /// ``CellType/decodedTag`` of the value in it.
@@ -8,20 +7,20 @@ struct EntryContent {
     /// ``nothing``, ``cell``, ``encoded``, or the kind of the value's type among the ``InlineTypes``.
     var kind: UInt8
     var words: Words
-    /// The number of the write that stored the value.
+    /// The sequence number of the write that stored the value.
     var revision: UInt64
     var encodedSize: Int
 
     static let nothing: UInt8 = 0
     static let cell: UInt8 = 1
 
-    /// The address of the encoded value, and how many bytes have room there.
+    /// The kind of an encoded value in the arena; `words` are its address and capacity.
     static let encoded: UInt8 = 254
 
     /// No value.
     static let none = EntryContent(kind: nothing, words: (0, 0), revision: 0, encodedSize: 0)
 
-    /// A cell, which is owned by the owner of this.
+    /// A cell. The owner of this content owns the cell.
     init(_ cell: consuming ValueCell) {
         revision = cell.revision
         encodedSize = cell.encodedSize
@@ -30,7 +29,7 @@ struct EntryContent {
         words = (UInt64(UInt(bitPattern: Unmanaged.passRetained(cell).toOpaque())), tag)
     }
 
-    /// A value of one of the ``InlineTypes``, which is owned by the owner of this.
+    /// A value of one of the ``InlineTypes``. The owner of this content owns the value.
     @inline(__always)
     init<Value>(_ value: Value, revision: UInt64, encodedSize: Int) {
         kind = InlineTypes.kind(of: Value.self)
@@ -53,12 +52,12 @@ struct EntryContent {
         UnsafeRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0)).unsafelyUnwrapped
     }
 
-    /// The cell that this owns, if it is one.
+    /// The cell; nil for content of another kind.
     @inline(__always)
     var ownCell: Unmanaged<ValueCell>? { kind == Self.cell ? .fromOpaque(Self.cellAddress(words)) : nil }
 
-    /// The value as a cell, a new one for a value that is kept in the entry; nil for nothing. For the writer: under its
-    /// lock nothing is retired, so a reference may be counted anywhere.
+    /// The value as a cell, a new one for an inline or encoded value; nil for no value. For the writer: under its lock
+    /// nothing is retired, so a reference may be counted anywhere.
     var asCell: ValueCell? {
         switch kind {
         case Self.nothing: nil
@@ -79,7 +78,7 @@ extension EntryContent {
             encodedSize: count)
     }
 
-    /// Where an encoded value stands.
+    /// The address of an encoded value in the arena.
     var encodedAddress: UnsafeMutableRawPointer? {
         UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0))
     }
@@ -92,10 +91,10 @@ extension EntryContent {
             UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize), revision: revision, type: .unknown)
     }
 
-    /// How many bytes have room there.
+    /// The capacity of an encoded value in the arena.
     var encodedCapacity: Int { Int(words.1) }
 
-    /// Another encoded value in the same place.
+    /// Another encoded value at the same address.
     func reusingPlace(count: Int, revision: UInt64) -> EntryContent {
         EntryContent(kind: kind, words: words, revision: revision, encodedSize: count)
     }

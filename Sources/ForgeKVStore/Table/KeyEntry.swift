@@ -138,7 +138,7 @@ extension KeyEntry {
 // MARK: Writing
 
 extension KeyEntry {
-    /// Puts something in the place of what stands here, which the caller owns then.
+    /// Replaces the content and returns the old one, which the caller then owns.
     @inline(__always)
     func exchange(_ content: EntryContent) -> EntryContent {
         let old = self.content

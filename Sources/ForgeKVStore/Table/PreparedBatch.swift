@@ -11,7 +11,7 @@ struct PreparedBatch: Sendable {
     private var steps: [Step] = []
     private var requirements: [(name: KeyName, revision: UInt64?)] = []
 
-    /// The changes as they stand in a log.
+    /// The changes as they are stored in a log.
     private(set) var content: [UInt8] = []
 
     init(_ batch: KVBatch, valueLimit: Int, store: String?) throws(KVStoreError) {

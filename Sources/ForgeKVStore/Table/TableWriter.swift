@@ -9,16 +9,16 @@ struct TableWriter: ~Copyable, Sendable {
     let arena: Unmanaged<ValueArena>
     private var reclamation: DeferredReclamation
 
-    /// How many slots lead to an entry, one without a value included.
+    /// The number of slots in use, including entries whose value was removed.
     private var usedCount = 0
 
-    /// How many arrays there have been, this one included.
+    /// The number of arrays so far, including this one.
     private var arrayNumber: UInt64 = 1
 
-    /// How many keys have a value.
+    /// The number of keys with a value.
     private(set) var count = 0
 
-    /// How long a log of nothing but the present values would be, its header left out.
+    /// The size of a compacted log, without its header.
     private(set) var liveBytes: Int64 = 0
 
     init(_ table: ValueTable) {
@@ -28,16 +28,16 @@ struct TableWriter: ~Copyable, Sendable {
         reclamation = DeferredReclamation(table.pool)
     }
 
-    /// The place of a name, until the table is changed.
+    /// The entry of a name; valid until the table is changed.
     @inline(__always)
     func entry(of name: KeyName) -> KeyEntry? { table.view.array.find(name) }
 
-    /// Gives a name a value.
+    /// Stores a value under a name.
     mutating func store(_ cell: consuming ValueCell, _ name: KeyName) {
         store(EntryContent(cell), name, in: entry(of: name))
     }
 
-    /// Gives a name a value whose place was looked up since the table was last changed.
+    /// Stores a value under a name whose entry was looked up since the last change of the table.
     @inline(__always)
     mutating func store(_ content: EntryContent, _ name: KeyName, in entry: KeyEntry?) {
         if let entry {
@@ -58,7 +58,7 @@ struct TableWriter: ~Copyable, Sendable {
         liveBytes += Int64(LogRecord.size(nameCount: name.count, valueSize: content.encodedSize))
     }
 
-    /// Takes the value of a name away.
+    /// Removes the value of a name.
     mutating func remove(_ name: KeyName) {
         if let entry = entry(of: name) { replace(entry, by: .none) }
     }
@@ -93,34 +93,34 @@ struct TableWriter: ~Copyable, Sendable {
         }
     }
 
-    /// Puts the decoded form of a value in its place, unless there is another value by now.
+    /// Replaces a value by its decoded form, unless another value has been stored since.
     mutating func replace(_ old: ValueCell, by decoded: EntryContent, _ name: KeyName) {
         guard let entry = entry(of: name), Self.holds(entry.content, old) else {
-            // Nobody has ever seen it.
+            // No reader has seen the decoded value, but it goes the same way.
             return reclamation.retire(decoded)
         }
         reclamation.retire(entry.exchange(decoded))
     }
 
-    /// Whether an entry holds the value of a cell as it was encoded.
+    /// Whether an entry still holds the encoded value of a cell.
     private static func holds(_ content: EntryContent, _ cell: ValueCell) -> Bool {
         content.kind == EntryContent.encoded
             ? content.revision == cell.revision : content.ownCell?.takeUnretainedValue() === cell
     }
 
-    /// Makes sure that at least a third of the slots is empty.
+    /// Keeps at least a third of the slots empty.
     private mutating func makeRoom() {
         if (usedCount + 1) * 3 > table.view.array.count * 2 { resize(for: count + 1) }
     }
 
-    /// Moves the entries to another array, with room for so many names.
+    /// Moves the entries to another array, with room for `expectedCount` names.
     @inline(never)
     mutating func resize(for expectedCount: Int) {
         let old = table.view.array
         let larger = SlotArray(exponent: Self.exponent(for: expectedCount))
         usedCount = 0
         old.forEach { entry in
-            // Entries without a value are left behind: a table from which as much is removed as is added does not grow.
+            // Entries without a value are dropped: a table with as many removals as additions does not grow.
             guard entry.kind != EntryContent.nothing else { return reclamation.retire(entry) }
             larger.insert(entry, hash: entry.hash)
             usedCount += 1
@@ -130,19 +130,19 @@ struct TableWriter: ~Copyable, Sendable {
         reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
     }
 
-    /// Which power of two of slots is made for so many names: they take two fifths of it at most, so that a table
-    /// doubles of which two thirds were taken.
+    /// The exponent of the slot count for `count` names: they fill at most two fifths, so a table that was two thirds
+    /// full doubles.
     private static func exponent(for count: Int) -> Int {
         var exponent = 4
         while 2 << exponent < count * 5 { exponent += 1 }
         return exponent
     }
 
-    /// Whether it is worth the while to ask for what no reader can see any more.
+    /// Whether a grace-period check is due.
     @inline(__always)
     var hasGarbage: Bool { reclamation.isDue }
 
-    /// Garbage that no reader can see any more, for the caller to release outside the lock.
+    /// Retired memory that no reader can see any more, for the caller to release outside the lock.
     mutating func collect() -> DeferredReclamation.Garbage? {
         reclamation.isDue ? reclamation.collect() : nil
     }
@@ -151,7 +151,7 @@ struct TableWriter: ~Copyable, Sendable {
 // MARK: Reading
 
 extension TableWriter {
-    /// The number of the write that stored the value of a name; nil if there is none.
+    /// The revision of the value of a name; nil if there is none.
     func revision(of name: KeyName) -> UInt64? {
         guard let content = entry(of: name)?.content, content.kind != EntryContent.nothing else { return nil }
         return content.revision
@@ -166,15 +166,15 @@ extension TableWriter {
         return names
     }
 
-    /// Where a walk over the table has come to.
+    /// The position of a scan of the table.
     struct Position {
         fileprivate var array: UInt64 = 0
         fileprivate var slot = 0
     }
 
-    /// Goes on with a walk: adds what the next slots hold that was stored by the write of a number or before.
+    /// Continues a scan: adds the values in the next slots whose revision is at most `revision`.
     ///
-    /// - Returns: Whether there are slots left. A table that has got other slots meanwhile is walked from the start.
+    /// - Returns: Whether slots are left. If the array was replaced meanwhile, the scan starts again.
     func collect(
         from position: inout Position, upTo revision: UInt64, into collected: inout [(name: KeyName, cell: ValueCell)]
     ) -> Bool {
@@ -192,8 +192,7 @@ extension TableWriter {
         return end < array.count
     }
 
-    /// All names and values, in the order in which they were stored, so that a log that is written anew is the same in
-    /// every process.
+    /// All names and values in the order of their revisions, so that a compacted log is the same in every process.
     ///
     /// - Complexity: O(*n* log *n*)
     var contents: [(name: KeyName, cell: ValueCell)] {
@@ -207,7 +206,7 @@ extension TableWriter {
 }
 
 extension TableWriter {
-    /// Does what a record says.
+    /// Applies a logged change.
     mutating func apply(_ change: LogRecord.Change, _ sequence: UInt64) {
         switch change {
         case .set(let name, let bytes): store(EncodedCell(bytes, revision: sequence), name)
@@ -218,7 +217,7 @@ extension TableWriter {
             for (index, change) in changes.enumerated() { apply(change, first + UInt64(index)) }
         case .flushed: break
         }
-        // Nobody reads yet.
+        // There are no readers while the log is loaded.
         _ = collect()
     }
 }

@@ -45,7 +45,7 @@ class EncodedCell: ValueCell, @unchecked Sendable {
         super.init(revision: revision, encodedSize: size, type: type)
     }
 
-    /// A cell with a copy of bytes that stand elsewhere.
+    /// A cell with a copy of bytes.
     static func copying(_ bytes: UnsafeRawBufferPointer, revision: UInt64, type: CellType) -> EncodedCell {
         bytes.count <= ShortEncodedCell.capacity
             ? ShortEncodedCell(bytes, revision: revision, type: type)

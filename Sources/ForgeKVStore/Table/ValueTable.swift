@@ -71,7 +71,7 @@ extension ValueTable {
         try coder.encode(value, schemaVersion: key.schemaVersion)
     }
 
-    /// What stands in an entry for a value that was just encoded.
+    /// The content of an entry for a value that was just encoded.
     @inline(__always)
     static func content<Value: Codable & Sendable>(
         _ value: Value, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<Value>, revision: UInt64

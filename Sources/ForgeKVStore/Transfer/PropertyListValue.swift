@@ -1,7 +1,7 @@
 import ForgeCoding
 import Foundation
 
-/// A value as it stands in the user defaults: natively if a property list keeps it exactly, and as coded bytes if not.
+/// A value as it is stored in the user defaults: natively if a property list keeps it exactly, else as coded bytes.
 ///
 /// Foundation on Linux writes XML, which rounds dates to seconds, drops the sign of zero and a byte order mark at the
 /// start of a text, and cannot properly hold control characters.
@@ -9,7 +9,9 @@ enum PropertyListValue {
     /// What coded bytes begin with. Data that happens to begin so is stored as coded bytes itself.
     static let marker = Array("ForgeKV\u{1}".utf8)
 
-    /// The object for a value in its envelope; `isDictionary` says that a map in it is no value with properties.
+    /// The object for a value in its envelope.
+    ///
+    /// `isDictionary`: the value's type is a dictionary, so a map may become a property-list dictionary.
     static func object(for bytes: [UInt8], isDictionary: Bool) -> Any {
         do {
             let envelope = try ValueEnvelope(decoding: bytes)
@@ -19,7 +21,7 @@ enum PropertyListValue {
                 return object
             }
         } catch {
-            // Not bytes that a coder wrote; reading them reports that.
+            // Not a valid envelope; the next read reports it.
         }
         return Data(marker + bytes)
     }

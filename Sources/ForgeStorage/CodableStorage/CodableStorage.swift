@@ -8,8 +8,8 @@ public import Foundation
 /// let cached: Timeline = try storage.fetch(for: "timeline")
 /// ```
 ///
-/// Three failures of a fetch stay apart: ``StorageError/notFound``, ``StorageError/cantRead(_:)``, and a
-/// `DecodingError` for bytes that are there but are no value of the type asked for.
+/// A fetch distinguishes three failures: ``StorageError/notFound``, ``StorageError/cantRead(_:)``, and a
+/// `DecodingError` for bytes that do not decode as the requested type.
 public final class CodableStorage: Sendable {
     private let storage: any Storage
     private let decoder: JSONDecoder
@@ -41,7 +41,7 @@ public final class CodableStorage: Sendable {
         try storage.save(value: try encoder.encode(value), for: key)
     }
 
-    /// Removes what is stored for `key`; that there is nothing is no error.
+    /// Removes what is stored for `key`; does nothing if there is none.
     ///
     /// - Throws: The storage's errors; what was stored is still there.
     public func remove(for key: String) throws {
@@ -49,7 +49,7 @@ public final class CodableStorage: Sendable {
     }
 }
 
-/// A call of file stores, so that the compiler names the right one.
+/// Declared unavailable so that the compiler suggests `save(_:for:)`.
 extension CodableStorage {
     @available(*, unavailable, message: "a Codable storage is written with save(value, for: key)")
     public func save<T: Encodable>(_ value: T, to key: String) throws { fatalError("unavailable") }
@@ -83,14 +83,15 @@ extension CodableStorage {
         }
     }
 
-    /// The value that is stored for `key`, fetched on the storage's queue without blocking a thread that Swift concurrency shares.
+    /// Fetches the value that is stored for `key` on the storage's queue, without blocking a thread of the cooperative
+    /// pool.
     ///
     /// - Throws: The storage's errors, or a `DecodingError`.
     public func fetchInBackground<T: Decodable & Sendable>(for key: String) async throws -> T {
         try decoder.decode(T.self, from: try await storage.fetchValueInBackground(for: key))
     }
 
-    /// Stores `value` for `key` on the storage's queue without blocking a thread that Swift concurrency shares.
+    /// Stores `value` for `key` on the storage's queue, without blocking a thread of the cooperative pool.
     ///
     /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
     public func saveInBackground<T: Encodable & Sendable>(_ value: T, for key: String) async throws {

@@ -6,9 +6,10 @@ public import Foundation
 /// It has no size limit and evicts nothing: an image stays until it is replaced or deleted.
 ///
 /// Each image is a file in the cache's directory: `<id>.cache` where the id is made of `a`–`z`, `0`–`9`, `-`, `_` and
-/// inner dots only; the name of any other id is escaped or hashed, so that no id leads out of the directory and two ids
-/// never share a file, not even on a disk that ignores case. The file also contains the id, and an image is returned
-/// only for the id under which it was cached. A checksum detects damage.
+/// inner dots only, has 1 to 180 bytes, and is not a device name of Windows up to its first dot, such as `con`. The
+/// name of any other id is escaped or hashed, so that no id leads out of the directory and two ids never share a file,
+/// not even on a disk that ignores case. The file also contains the id, and an image is returned only for the id under
+/// which it was cached. A checksum detects damage.
 ///
 /// A cache needs only the six methods of `FileSystemProtocol`. With a `POSIXFileSystem`, such as `SystemFileSystem` or
 /// `InMemoryFileSystem`, it also guarantees:
@@ -112,6 +113,7 @@ public final class ImageCacheManager: Sendable {
     public func clearCache() throws {
         let names = try imageNames()
         for name in names { try directory.remove(name) }
+        // Each removal flushes; with none, an earlier process's removal may still be unflushed.
         if names.isEmpty { try directory.synchronize() }
     }
 

@@ -6,7 +6,7 @@ extension ConformanceChecks {
         refuses("a file cannot be created in a directory that is missing", .noSuchFileOrDirectory) {
             try $0.open("missing/new", .writeOnly, [.create])
         },
-        refuses("a file is no directory on the way", .notDirectory) { try $0.open("f/x") },
+        refuses("a path through a file is refused", .notDirectory) { try $0.open("f/x") },
         refuses("a file cannot be opened with a slash behind its name", .notDirectory) { try $0.open("f/") },
         refuses("a file cannot be created with a slash behind its name", .isDirectory) {
             try $0.open("new/", .writeOnly, [.create])
@@ -21,11 +21,11 @@ extension ConformanceChecks {
         refuses("an exclusive creation refuses a file that exists", .fileExists) {
             try $0.open("f", .writeOnly, [.create, .exclusiveCreate])
         },
-        refuses("an exclusive creation refuses a link to nowhere", .fileExists) {
+        refuses("an exclusive creation refuses a dangling symbolic link", .fileExists) {
             try $0.open("dang", .writeOnly, [.create, .exclusiveCreate])
         },
-        refuses("a link to nowhere cannot be opened", .noSuchFileOrDirectory) { try $0.open("dang") },
-        holds("a creation through a link to nowhere creates what the link names") { tree in
+        refuses("a dangling symbolic link cannot be opened", .noSuchFileOrDirectory) { try $0.open("dang") },
+        holds("a creation through a dangling symbolic link creates its target") { tree in
             try tree.open("dang", .writeOnly, [.create])
             try expectEqual(try tree.status("nowhere").type, .regular, "the target")
             try expectEqual(try tree.status("dang").type, .symbolicLink, "the link")
@@ -43,12 +43,12 @@ extension ConformanceChecks {
             try $0.open("sd", .readOnly, [.noFollow, .directory])
         },
         refuses("a file is not opened as a directory", .notDirectory) { try $0.open("f", .readOnly, [.directory]) },
-        refuses("links in a circle lead nowhere", .tooManySymbolicLinkLevels) { try $0.open("l1") },
+        refuses("a symbolic link loop is refused", .tooManySymbolicLinkLevels) { try $0.open("l1") },
         holds("a chain of as many links as the system allows is followed") { tree in
             try makeChain(tree, tree.isDarwin ? 32 : 40)
             try tree.open("chain\(tree.isDarwin ? 32 : 40)")
         },
-        holds("a chain of one link more is not") { tree in
+        holds("a chain of links one over the limit is refused") { tree in
             try makeChain(tree, tree.isDarwin ? 33 : 41)
             try tree.expectErrno(.tooManySymbolicLinkLevels, "the chain") {
                 try tree.open("chain\(tree.isDarwin ? 33 : 41)")
@@ -67,10 +67,10 @@ extension ConformanceChecks {
         refuses("a name of 256 bytes cannot even be looked for", .fileNameTooLong) {
             _ = try $0.status(String(repeating: "n", count: 256))
         },
-        holds("it is bytes that count: 85 characters of three bytes are a name") {
+        holds("the name limit counts bytes: 85 three-byte characters are accepted") {
             try $0.create(String(repeating: "\u{20AC}", count: 85))
         },
-        refuses("86 characters of three bytes are none", .fileNameTooLong) {
+        refuses("the name limit counts bytes: 86 three-byte characters are refused", .fileNameTooLong) {
             try $0.create(String(repeating: "\u{20AC}", count: 86))
         },
         holds("a path may be as long as the system allows") { tree in

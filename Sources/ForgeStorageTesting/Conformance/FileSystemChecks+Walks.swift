@@ -4,7 +4,7 @@ import SystemPackage
 extension ConformanceChecks {
     static let fileSystemWalks: [FileSystemCheck] = [
         walk(
-            "nothing above a directory is reached from beneath it",
+            "`.beneath` refuses paths that leave the directory",
             [
                 ("../f", .beneath, .improperLink), ("s/../../f", .beneath, .improperLink),
                 ("out", .beneath, .improperLink), ("up", .beneath, .improperLink), ("in", .beneath, nil),
@@ -12,7 +12,7 @@ extension ConformanceChecks {
                 (".", .beneath, nil), ("missing", .beneath, .noSuchFileOrDirectory),
             ]),
         walk(
-            "no link is followed where none is allowed",
+            "`.noSymbolicLinks` refuses paths through symbolic links",
             [
                 ("in", .noSymbolicLinks, .tooManySymbolicLinkLevels),
                 ("out", .noSymbolicLinks, .tooManySymbolicLinkLevels),
@@ -21,7 +21,7 @@ extension ConformanceChecks {
                 ("dirlink/", .noSymbolicLinks, .tooManySymbolicLinkLevels),
             ]),
         walk(
-            "both limits together hold",
+            "`.beneath` and `.noSymbolicLinks` combine",
             [
                 ("in", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
                 ("up", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
@@ -34,16 +34,16 @@ extension ConformanceChecks {
                     tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: .beneath)
             }
         },
-        refuses("the last component is looked at before its slash", .noSuchFileOrDirectory) {
+        refuses("a missing last component is reported before its trailing slash", .noSuchFileOrDirectory) {
             try $0.fileSystem.unlink($0("missing/"))
         },
-        refuses("the source of a rename is walked to before the target", .notDirectory) {
+        refuses("the path of a rename's source is resolved before that of its target", .notDirectory) {
             try $0.fileSystem.rename($0("f/x"), to: $0("missing/x"))
         },
-        refuses("the target of a rename is walked to before the source is looked for", .notDirectory) {
+        refuses("the path of a rename's target is resolved before its source is looked up", .notDirectory) {
             try $0.fileSystem.rename($0("missing"), to: $0("f/x"))
         },
-        refuses("the source of a rename is walked to before the target is too long", .notDirectory) { tree in
+        refuses("the path of a rename's source is resolved before its target is too long", .notDirectory) { tree in
             try tree.fileSystem.rename(tree("f/x"), to: POSIXPath([UInt8](repeating: 0x78, count: 4096)))
         },
         refuses("a rename to `.` is refused", .resourceBusy, darwin: .invalidArgument) {
