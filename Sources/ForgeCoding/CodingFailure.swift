@@ -69,7 +69,7 @@ public struct CodingFailure: Error, Sendable, Hashable {
             let detail = context.underlyingError as? WireFailure
             self.init(operation, .corrupted(detail?.reason ?? "the data is not valid"), context.codingPath)
         case EncodingError.invalidValue(let value, let context):
-            let detail = value is EncodingRefusal ? context.debugDescription : "the value is not valid"
+            let detail = value is WithheldValue ? context.debugDescription : "the value is not valid"
             self.init(operation, .unencodable(detail), context.codingPath)
         default:
             self.init(operation, .thrown(type: "\(type(of: error))"))

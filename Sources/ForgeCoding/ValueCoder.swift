@@ -34,8 +34,8 @@ public struct ValueCoder: Sendable {
     ///
     /// - Throws: as ``encode(_:schemaVersion:)``.
     package func encoded<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> EncodedBytes {
-        let encoded = EncodedBytes(SinkPool.take(maximumDepth: maximumDepth))
-        encoded.sink.appendEnvelope(schemaVersion)
+        let encoded = EncodedBytes(SinkCache.take(maximumDepth: maximumDepth))
+        encoded.sink.appendEnvelopeHeader(schemaVersion)
         let header = encoded.sink.count
         try BinaryEncoder.encode(value, into: encoded.sink)
         guard encoded.sink.count - header <= maximumSize else {
@@ -76,7 +76,7 @@ public struct ValueCoder: Sendable {
 }
 
 extension ByteSink {
-    func appendEnvelope(_ schemaVersion: UInt32) {
+    func appendEnvelopeHeader(_ schemaVersion: UInt32) {
         append(ValueEnvelope.firstByte)
         var rest = schemaVersion
         while rest >= 0x80 {

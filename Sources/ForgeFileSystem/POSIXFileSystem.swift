@@ -24,7 +24,7 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - mode: Reading, writing or both.
     ///   - options: Creation, truncation, append and so on.
     ///   - permissions: The mode of a file that is created, less the umask; ignored otherwise.
-    ///   - resolution: Limits on the walk; none by default.
+    ///   - resolution: Limits on path resolution; none by default.
     /// - Returns: The lowest descriptor that is free.
     /// - Throws: ``FileSystemError``; no file was created or cut short.
     func open(

@@ -1,4 +1,4 @@
-/// Limits on how a path is walked (`openat2(2)`).
+/// Limits on path resolution (`openat2(2)`).
 public struct PathResolution: OptionSet, Hashable, Sendable {
     public let rawValue: UInt8
 
@@ -6,7 +6,7 @@ public struct PathResolution: OptionSet, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// The walk may not leave the directory it starts from, by `..`, an absolute path or a link; `EXDEV` if it tries.
+    /// Resolution may not leave the directory it starts from, by `..`, an absolute path or a link; `EXDEV` if it tries.
     public static let beneath = PathResolution(rawValue: 1)
 
     /// No component may be a symbolic link; `ELOOP` if one is.

@@ -147,7 +147,7 @@ import Testing
         }
         task.cancel()
         #expect(await task.value <= 1)
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
     }
 
     @Test("a stream that waits ends when its task is cancelled")
@@ -161,7 +161,7 @@ import Testing
         for await _ in started.stream { break }
         task.cancel()
         #expect(await task.value)
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
     }
 
     @Test("a subscription is freed when the stream is dropped, read or unread")
@@ -169,13 +169,13 @@ import Testing
         do {
             let stream = reactive.stream(key)
             _ = reactive.stream(key)
-            #expect(reactive.subscriptionCount == 1)
+            #expect(reactive.subscriberCount == 1)
             var iterator = stream.makeAsyncIterator()
             _ = await iterator.next()
         }
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
         for await _ in reactive.stream(key) { break }
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
     }
 
     @Test("a stream ends after its last element when the store is gone")
@@ -339,6 +339,6 @@ import Testing
         withExtendedLifetime(stream) {}
         stream = nil
         await other.value
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
     }
 }

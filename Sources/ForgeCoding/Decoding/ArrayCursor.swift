@@ -3,7 +3,7 @@ struct ArrayCursor {
     let count: Int?
     private let levels: Int
     private(set) var next: Int
-    private(set) var passed = 0
+    private(set) var consumedCount = 0
 
     init(_ reader: ByteReader, _ start: Int, levels: Int) throws(WireFailure) {
         var offset = start
@@ -18,14 +18,14 @@ struct ArrayCursor {
     /// Whether all elements have been read; false for a truncated array, so that the next read throws.
     @inline(__always)
     func isAtEnd(_ reader: ByteReader) -> Bool {
-        if let count { return passed >= count }
+        if let count { return consumedCount >= count }
         return next < reader.count && reader[next] == Simple.break
     }
 
     @inline(__always)
     mutating func advance(to end: Int) {
         next = end
-        passed += 1
+        consumedCount += 1
     }
 
     /// The offset behind the array; nil before its last element has been read.
@@ -49,6 +49,6 @@ struct ArrayCursor {
             }
             rest.advance(to: offset)
         }
-        return rest.passed
+        return rest.consumedCount
     }
 }

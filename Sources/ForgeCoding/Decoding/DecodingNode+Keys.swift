@@ -98,7 +98,7 @@ extension DecodingNode {
         }
     }
 
-    func names() -> [String] {
+    func namesOrEmpty() -> [String] {
         do throws(WireFailure) {
             return try keyNames()
         } catch {

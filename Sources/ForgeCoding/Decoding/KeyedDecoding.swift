@@ -5,7 +5,7 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     var codingPath: [any CodingKey] { node.codingPath }
 
     /// The keys that `Key` accepts, in encoded order; empty for a malformed map, whose values cannot be read either.
-    var allKeys: [Key] { node.names().compactMap { Key(stringValue: $0) } }
+    var allKeys: [Key] { node.namesOrEmpty().compactMap { Key(stringValue: $0) } }
 
     func contains(_ key: Key) -> Bool { node.contains(key) }
 

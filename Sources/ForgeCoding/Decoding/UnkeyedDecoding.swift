@@ -7,7 +7,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
 
     var count: Int? { cursor.countingElements(node.source.reader) }
 
-    var currentIndex: Int { cursor.passed }
+    var currentIndex: Int { cursor.consumedCount }
 
     var isAtEnd: Bool { cursor.isAtEnd(node.source.reader) }
 
@@ -23,7 +23,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
             advance(to: offset)
             return value
         } catch {
-            throw node.failure(error, type, step: .index(cursor.passed))
+            throw node.failure(error, type, step: .index(cursor.consumedCount))
         }
     }
 
@@ -42,7 +42,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
         .valueNotFound(
             type,
             .init(
-                codingPath: codingPath + [IndexKey(cursor.passed)],
+                codingPath: codingPath + [IndexKey(cursor.consumedCount)],
                 debugDescription: "\(type): the array has no further element", underlyingError: WireFailure.missing))
     }
 
@@ -51,7 +51,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
         do throws(WireFailure) {
             guard try node.source.reader.isNull(cursor.next) else { return false }
         } catch {
-            throw node.failure(error, Any.self, step: .index(cursor.passed))
+            throw node.failure(error, Any.self, step: .index(cursor.consumedCount))
         }
         advance(to: cursor.next + 1)
         return true
@@ -60,7 +60,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
     mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
         try requireElement(type)
         var offset = cursor.next
-        let value = try node.decode(type, &offset, step: .index(cursor.passed))
+        let value = try node.decode(type, &offset, step: .index(cursor.consumedCount))
         advance(to: offset)
         return value
     }
@@ -90,7 +90,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
     /// A node for the next element, which may be read later, and the element's end.
     private func nested(_ type: any Any.Type) throws -> (DecodingNode, end: Int) {
         try requireElement(type)
-        let child = node.nested(cursor.next, step: .index(cursor.passed))
+        let child = node.nested(cursor.next, step: .index(cursor.consumedCount))
         do throws(WireFailure) {
             return (child, try child.end())
         } catch {

@@ -38,7 +38,7 @@ public struct BinaryEncoder: Sendable {
             if try sink.appendKnownOptional(value, depth: 0) { return }
         } catch {
             throw EncodingError.invalidValue(
-                EncodingRefusal(), .init(codingPath: [], debugDescription: error.reason))
+                WithheldValue(), .init(codingPath: [], debugDescription: error.reason))
         }
         try encodeSelf(value, into: sink)
     }

@@ -1,4 +1,4 @@
-/// The bytes of an encoded value, in a buffer that returns to the pool.
+/// The bytes of an encoded value, in a buffer that returns to the cache.
 package struct EncodedBytes: ~Copyable {
     let sink: ByteSink
 
@@ -6,7 +6,7 @@ package struct EncodedBytes: ~Copyable {
         self.sink = sink
     }
 
-    deinit { SinkPool.giveBack(sink) }
+    deinit { SinkCache.giveBack(sink) }
 
     /// The number of bytes.
     package var count: Int { sink.count }

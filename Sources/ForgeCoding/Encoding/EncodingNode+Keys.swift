@@ -1,8 +1,8 @@
 /// An earlier map entry with the same key.
 struct EncodedEntry {
     var range: Range<Int>
-    /// The index of the value's hole, if it is a nested container.
-    var hole: Int?
+    /// The index of the value's deferred container, if it is one.
+    var deferredIndex: Int?
 }
 
 extension EncodingNode {
@@ -34,12 +34,12 @@ extension EncodingNode {
 
     /// The existing nested container under a key, if it has that form.
     func nestedNode(_ key: some CodingKey, form: Form) -> EncodingNode? {
-        guard !holes.isEmpty else { return nil }
+        guard !deferred.isEmpty else { return nil }
         var name = key.stringValue
-        guard let entry = name.withUTF8({ find($0) }), let hole = entry.hole, holes[hole].child.form == form else {
-            return nil
-        }
-        return holes[hole].child
+        guard let entry = name.withUTF8({ find($0) }), let index = entry.deferredIndex,
+            deferred[index].child.form == form
+        else { return nil }
+        return deferred[index].child
     }
 
     /// Looks up a key that the filter may have seen before.
@@ -69,10 +69,10 @@ extension EncodingNode {
     private func dropReplaced() {
         guard let entry = replaced else { return }
         replaced = nil
-        if let hole = entry.hole { holes.remove(at: hole).child.end() }
+        if let index = entry.deferredIndex { deferred.remove(at: index).child.end() }
         sink.remove(entry.range)
-        for index in holes.indices where holes[index].offset >= entry.range.upperBound {
-            holes[index].offset -= entry.range.count
+        for index in deferred.indices where deferred[index].offset >= entry.range.upperBound {
+            deferred[index].offset -= entry.range.count
         }
         uncountEntry()
     }
@@ -88,17 +88,17 @@ extension EncodingNode {
     private func forEachEntry(_ body: (EncodedEntry, UnsafeBufferPointer<UInt8>) -> Void) {
         let reader = ByteReader(UnsafeRawBufferPointer(start: sink.base, count: sink.count))
         var offset = start + 1
-        var hole = 0
+        var next = 0
         for _ in 0..<count {
             let first = offset
             do throws(WireFailure) {
                 let key = try reader.key(&offset)
-                if hole < holes.count, holes[hole].offset == offset {
-                    body(EncodedEntry(range: first..<offset, hole: hole), reader.bytes(key))
-                    hole += 1
+                if next < deferred.count, deferred[next].offset == offset {
+                    body(EncodedEntry(range: first..<offset, deferredIndex: next), reader.bytes(key))
+                    next += 1
                 } else {
                     try reader.skip(&offset, levels: .max)
-                    body(EncodedEntry(range: first..<offset, hole: nil), reader.bytes(key))
+                    body(EncodedEntry(range: first..<offset, deferredIndex: nil), reader.bytes(key))
                 }
             } catch {
                 return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")

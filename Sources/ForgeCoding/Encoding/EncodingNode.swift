@@ -1,8 +1,8 @@
 /// The encoder of one value, and the storage that its containers share.
 ///
 /// A value's bytes are the tail of a sink. Sequential nested values share the sink and reuse one node. A nested
-/// container or a super encoder may be filled at any later time: each gets a sink of its own, and a hole in this one
-/// that is filled when the value ends.
+/// container or a super encoder may be filled at any later time: each gets a sink of its own, which is inserted into
+/// this one when the value ends.
 final class EncodingNode: Encoder {
     enum Form {
         case nothing, single, keyed, unkeyed
@@ -16,7 +16,7 @@ final class EncodingNode: Encoder {
         /// The value has ended; later writes of a retained container are dropped, as by Foundation's encoders.
         case finished
         /// The container conflicts with an earlier one; every write throws.
-        case refused
+        case invalid
     }
 
     let sink: ByteSink
@@ -25,7 +25,7 @@ final class EncodingNode: Encoder {
     private(set) var depth: Int
     private(set) var state = State.active
     private(set) var form = Form.nothing
-    private var refusal: (any Error)?
+    private var error: (any Error)?
 
     /// The offset of the value in the sink, and its number of entries.
     private(set) var start: Int
@@ -37,7 +37,7 @@ final class EncodingNode: Encoder {
 
     /// The entry that the current one replaces.
     var replaced: EncodedEntry?
-    var holes: [EncodingHole] = []
+    var deferred: [DeferredContainer] = []
 
     /// A node reused for successive nested values.
     private var spare: EncodingNode?
@@ -72,11 +72,11 @@ final class EncodingNode: Encoder {
     /// This node as a container of a form; otherwise returns a node whose writes throw.
     func opened(_ wanted: Form) -> EncodingNode {
         if form == wanted { return self }
-        guard state == .active else { return unavailable(wanted) }
+        guard state == .active else { return closedContainer(wanted) }
         guard form == .nothing else {
-            return refusing(wanted, "a second container of another kind for one value")
+            return invalidContainer(wanted, "a second container of another kind for one value")
         }
-        guard depth < sink.maximumDepth else { return refusing(wanted, WireFailure.tooDeep.reason) }
+        guard depth < sink.maximumDepth else { return invalidContainer(wanted, WireFailure.tooDeep.reason) }
         form = wanted
         start = sink.count
         sink.append(MajorType.map)  // Placeholder; close() writes the head.
@@ -94,7 +94,7 @@ final class EncodingNode: Encoder {
         switch state {
         case .active, .finished: return false
         case .busy: throw invalid(Self.busyReason)
-        case .refused: throw refusal ?? invalid(Self.busyReason)
+        case .invalid: throw error ?? invalid(Self.busyReason)
         }
     }
 
@@ -103,32 +103,32 @@ final class EncodingNode: Encoder {
     func invalid(_ reason: String, step: PathStep = .none) -> EncodingError {
         let path = codingPath + (step.codingKey.map { [$0] } ?? [])
         // Errors get logged and values may be secrets, so the error carries no value.
-        return .invalidValue(EncodingRefusal(), .init(codingPath: path, debugDescription: reason))
+        return .invalidValue(WithheldValue(), .init(codingPath: path, debugDescription: reason))
     }
 
     /// A container that cannot be written: writes throw, or are dropped if its value has ended.
-    func unavailable(_ form: Form) -> EncodingNode {
+    func closedContainer(_ form: Form) -> EncodingNode {
         switch state {
-        case .busy: return refusing(form, Self.busyReason)
-        case .active, .finished, .refused:
-            let node = detached(form)
-            node.state = state == .refused ? .refused : .finished
-            node.refusal = refusal
+        case .busy: return invalidContainer(form, Self.busyReason)
+        case .active, .finished, .invalid:
+            let node = discardingNode(form)
+            node.state = state == .invalid ? .invalid : .finished
+            node.error = error
             return node
         }
     }
 
-    private func refusing(_ form: Form, _ reason: String) -> EncodingNode {
+    private func invalidContainer(_ form: Form, _ reason: String) -> EncodingNode {
         let error = invalid(reason)
         if sink.failure == nil { sink.failure = error }
-        let node = detached(form)
-        node.state = .refused
-        node.refusal = error
+        let node = discardingNode(form)
+        node.state = .invalid
+        node.error = error
         return node
     }
 
     /// A node whose output is discarded.
-    private func detached(_ form: Form) -> EncodingNode {
+    private func discardingNode(_ form: Form) -> EncodingNode {
         let nowhere = ByteSink(capacity: 16, maximumDepth: sink.maximumDepth, userInfo: sink.userInfo)
         let node = EncodingNode(sink: nowhere, parent: self, step: .none, depth: depth)
         node.form = form
@@ -231,8 +231,8 @@ final class EncodingNode: Encoder {
 
     // MARK: End of the value
 
-    /// Ends the value: fills the holes and writes the number of entries into the head. An empty value becomes an empty
-    /// map.
+    /// Ends the value: inserts the deferred containers and writes the number of entries into the head. An empty value
+    /// becomes an empty map.
     func finish() {
         switch form {
         case .keyed: close(MajorType.map)
@@ -244,7 +244,7 @@ final class EncodingNode: Encoder {
 
     @inline(__always)
     private func close(_ major: UInt8) {
-        if !holes.isEmpty { fillHoles() }
+        if !deferred.isEmpty { insertDeferredContainers() }
         sink.setHead(major, count: count, at: start)
     }
 
@@ -255,8 +255,8 @@ final class EncodingNode: Encoder {
 
     /// Discards a failed value and its nested containers.
     private func abandon() {
-        for hole in holes { hole.child.end() }
-        holes.removeAll()
+        for container in deferred { container.child.end() }
+        deferred.removeAll()
         count = 0
         resetKeys()
     }
@@ -276,6 +276,6 @@ final class EncodingNode: Encoder {
 }
 
 /// Replaces the value in encoding errors.
-struct EncodingRefusal: CustomStringConvertible {
+struct WithheldValue: CustomStringConvertible {
     var description: String { "(value withheld)" }
 }

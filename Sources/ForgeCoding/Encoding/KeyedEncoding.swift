@@ -47,19 +47,19 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
         UnkeyedEncoding(node: nested(.unkeyed, key))
     }
 
-    func superEncoder() -> any Encoder { hole(SuperKey()) }
+    func superEncoder() -> any Encoder { deferredContainer(SuperKey()) }
 
-    func superEncoder(forKey key: Key) -> any Encoder { hole(key) }
+    func superEncoder(forKey key: Key) -> any Encoder { deferredContainer(key) }
 
     /// The node of a nested container; the same key and form return the same container.
     private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
-        node.nestedNode(key, form: form) ?? hole(key).opened(form)
+        node.nestedNode(key, form: form) ?? deferredContainer(key).opened(form)
     }
 
-    private func hole(_ key: some CodingKey) -> EncodingNode {
-        guard node.state == .active else { return node.unavailable(.nothing) }
+    private func deferredContainer(_ key: some CodingKey) -> EncodingNode {
+        guard node.state == .active else { return node.closedContainer(.nothing) }
         _ = node.beginEntry(key)
-        let child = node.openHole(.key(key))
+        let child = node.deferContainer(.key(key))
         node.endEntry()
         return child
     }

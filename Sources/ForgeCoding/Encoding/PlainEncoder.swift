@@ -17,7 +17,7 @@ package struct PlainEncoder: ~Copyable, @unchecked Sendable {
     private func encode(_ body: (ByteSink) -> Void) -> UnsafeRawBufferPointer {
         owned._withUnsafeGuaranteedRef { sink in
             sink.clear()
-            sink.appendEnvelope(1)
+            sink.appendEnvelopeHeader(1)
             body(sink)
             return UnsafeRawBufferPointer(start: sink.base, count: sink.count)
         }

@@ -35,18 +35,18 @@ struct UnkeyedEncoding: UnkeyedEncodingContainer {
     func nestedContainer<NestedKey: CodingKey>(
         keyedBy keyType: NestedKey.Type
     ) -> KeyedEncodingContainer<NestedKey> {
-        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: hole().opened(.keyed)))
+        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: deferredContainer().opened(.keyed)))
     }
 
     func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer {
-        UnkeyedEncoding(node: hole().opened(.unkeyed))
+        UnkeyedEncoding(node: deferredContainer().opened(.unkeyed))
     }
 
-    func superEncoder() -> any Encoder { hole() }
+    func superEncoder() -> any Encoder { deferredContainer() }
 
-    private func hole() -> EncodingNode {
-        guard node.state == .active else { return node.unavailable(.nothing) }
-        let child = node.openHole(.index(node.count))
+    private func deferredContainer() -> EncodingNode {
+        guard node.state == .active else { return node.closedContainer(.nothing) }
+        let child = node.deferContainer(.index(node.count))
         node.countEntry()
         return child
     }

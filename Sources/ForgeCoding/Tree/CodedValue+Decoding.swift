@@ -42,7 +42,8 @@ extension ByteReader {
             return Int64(exactly: value).map { .integer($0) } ?? .unsigned(value)
         case MajorType.negative:
             let value = try head(&offset)
-            return Int64(exactly: value).map { .integer(~$0) } ?? .tagged(Tag.negativeBignum, .bytes(value.octets))
+            return Int64(exactly: value).map { .integer(~$0) }
+                ?? .tagged(Tag.negativeBignum, .bytes(value.bigEndianBytes))
         case MajorType.bytes: return .bytes(try byteString(&offset))
         case MajorType.text: return .string(try string(&offset))
         case MajorType.array: return .array(try elements(&offset, levels: levels))
@@ -97,9 +98,9 @@ extension ByteReader {
             return .date(Date(timeIntervalSinceReferenceDate: seconds))
         case (Tag.bignum, .bytes(let digits)), (Tag.negativeBignum, .bytes(let digits)):
             // A bignum and an integer of equal value are the same value (RFC 8949, section 3.4.3).
-            guard let short = UInt64(octets: digits) else { return .tagged(tag, content) }
+            guard let short = UInt64(bigEndianBytes: digits) else { return .tagged(tag, content) }
             if tag == Tag.bignum { return Int64(exactly: short).map { .integer($0) } ?? .unsigned(short) }
-            return Int64(exactly: short).map { .integer(~$0) } ?? .tagged(tag, .bytes(short.octets))
+            return Int64(exactly: short).map { .integer(~$0) } ?? .tagged(tag, .bytes(short.bigEndianBytes))
         case (Tag.bignum, _), (Tag.negativeBignum, _):
             throw .invalidContent(offset: start)
         default:
@@ -135,13 +136,13 @@ private enum MapKey: Hashable {
 
 extension UInt64 {
     /// The big-endian bytes without leading zeros.
-    var octets: [UInt8] {
+    var bigEndianBytes: [UInt8] {
         (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt64(8 * $0)) }.drop { $0 == 0 }.map { $0 }
     }
 
     /// Creates a number from big-endian bytes; nil for more than eight significant ones.
-    init?(octets: [UInt8]) {
-        let digits = octets.drop { $0 == 0 }
+    init?(bigEndianBytes: [UInt8]) {
+        let digits = bigEndianBytes.drop { $0 == 0 }
         guard digits.count <= 8 else { return nil }
         self = digits.reduce(0) { $0 << 8 | UInt64($1) }
     }

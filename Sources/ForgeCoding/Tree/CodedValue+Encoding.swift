@@ -30,11 +30,11 @@ extension ByteSink {
         case .bytes(let value): value.withUnsafeBytes { appendByteString($0) }
         case .date(let value): try append(value, depth: depth)
         case .array(let elements):
-            try require(1, at: depth)
+            try requireDepth(1, below: depth)
             appendHead(MajorType.array, UInt64(elements.count))
             for element in elements { try append(element, depth: depth + 1) }
         case .map(let entries):
-            try require(1, at: depth)
+            try requireDepth(1, below: depth)
             appendHead(MajorType.map, UInt64(entries.count))
             for entry in entries {
                 try append(entry.key, depth: depth + 1)
@@ -55,12 +55,12 @@ extension ByteSink {
 
     private func append(_ tag: UInt64, _ content: CodedValue, _ depth: Int) throws(WireFailure) {
         if tag == Tag.bignum || tag == Tag.negativeBignum, case .bytes(let digits) = content,
-            let short = UInt64(octets: digits)
+            let short = UInt64(bigEndianBytes: digits)
         {
             appendHead(tag == Tag.bignum ? MajorType.unsigned : MajorType.negative, short)
             return
         }
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         appendHead(MajorType.tag, tag)
         try append(content, depth: depth + 1)
     }

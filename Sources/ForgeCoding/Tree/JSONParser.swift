@@ -188,7 +188,7 @@ struct JSONParser {
             if let unsigned = UInt64(text) { return .unsigned(unsigned) }
             if let magnitude = UInt128(isNegative ? String(text.dropFirst()) : text) {
                 let argument = isNegative ? magnitude - 1 : magnitude
-                return .tagged(isNegative ? Tag.negativeBignum : Tag.bignum, .bytes(argument.octets))
+                return .tagged(isNegative ? Tag.negativeBignum : Tag.bignum, .bytes(argument.bigEndianBytes))
             }
         }
         guard let double = Double(text), double.isFinite else { throw failure("a number that is too large") }
@@ -198,8 +198,8 @@ struct JSONParser {
 
 extension UInt128 {
     /// The big-endian bytes without leading zeros.
-    fileprivate var octets: [UInt8] {
-        UInt64(truncatingIfNeeded: self >> 64).octets
+    fileprivate var bigEndianBytes: [UInt8] {
+        UInt64(truncatingIfNeeded: self >> 64).bigEndianBytes
             + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }
     }
 }

@@ -37,11 +37,11 @@ extension ByteReader {
             guard let value = Value(exactly: ~Int128(argument)) else { throw .outOfRange(offset: start) }
             return value
         }
-        return try rareInteger(&offset, as: type)
+        return try integerSlowPath(&offset, as: type)
     }
 
     @inline(never)
-    private func rareInteger<Value: FixedWidthInteger>(
+    private func integerSlowPath<Value: FixedWidthInteger>(
         _ offset: inout Int, as type: Value.Type
     ) throws(WireFailure) -> Value {
         let start = offset
@@ -90,11 +90,11 @@ extension ByteReader {
         if try peek(offset) == Simple.double {
             return Double(bitPattern: try argument(&offset, as: UInt64.self))
         }
-        return try rareDouble(&offset)
+        return try doubleSlowPath(&offset)
     }
 
     @inline(never)
-    private func rareDouble(_ offset: inout Int) throws(WireFailure) -> Double {
+    private func doubleSlowPath(_ offset: inout Int) throws(WireFailure) -> Double {
         try skipTagsOfNumber(&offset)
         let start = offset
         switch self[offset] {
@@ -116,11 +116,11 @@ extension ByteReader {
         if try peek(offset) == Simple.float {
             return Float(bitPattern: try argument(&offset, as: UInt32.self))
         }
-        return try rareFloat(&offset)
+        return try floatSlowPath(&offset)
     }
 
     @inline(never)
-    private func rareFloat(_ offset: inout Int) throws(WireFailure) -> Float {
+    private func floatSlowPath(_ offset: inout Int) throws(WireFailure) -> Float {
         try skipTagsOfNumber(&offset)
         let start = offset
         let isInteger = self[offset] & MajorType.mask <= MajorType.negative
@@ -151,7 +151,7 @@ extension ByteReader {
         let start = offset
         let first = try peek(offset)
         guard first & MajorType.mask == MajorType.text, first & ~MajorType.mask != MajorType.indefinite else {
-            return try rareString(&offset)
+            return try stringSlowPath(&offset)
         }
         let length = try head(&offset)
         return try text(content(length, &offset), start)
@@ -171,7 +171,7 @@ extension ByteReader {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    private func rareString(_ offset: inout Int) throws(WireFailure) -> String {
+    private func stringSlowPath(_ offset: inout Int) throws(WireFailure) -> String {
         try skipTags(&offset)
         let start = offset
         guard self[offset] & MajorType.mask == MajorType.text else { throw mismatch(offset) }

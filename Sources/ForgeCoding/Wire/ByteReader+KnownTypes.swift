@@ -64,7 +64,7 @@ extension ByteReader {
         _ type: Value.Type, _ offset: inout Int, levels: Int
     ) throws(WireFailure) -> Value {
         if isSame(type, [UInt8].self) {
-            return reinterpret(try octets(&offset, levels), as: type)
+            return reinterpret(try byteArray(&offset, levels), as: type)
         } else if isSame(type, [Int].self) {
             let list = try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: Int.self) }
             return reinterpret(list, as: type)
@@ -79,7 +79,7 @@ extension ByteReader {
     }
 
     /// Reads bytes from a byte string, or from an array of numbers as other encoders write them.
-    private func octets(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> [UInt8] {
+    private func byteArray(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> [UInt8] {
         try skipTags(&offset)
         if self[offset] & MajorType.mask == MajorType.array {
             return try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: UInt8.self) }

@@ -6,7 +6,7 @@ extension ByteSink {
     /// Writes tag 1 (seconds since 1970, as an integer if whole) if that is exact, so that other tools recognise the
     /// date, and otherwise the private tag with the double that `Date` stores.
     func append(_ value: Date, depth: Int) throws(WireFailure) {
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         let seconds = value.timeIntervalSinceReferenceDate
         let epoch = value.timeIntervalSince1970
         guard Date(timeIntervalSince1970: epoch).timeIntervalSinceReferenceDate.bitPattern == seconds.bitPattern else {
@@ -29,13 +29,13 @@ extension ByteSink {
 
     /// Appends the absolute form of a URL.
     func append(_ value: URL, depth: Int) throws(WireFailure) {
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         appendHead(MajorType.tag, Tag.uri)
         append(value.absoluteString)
     }
 
     func append(_ value: UUID, depth: Int) throws(WireFailure) {
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         appendHead(MajorType.tag, Tag.uuid)
         withUnsafeBytes(of: value.uuid) { appendByteString($0) }
     }
@@ -46,7 +46,7 @@ extension ByteSink {
             append(Double.nan)
             return
         }
-        try require(2, at: depth)
+        try requireDepth(2, below: depth)
         appendHead(MajorType.tag, Tag.decimalFraction)
         appendHead(MajorType.array, 2)
         appendSigned(Int64(value.exponent))

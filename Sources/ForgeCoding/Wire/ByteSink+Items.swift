@@ -81,7 +81,7 @@ extension ByteSink {
 
     /// Throws if `levels` more levels at this depth exceed the limit.
     @inline(__always)
-    func require(_ levels: Int, at depth: Int) throws(WireFailure) {
+    func requireDepth(_ levels: Int, below depth: Int) throws(WireFailure) {
         guard depth &+ levels <= maximumDepth else { throw .tooDeep }
     }
 
@@ -93,7 +93,7 @@ extension ByteSink {
             appendHead(isNegative ? MajorType.negative : MajorType.unsigned, short)
             return
         }
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         appendHead(MajorType.tag, isNegative ? Tag.negativeBignum : Tag.bignum)
         withUnsafeBytes(of: argument.bigEndian) { digits in
             appendByteString(UnsafeRawBufferPointer(rebasing: digits[(argument.leadingZeroBitCount / 8)...]))

@@ -97,7 +97,7 @@ extension ByteSink {
     private func appendList<Element>(
         _ list: [Element], _ depth: Int, _ body: (Element) -> Void
     ) throws(WireFailure) {
-        try require(1, at: depth)
+        try requireDepth(1, below: depth)
         appendHead(MajorType.array, UInt64(list.count))
         for element in list { body(element) }
     }

@@ -6,13 +6,13 @@ struct LittleEndianReader {
         rest = bytes
     }
 
-    mutating func bytes(_ count: Int) throws(VaultDamage) -> ArraySlice<UInt8> {
-        guard count >= 0, count <= rest.count else { throw VaultDamage(.tampered, "a length leads beyond the end") }
+    mutating func bytes(_ count: Int) throws(VaultFailure) -> ArraySlice<UInt8> {
+        guard count >= 0, count <= rest.count else { throw VaultFailure(.tampered, "a length leads beyond the end") }
         defer { rest = rest.dropFirst(count) }
         return rest.prefix(count)
     }
 
-    mutating func integer<Number: FixedWidthInteger>() throws(VaultDamage) -> Number {
+    mutating func integer<Number: FixedWidthInteger>() throws(VaultFailure) -> Number {
         try bytes(Number.bitWidth / 8).reversed().reduce(0) { $0 << 8 | Number($1) }
     }
 }

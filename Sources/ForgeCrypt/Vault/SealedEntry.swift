@@ -23,7 +23,7 @@ struct SealedEntry: Sendable {
     init(
         _ name: SecretName, _ accessibility: CryptAccessibility, _ value: [UInt8], generation: UInt64, vaultID: [UInt8],
         under subkeys: VaultSubkeys
-    ) throws(VaultDamage) {
+    ) throws(VaultFailure) {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(Self.prefixLength + name.bytes.count + value.count + 2 * Self.boxOverhead)
         bytes.appendLittleEndian(UInt16(name.bytes.count))
@@ -40,7 +40,7 @@ struct SealedEntry: Sendable {
                 bytes += box.ciphertext
                 bytes += box.tag
             } catch {
-                throw VaultDamage(.unencodable, "the cipher refused the value")
+                throw VaultFailure(.unencodable, "the cipher refused the value")
             }
         }
         self.name = name
@@ -52,7 +52,7 @@ struct SealedEntry: Sendable {
     /// Reads an entry and opens its name.
     init(
         _ reader: inout LittleEndianReader, vaultID: [UInt8], under subkeys: VaultSubkeys
-    ) throws(VaultDamage) {
+    ) throws(VaultFailure) {
         let start = reader.rest
         let nameLength = Int(try reader.integer() as UInt16)
         let code: UInt8 = try reader.integer()
@@ -61,11 +61,11 @@ struct SealedEntry: Sendable {
         generation = try reader.integer()
         guard let accessibility = CryptAccessibility(vaultCode: code), reserved == 0,
             valueLength <= SecretCodec.maximumSizeInBytes
-        else { throw VaultDamage(.tampered, "impossible entry") }
+        else { throw VaultFailure(.tampered, "impossible entry") }
         let nameBox = try reader.bytes(nameLength + Self.boxOverhead)
         let associatedData = Self.associatedData(.name, start.prefix(Self.prefixLength), vaultID)
         guard let name = SecretName(bytes: try Self.open(nameBox, associatedData, subkeys)) else {
-            throw VaultDamage(.tampered, "impossible name")
+            throw VaultFailure(.tampered, "impossible name")
         }
         let valueBox = try reader.bytes(valueLength + Self.boxOverhead)
         self.name = name
@@ -74,7 +74,7 @@ struct SealedEntry: Sendable {
     }
 
     /// Opens the value; the caller erases it.
-    func value(vaultID: [UInt8], under subkeys: VaultSubkeys) throws(VaultDamage) -> [UInt8] {
+    func value(vaultID: [UInt8], under subkeys: VaultSubkeys) throws(VaultFailure) -> [UInt8] {
         let box = bytes.dropFirst(Self.prefixLength + name.bytes.count + Self.boxOverhead)
         let associatedData = Self.associatedData(.value, bytes.prefix(Self.prefixLength), vaultID) + name.bytes
         return try Self.open(box, associatedData, subkeys)
@@ -94,7 +94,7 @@ struct SealedEntry: Sendable {
 
     private static func open(
         _ box: ArraySlice<UInt8>, _ associatedData: [UInt8], _ subkeys: VaultSubkeys
-    ) throws(VaultDamage) -> [UInt8] {
+    ) throws(VaultFailure) -> [UInt8] {
         do {
             let sealed = try AES.GCM.SealedBox(
                 nonce: AES.GCM.Nonce(data: box.prefix(nonceLength)),
@@ -104,7 +104,7 @@ struct SealedEntry: Sendable {
             defer { opened.resetBytes(in: opened.startIndex..<opened.endIndex) }
             return [UInt8](opened)
         } catch {
-            throw VaultDamage(.tampered, "an entry does not open")
+            throw VaultFailure(.tampered, "an entry does not open")
         }
     }
 }

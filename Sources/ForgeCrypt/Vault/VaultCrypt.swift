@@ -75,7 +75,7 @@ public final class VaultCrypt: CryptStoring {
         let name = try SecretName(key.key, .set)
         var bytes = try SecretCodec.encode(value, for: key)
         defer { erase(&bytes) }
-        try change(.set, key.key) { (image) throws(VaultDamage) in
+        try change(.set, key.key) { (image) throws(VaultFailure) in
             try image.set(name, to: bytes, key.accessibility)
         }
     }
@@ -86,16 +86,16 @@ public final class VaultCrypt: CryptStoring {
 
     public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
         let name = try SecretName(key.key, .contains)
-        return try read(.contains, key.key) { (image) throws(VaultDamage) in image.contains(name) } ?? false
+        return try read(.contains, key.key) { (image) throws(VaultFailure) in image.contains(name) } ?? false
     }
 
     public func keys() throws(CryptError) -> [String] {
-        try read(.keys, nil) { (image) throws(VaultDamage) in image.names.map(\.string) } ?? []
+        try read(.keys, nil) { (image) throws(VaultFailure) in image.names.map(\.string) } ?? []
     }
 
     public func rawValue(named name: String) throws(CryptError) -> [UInt8]? {
         let secretName = try SecretName(name, .get)
-        return try read(.get, name) { (image) throws(VaultDamage) in try image.value(of: secretName) } ?? nil
+        return try read(.get, name) { (image) throws(VaultFailure) in try image.value(of: secretName) } ?? nil
     }
 
     public func setRawValue(
@@ -103,7 +103,7 @@ public final class VaultCrypt: CryptStoring {
     ) throws(CryptError) {
         let secretName = try SecretName(name, .set)
         try SecretCodec.check(bytes, named: name)
-        try change(.set, name) { (image) throws(VaultDamage) in try image.set(secretName, to: bytes, accessibility) }
+        try change(.set, name) { (image) throws(VaultFailure) in try image.set(secretName, to: bytes, accessibility) }
     }
 
     public func deleteValue(named name: String) throws(CryptError) {
@@ -117,7 +117,7 @@ public final class VaultCrypt: CryptStoring {
             }
         }
         guard !isAbsent else { return }
-        try change(.delete, name) { (image) throws(VaultDamage) in try image.remove(secretName) }
+        try change(.delete, name) { (image) throws(VaultFailure) in try image.remove(secretName) }
     }
 
     /// Removes every secret; the vault gets a new id, and so new keys.
@@ -157,7 +157,7 @@ public final class VaultCrypt: CryptStoring {
     @discardableResult
     public func verify() throws(CryptError) -> Int {
         state.withLock { $0.snapshot = nil }
-        let count = try read(.verify, nil) { (image) throws(VaultDamage) in
+        let count = try read(.verify, nil) { (image) throws(VaultFailure) in
             for name in image.names {
                 guard var value = try image.value(of: name) else { continue }
                 erase(&value)
@@ -170,7 +170,7 @@ public final class VaultCrypt: CryptStoring {
     /// The accessibility that a secret was last set with; nil if there is none.
     package func accessibility(named name: String) throws(CryptError) -> CryptAccessibility? {
         let secretName = try SecretName(name, .get)
-        return try read(.get, name) { (image) throws(VaultDamage) in image.accessibility(of: secretName) } ?? nil
+        return try read(.get, name) { (image) throws(VaultFailure) in image.accessibility(of: secretName) } ?? nil
     }
 }
 
@@ -179,19 +179,19 @@ public final class VaultCrypt: CryptStoring {
 extension VaultCrypt {
     /// Calls `body` with the file's present content; nil if there is no file.
     private func read<Result: Sendable>(
-        _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultDamage) -> Result
+        _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultFailure) -> Result
     ) throws(CryptError) -> Result? {
         try describing(operation, name) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) -> Result? in
                 guard let snapshot = try refresh(&state) else { return nil }
-                return try checking { () throws(VaultDamage) in try body(snapshot.image) }
+                return try checking { () throws(VaultFailure) in try body(snapshot.image) }
             }
         }
     }
 
     /// Reads the file's present content, changes it and writes it, with the lock held.
     private func change(
-        _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultDamage) -> Void
+        _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultFailure) -> Void
     ) throws(CryptError) {
         try describing(operation, name) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
@@ -202,7 +202,7 @@ extension VaultCrypt {
                         state.hasRemovedTemporaryFile = true
                     }
                     var image = snapshot?.image ?? VaultImage(key: key)
-                    try checking { () throws(VaultDamage) in try body(&image) }
+                    try checking { () throws(VaultFailure) in try body(&image) }
                     try write(image, &state, at: directory)
                 }
             }
@@ -236,7 +236,7 @@ extension VaultCrypt {
         } catch {
             throw CryptError(error, .get, path: file.path)
         }
-        let image = try checking { () throws(VaultDamage) in try VaultImage(bytes, key: key) }
+        let image = try checking { () throws(VaultFailure) in try VaultImage(bytes, key: key) }
         let snapshot = Snapshot(image: image, held: held)
         state.snapshot = snapshot
         return snapshot
@@ -279,7 +279,7 @@ extension VaultCrypt {
     }
 
     /// Adds the path of the file to an error about damage.
-    private func checking<Result>(_ body: () throws(VaultDamage) -> Result) throws(CryptError) -> Result {
+    private func checking<Result>(_ body: () throws(VaultFailure) -> Result) throws(CryptError) -> Result {
         do {
             return try body()
         } catch {

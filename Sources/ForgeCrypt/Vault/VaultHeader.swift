@@ -39,14 +39,14 @@ struct VaultHeader: Sendable {
     ///   - file: The file, or as much of it as is there.
     ///   - fileLength: How long the whole file is.
     /// - Throws: `.truncated`, `.tampered` or `.newerFormat`.
-    init(_ file: ArraySlice<UInt8>, fileLength: Int) throws(VaultDamage) {
+    init(_ file: ArraySlice<UInt8>, fileLength: Int) throws(VaultFailure) {
         guard file.count >= Self.length else {
             let isStartOfVault = Self.magic.starts(with: file.prefix(Self.magic.count))
-            throw VaultDamage(isStartOfVault ? .truncated : .tampered, "no vault header")
+            throw VaultFailure(isStartOfVault ? .truncated : .tampered, "no vault header")
         }
         var reader = LittleEndianReader(file)
         guard try reader.bytes(Self.magic.count).elementsEqual(Self.magic) else {
-            throw VaultDamage(.tampered, "no vault file")
+            throw VaultFailure(.tampered, "no vault file")
         }
         let version: UInt16 = try reader.integer()
         let length = Int(try reader.integer() as UInt16)
@@ -54,10 +54,10 @@ struct VaultHeader: Sendable {
             // Every version keeps magic, version, header length, and a checksum in the header's last 32 bytes.
             let isIntact =
                 version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length), length: length)
-            throw isIntact ? VaultDamage(.newerFormat) : VaultDamage(.tampered, "header damaged")
+            throw isIntact ? VaultFailure(.newerFormat) : VaultFailure(.tampered, "header damaged")
         }
         guard Self.hasChecksum(file.prefix(length), length: length) else {
-            throw VaultDamage(.tampered, "header damaged")
+            throw VaultFailure(.tampered, "header damaged")
         }
         let flags: UInt32 = try reader.integer()
         vaultID = Array(try reader.bytes(Self.vaultIDLength))
@@ -66,14 +66,14 @@ struct VaultHeader: Sendable {
         entryCount = Int(try reader.integer() as UInt32)
         let reserved = try reader.bytes(Self.keyCheckOffset - 52)
         guard flags == 0, reserved.allSatisfy({ $0 == 0 }) else {
-            throw VaultDamage(.newerFormat)
+            throw VaultFailure(.newerFormat)
         }
         let rest = fileLength - Self.length - VaultSubkeys.macLength
-        guard bodyLength <= VaultImage.maximumSizeInBytes else { throw VaultDamage(.tampered, "impossible length") }
-        guard entryCount <= VaultImage.maximumCount else { throw VaultDamage(.tampered, "impossible count") }
+        guard bodyLength <= VaultImage.maximumSizeInBytes else { throw VaultFailure(.tampered, "impossible length") }
+        guard entryCount <= VaultImage.maximumCount else { throw VaultFailure(.tampered, "impossible count") }
         self.bodyLength = Int(bodyLength)
-        guard rest >= self.bodyLength else { throw VaultDamage(.truncated) }
-        guard rest == self.bodyLength else { throw VaultDamage(.tampered, "longer than its header says") }
+        guard rest >= self.bodyLength else { throw VaultFailure(.truncated) }
+        guard rest == self.bodyLength else { throw VaultFailure(.tampered, "longer than its header says") }
     }
 
     private static func hasChecksum(_ header: ArraySlice<UInt8>, length: Int) -> Bool {

@@ -29,15 +29,15 @@ struct VaultImage: Sendable {
     ///
     /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. Nothing is believed before it is
     ///   authenticated, but for the header's lengths, which are checked against the file's.
-    init(_ file: [UInt8], key: SymmetricKey) throws(VaultDamage) {
+    init(_ file: [UInt8], key: SymmetricKey) throws(VaultFailure) {
         let header = try VaultHeader(file[...], fileLength: file.count)
         subkeys = VaultSubkeys(key, vaultID: header.vaultID)
-        guard header.isSealed(file[...], under: subkeys) else { throw VaultDamage(.wrongKey) }
+        guard header.isSealed(file[...], under: subkeys) else { throw VaultFailure(.wrongKey) }
         let covered = file.dropLast(VaultSubkeys.macLength)
         guard
             HMAC<SHA256>.isValidAuthenticationCode(
                 file.suffix(VaultSubkeys.macLength), authenticating: covered, using: subkeys.file)
-        else { throw VaultDamage(.tampered, "the content does not match its code") }
+        else { throw VaultFailure(.tampered, "the content does not match its code") }
 
         vaultID = header.vaultID
         generation = header.generation
@@ -47,10 +47,10 @@ struct VaultImage: Sendable {
             let entry = try SealedEntry(&reader, vaultID: vaultID, under: subkeys)
             guard entry.generation > lastGeneration, entry.generation <= generation,
                 entries.updateValue(entry, forKey: entry.name) == nil
-            else { throw VaultDamage(.tampered, "impossible order of entries") }
+            else { throw VaultFailure(.tampered, "impossible order of entries") }
             lastGeneration = entry.generation
         }
-        guard reader.rest.isEmpty else { throw VaultDamage(.tampered, "more entries than counted") }
+        guard reader.rest.isEmpty else { throw VaultFailure(.tampered, "more entries than counted") }
         bodyLength = header.bodyLength
     }
 
@@ -63,23 +63,23 @@ struct VaultImage: Sendable {
     func accessibility(of name: SecretName) -> CryptAccessibility? { entries[name]?.accessibility }
 
     /// Opens one value, nil if there is none; the caller erases it.
-    func value(of name: SecretName) throws(VaultDamage) -> [UInt8]? {
+    func value(of name: SecretName) throws(VaultFailure) -> [UInt8]? {
         try entries[name]?.value(vaultID: vaultID, under: subkeys)
     }
 
     /// Seals a value under a name.
     mutating func set(
         _ name: SecretName, to value: [UInt8], _ accessibility: CryptAccessibility
-    ) throws(VaultDamage) {
+    ) throws(VaultFailure) {
         let next = try nextGeneration()
         let entry = try SealedEntry(name, accessibility, value, generation: next, vaultID: vaultID, under: subkeys)
         let old = entries[name]?.bytes.count ?? 0
         let grown = bodyLength - old + entry.bytes.count
         guard grown + VaultHeader.length + VaultSubkeys.macLength <= Self.maximumSizeInBytes else {
-            throw VaultDamage(.tooLarge, "the vault would exceed 256 MiB")
+            throw VaultFailure(.tooLarge, "the vault would exceed 256 MiB")
         }
         guard old > 0 || entries.count < Self.maximumCount else {
-            throw VaultDamage(.tooLarge, "the vault would hold more than 65,536 secrets")
+            throw VaultFailure(.tooLarge, "the vault would hold more than 65,536 secrets")
         }
         entries[name] = entry
         bodyLength = grown
@@ -87,15 +87,15 @@ struct VaultImage: Sendable {
     }
 
     /// Removes a secret.
-    mutating func remove(_ name: SecretName) throws(VaultDamage) {
+    mutating func remove(_ name: SecretName) throws(VaultFailure) {
         let next = try nextGeneration()
         guard let entry = entries.removeValue(forKey: name) else { return }
         bodyLength -= entry.bytes.count
         generation = next
     }
 
-    private func nextGeneration() throws(VaultDamage) -> UInt64 {
-        guard generation < .max else { throw VaultDamage(.tooLarge, "the vault was changed too often") }
+    private func nextGeneration() throws(VaultFailure) -> UInt64 {
+        guard generation < .max else { throw VaultFailure(.tooLarge, "the vault was changed too often") }
         return generation + 1
     }
 

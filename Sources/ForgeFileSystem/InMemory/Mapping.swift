@@ -30,7 +30,7 @@ extension InMemoryFileSystem {
                 _ = memory.initializeMemory(as: UInt8.self, repeating: 0)
                 return
             }
-            guard let base = sysMapNothing(count) else { return nil }
+            guard let base = sysMapAnonymous(count) else { return nil }
             memory = UnsafeMutableRawBufferPointer(start: base, count: count)
         }
 

@@ -48,7 +48,7 @@ extension POSIXFileSystem {
     ///   - path: The directory.
     ///   - directory: Where a relative path starts.
     ///   - permissions: The exact mode of what is created.
-    ///   - resolution: Limits on the walk.
+    ///   - resolution: Limits on path resolution.
     ///   - check: Called with the path and with every parent that is missing before anything is created.
     /// - Returns: The directories that were created, the highest first.
     /// - Throws: What `check` throws, or ``FileSystemError``; parents that were created stay.
@@ -92,7 +92,7 @@ extension POSIXFileSystem {
                 return false
             }
         }
-        // mkdirat(2) takes no limits; walk to the parent under them.
+        // mkdirat(2) takes no limits; the parent is resolved under them.
         let (parent, name) = path.splitLast()
         return try withParent(parent, at: directory, resolution: resolution) {
             (parent) throws(FileSystemError) -> Bool in

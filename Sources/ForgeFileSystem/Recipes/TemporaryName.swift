@@ -86,7 +86,7 @@ extension POSIXPath {
         hasPrefix(Self.temporaryPrefix) ? recordedParts?.id : nil
     }
 
-    /// The random part and the number of a name such as ``TemporaryNamesFile`` records, of a file or of trash.
+    /// The random part and the number of a name such as ``TemporaryFileJournalFile`` records, of a file or of trash.
     var recordedParts: (id: POSIXPath, slot: Int)? {
         guard let prefix = [Self.temporaryPrefix, Self.trashPrefix].first(where: hasPrefix) else { return nil }
         let rest = bytes.dropFirst(prefix.utf8.count)

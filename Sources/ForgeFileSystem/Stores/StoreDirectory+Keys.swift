@@ -66,12 +66,12 @@ extension StoreDirectory {
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        let names = try names()
+        let journal = try openJournal()
         let directory = key.path.splitLast().parent
         try withDurableParent(of: key, durability) { (parent, name) throws(FileSystemError) in
             try synchronizingPresence(of: key, at: parent, durability) { () throws(FileSystemError) in
                 try requireReplaceable(name, at: parent, mode, key)
-                try names.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
+                try journal.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
                     (temporary) throws(FileSystemError) in
                     try fileSystem.replaceFile(
                         name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary,

@@ -69,12 +69,12 @@ extension StoreDirectory {
             guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {
                 throw FileSystemError(.removeDirectory, .notDirectory, path: key.path)
             }
-            let names = try names()
+            let journal = try openJournal()
             let ownFiles = try OwnFiles(
                 fileSystem, in: parent,
-                temporaryIDs: try TemporaryNamesFile.allIDs(at: root, on: fileSystem) + [names.id])
+                temporaryIDs: try TemporaryFileJournalFile.allIDs(at: root, on: fileSystem) + [journal.id])
             try requireOwn(ownFiles, name, at: parent, key)
-            try names.withName(
+            try journal.withName(
                 POSIXPath.trashPrefix, in: key.path.splitLast().parent, at: parent, isDurable: durability == .full
             ) { (trash) throws(FileSystemError) in
                 try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)

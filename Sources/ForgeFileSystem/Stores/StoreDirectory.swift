@@ -3,7 +3,7 @@ import SystemPackage
 
 /// The open root directory of a store that keeps one file for each key: the only way such a store reaches the disk.
 ///
-/// The root is held open, and every key is walked from it without following a link or leaving it, so nothing outside
+/// The root is held open, and every key is resolved from it without following a link or leaving it, so nothing outside
 /// can be reached whatever happens to the tree meanwhile. Files are 0600 and directories 0700. What the store cannot
 /// have made is never changed (``OwnFiles``).
 package final class StoreDirectory: Sendable {
@@ -16,9 +16,9 @@ package final class StoreDirectory: Sendable {
     let root: Descriptor
     let flushed: FlushedDirectories
     private let identity: DirectoryIdentity
-    private let temporaryNames = Mutex<TemporaryNames?>(nil)
+    private let journal = Mutex<TemporaryFileJournal?>(nil)
 
-    /// How keys are walked.
+    /// How keys are resolved.
     static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
 
     /// Opens the root of a store, creating it durably if it is missing, to be written.
@@ -56,15 +56,15 @@ package final class StoreDirectory: Sendable {
 
     /// Makes sure that temporary files can be recorded, and removes those of processes that have ended.
     package func prepareForWriting() throws(FileSystemError) {
-        _ = try names()
+        _ = try openJournal()
     }
 
-    /// The names of this object's temporary files.
-    func names() throws(FileSystemError) -> TemporaryNames {
-        try temporaryNames.withLock { (names) throws(FileSystemError) in
-            if let names { return names }
-            let new = try TemporaryNames(at: root, on: fileSystem)
-            names = new
+    /// This object's journal of temporary files; the first call opens or creates it.
+    func openJournal() throws(FileSystemError) -> TemporaryFileJournal {
+        try journal.withLock { (journal) throws(FileSystemError) in
+            if let journal { return journal }
+            let new = try TemporaryFileJournal(at: root, on: fileSystem)
+            journal = new
             return new
         }
     }

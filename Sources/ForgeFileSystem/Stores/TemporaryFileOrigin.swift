@@ -30,7 +30,7 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
         let directory = POSIXPath(parent.bytes.dropFirst(root.count).drop { $0 == UInt8(ascii: "/") })
         return try fileSystem.withDirectory(root) { (descriptor) throws(FileSystemError) in
             var origin: TemporaryFileOrigin?
-            try TemporaryNamesFile.forEach(at: descriptor, on: fileSystem) { (file) throws(FileSystemError) in
+            try TemporaryFileJournalFile.forEach(at: descriptor, on: fileSystem) { (file) throws(FileSystemError) in
                 guard origin == nil, file.id == parts.id else { return }
                 guard try file.directory(ofSlot: parts.slot) == directory else {
                     origin = .unrecorded

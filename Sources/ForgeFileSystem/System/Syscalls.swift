@@ -63,7 +63,7 @@ func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
 func sysPageSize() -> Int64 { Int64(getpagesize()) }
 
 /// An anonymous, zero-filled mapping whose pages are allocated when they are used; nil if it fails.
-func sysMapNothing(_ count: Int) -> UnsafeMutableRawPointer? {
+func sysMapAnonymous(_ count: Int) -> UnsafeMutableRawPointer? {
     let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
     guard let base, Int(bitPattern: base) != -1 else { return nil }
     return base
@@ -119,7 +119,7 @@ func sysMakeNode(_ directory: CInt, _ path: UnsafePointer<CChar>, _ mode: mode_t
     mknodat(directory, path, mode, dev_t(truncatingIfNeeded: device))
 }
 
-func sysMakeLink(_ target: UnsafePointer<CChar>, _ directory: CInt, _ path: UnsafePointer<CChar>) -> CInt {
+func sysMakeSymbolicLink(_ target: UnsafePointer<CChar>, _ directory: CInt, _ path: UnsafePointer<CChar>) -> CInt {
     symlinkat(target, directory, path)
 }
 
@@ -132,7 +132,7 @@ func sysReadLink(
     }
 }
 
-func sysLink(
+func sysMakeHardLink(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>
 ) -> CInt {
     linkat(directory, path, newDirectory, newPath, 0)

@@ -204,7 +204,7 @@ extension SystemFileSystem {
     public func createSymbolicLink(
         _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath
     ) throws(FileSystemError) {
-        try calling(.createSymbolicLink, target, path) { sysMakeLink($0, sysDirectory(directory), $1) }
+        try calling(.createSymbolicLink, target, path) { sysMakeSymbolicLink($0, sysDirectory(directory), $1) }
     }
 
     public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
@@ -219,7 +219,9 @@ extension SystemFileSystem {
     public func link(
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(FileSystemError) {
-        try calling(.link, path, newPath) { sysLink(sysDirectory(directory), $0, sysDirectory(newDirectory), $1) }
+        try calling(.link, path, newPath) {
+            sysMakeHardLink(sysDirectory(directory), $0, sysDirectory(newDirectory), $1)
+        }
     }
 
     public func rename(

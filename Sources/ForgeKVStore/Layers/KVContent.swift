@@ -18,8 +18,8 @@ enum KVContent: Equatable, Sendable {
 /// The progress of a stream's consumer.
 enum KVStreamProgress: Sendable {
     /// The consumer has received the element.
-    case handed
+    case delivered
 
     /// The consumer has requested the next element.
-    case finished
+    case processed
 }

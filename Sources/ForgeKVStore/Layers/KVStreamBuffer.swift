@@ -25,8 +25,8 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         var lastContent: KVContent?
 
         var pushedNumber: UInt64 = 0
-        var handedNumber: UInt64 = 0
-        var finishedNumber: UInt64 = 0
+        var deliveredNumber: UInt64 = 0
+        var processedNumber: UInt64 = 0
         var observers = KVStreamObservers()
 
         mutating func pop() -> KVChange<Value>? {
@@ -38,7 +38,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
                 first = 0
             }
             lastContent = element.content
-            handedNumber = element.number
+            deliveredNumber = element.number
             return element.change
         }
 
@@ -51,8 +51,8 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
             }
             if first == elements.count {
                 if lastContent == content {
-                    handedNumber = pushedNumber
-                    if !waiting.isEmpty { finishedNumber = pushedNumber }
+                    deliveredNumber = pushedNumber
+                    if !waiting.isEmpty { processedNumber = pushedNumber }
                     return
                 }
             } else if elements[elements.count - 1]?.content == content {
@@ -73,7 +73,8 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         }
 
         mutating func takeObservers() -> [CheckedContinuation<Void, Never>] {
-            observers.take(handed: isFinished ? .max : handedNumber, finished: isFinished ? .max : finishedNumber)
+            observers.take(
+                delivered: isFinished ? .max : deliveredNumber, processed: isFinished ? .max : processedNumber)
         }
     }
 
@@ -126,7 +127,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         await withCheckedContinuation { (continuation: Consumer) in
             let (answer, observers) = state.withLock { state in
                 // Requesting the next element completes the previous one.
-                state.finishedNumber = state.handedNumber
+                state.processedNumber = state.deliveredNumber
                 let answer: KVChange<Value>??
                 if let change = state.pop() {
                     answer = .some(change)
@@ -144,7 +145,7 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
     }
 
     /// Waits until the consumer has made this progress on everything pushed before the call, or has ended.
-    func reach(_ progress: KVStreamProgress) async {
+    func wait(for progress: KVStreamProgress) async {
         let id = KVStreamObservers.ID()
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in

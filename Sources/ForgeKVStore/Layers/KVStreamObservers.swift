@@ -35,9 +35,9 @@ struct KVStreamObservers {
     mutating func forget(_ id: ID) { cancelled.remove(ObjectIdentifier(id)) }
 
     /// Removes and returns the tasks whose progress has been reached.
-    mutating func take(handed: UInt64, finished: UInt64) -> [Continuation] {
+    mutating func take(delivered: UInt64, processed: UInt64) -> [Continuation] {
         guard !observers.isEmpty else { return [] }
-        let reached = observers.filter { ($0.value.progress == .handed ? handed : finished) >= $0.value.number }
+        let reached = observers.filter { ($0.value.progress == .delivered ? delivered : processed) >= $0.value.number }
         for id in reached.keys { observers[id] = nil }
         return reached.values.map(\.continuation)
     }

@@ -21,7 +21,7 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
     private let limit: Int
 
     /// Counts the writes. Held from before a write until its notifications, so that streams report writes in order.
-    private let writing = Mutex<UInt64>(0)
+    private let writeCount = Mutex<UInt64>(0)
 
     /// Adds streams to `base`.
     ///
@@ -41,7 +41,7 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
 
     /// The values of a key: the current one, then one after every change; nil while the key is absent.
     ///
-    /// The subscription starts with this call, not with the first element, so no later change is missed. A write that
+    /// The consumer is subscribed by this call, not by its first element, so no later change is missed. A write that
     /// does not change the encoded value produces no element. A slow consumer may see only the last of several changes.
     ///
     /// The stream does not keep this object alive: `for await value in ReactiveKVStore(base).stream(key)` ends after
@@ -52,12 +52,12 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
     public func changes<T>(_ key: KVKey<T>) -> KVChanges<T> {
         let buffer = KVStreamBuffer<T>(limit: limit)
         let source = source
-        let id = writing.withLock { write in
-            let watcher = KVStreamHub.Watcher(
+        let id = writeCount.withLock { write in
+            let subscriber = KVStreamHub.Subscriber(
                 finish: { buffer.finishAfterLast() }, isPresent: { source.store.contains(key) },
                 notify: { isPresent, write in source.push(key, isPresent: isPresent, write, to: buffer) },
-                reach: { await buffer.reach($0) })
-            let id = hub.add(watcher, of: key.identity)
+                wait: { await buffer.wait(for: $0) })
+            let id = hub.add(subscriber, of: key.identity)
             // Before the first element, so that no change is missed.
             hub.observe {
                 source.transactional?.observeRemoteChanges { [weak self] names in self?.report(remoteChangesTo: names) }
@@ -80,20 +80,20 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
     /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that keeps its stream and
     /// requests no further element. If that consumer has received all elements, call ``delivered()`` instead; if it has
     /// not, release its stream and iterator. Returns at once if the task is cancelled.
-    public func settled() async { await reach(.finished) }
+    public func settled() async { await wait(for: .processed) }
 
     /// Waits until every consumer has received everything written before this call, processed or not.
     ///
     /// Does not wait for consumers that have ended. Waits indefinitely for a consumer that keeps its stream, but does
     /// not request the elements that it has not received yet. Returns at once if the task is cancelled.
-    public func delivered() async { await reach(.handed) }
+    public func delivered() async { await wait(for: .delivered) }
 
-    private func reach(_ progress: KVStreamProgress) async {
-        for watcher in hub.all { await watcher.reach(progress) }
+    private func wait(for progress: KVStreamProgress) async {
+        for subscriber in hub.all { await subscriber.wait(progress) }
     }
 
-    /// The number of subscriptions.
-    package var subscriptionCount: Int { hub.count }
+    /// The number of subscribers.
+    package var subscriberCount: Int { hub.count }
 }
 
 // MARK: Writing
@@ -108,44 +108,46 @@ extension ReactiveKVStore {
     }
 
     public func removeAll() throws {
-        try writing.withLock { write in
-            let watchers = hub.all.filter { $0.isPresent() }
-            try telling([(watchers, false)], &write) { try base.removeAll() }
+        try writeCount.withLock { write in
+            let subscribers = hub.all.filter { $0.isPresent() }
+            try notifying([(subscribers, false)], &write) { try base.removeAll() }
         }
     }
 
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
-        try writing.withLock { write in
-            var watchers = hub.watchers(of: name)
+        try writeCount.withLock { write in
+            var subscribers = hub.subscribers(of: name)
             // Removing an absent key is not a change.
-            if !isPresent { watchers = watchers.filter { $0.isPresent() } }
-            try telling([(watchers, isPresent)], &write, body)
+            if !isPresent { subscribers = subscribers.filter { $0.isPresent() } }
+            try notifying([(subscribers, isPresent)], &write, after: body)
         }
     }
 
-    /// Notifies the watchers of changes that were not made through this object.
+    /// Notifies the subscribers of changes that were not made through this object.
     private func report(remoteChangesTo names: [String]?) {
-        writing.withLock { write in
-            let watchers = names.map { $0.flatMap { hub.watchers(of: KeyName($0)) } } ?? hub.all
-            guard !watchers.isEmpty else { return }
+        writeCount.withLock { write in
+            let subscribers = names.map { $0.flatMap { hub.subscribers(of: KeyName($0)) } } ?? hub.all
+            guard !subscribers.isEmpty else { return }
             write += 1
-            for watcher in watchers { watcher.notify(watcher.isPresent(), write) }
+            for subscriber in subscribers { subscriber.notify(subscriber.isPresent(), write) }
         }
     }
 
-    /// Performs a write, then notifies the watchers whether their key exists.
-    private func telling(
-        _ changes: [(watchers: [KVStreamHub.Watcher], isPresent: Bool)], _ write: inout UInt64,
-        _ body: () throws -> Void
+    /// Performs a write, then notifies the subscribers whether their key exists.
+    private func notifying(
+        _ changes: [(subscribers: [KVStreamHub.Subscriber], isPresent: Bool)], _ write: inout UInt64,
+        after body: () throws -> Void
     ) throws {
         func notify() {
             write += 1
-            for change in changes { for watcher in change.watchers { watcher.notify(change.isPresent, write) } }
+            for change in changes {
+                for subscriber in change.subscribers { subscriber.notify(change.isPresent, write) }
+            }
         }
         do {
             try body()
         } catch let error as KVStoreError where error.code == .durabilityUnknown {
-            // The write is visible to readers although it failed, so watchers are notified.
+            // The write is visible to readers although it failed, so subscribers are notified.
             notify()
             throw error
         }
@@ -165,16 +167,16 @@ extension ReactiveKVStore: KVRawStoring where Base: KVRawStoring {
 
 extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
     public func commit(_ batch: KVBatch) throws {
-        try writing.withLock { write in
+        try writeCount.withLock { write in
             // Several changes of one key are one notification, of the last.
             var last: [KeyName: Bool] = [:]
             for change in batch.changes {
                 if case .set = change { last[KeyName(change.name)] = true } else { last[KeyName(change.name)] = false }
             }
-            let told = last.map { name, isPresent in
-                (watchers: hub.watchers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
+            let affected = last.map { name, isPresent in
+                (subscribers: hub.subscribers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
             }
-            try telling(told, &write) { try base.commit(batch) }
+            try notifying(affected, &write) { try base.commit(batch) }
         }
     }
 }

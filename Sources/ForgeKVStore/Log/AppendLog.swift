@@ -204,7 +204,7 @@ extension AppendLog {
         do throws(FileSystemError) {
             let record = scratch.bytes(size)
             LogRecord.write(
-                .flushed, flags: LogRecord.keptFlag, .empty, .empty, sequence: sequence + 1, unflushedCount: 0,
+                .flushed, flags: LogRecord.retainedFlag, .empty, .empty, sequence: sequence + 1, unflushedCount: 0,
                 checksum: checksum, to: record)
             try fileSystem.writeFully(descriptor, from: UnsafeRawBufferPointer(record), at: end)
             try fileSystem.synchronize(descriptor, .data)

@@ -37,7 +37,7 @@ enum LogRecord {
 
     /// The flag of a record carried over by compaction, with its sequence number. Numbers before it may be missing:
     /// their changes are obsolete.
-    static let keptFlag: UInt8 = 1
+    static let retainedFlag: UInt8 = 1
 
     /// The highest sequence number that is believed: a log that counts one a nanosecond gets there in 146 years.
     static let maximumSequence: UInt64 = 1 << 62
@@ -108,14 +108,14 @@ enum LogRecord {
     }
 
     /// Whether a payload is that of a record carried over by compaction.
-    static func isKept(_ payload: UnsafeRawBufferPointer) -> Bool {
-        payload.count >= payloadPrefixSize && payload[1] == keptFlag
+    static func isRetained(_ payload: UnsafeRawBufferPointer) -> Bool {
+        payload.count >= payloadPrefixSize && payload[1] == retainedFlag
     }
 
     /// The change in a payload; nil for unknown codes and flags, and for an invalid payload.
     static func change(_ payload: UnsafeRawBufferPointer) -> Change? {
         guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]),
-            payload[1] == 0 || (payload[1] == keptFlag && (code == .set || code == .flushed))
+            payload[1] == 0 || (payload[1] == retainedFlag && (code == .set || code == .flushed))
         else { return nil }
         let nameSize = Int(payload.integer(at: 2, as: UInt16.self))
         let rest = UnsafeRawBufferPointer(rebasing: payload[payloadPrefixSize...])

@@ -115,7 +115,8 @@ struct LogReplacement: ~Copyable {
         let record = scratch.bytes(LogRecord.size(nameCount: name.count, valueSize: value.count))
         value.withUnsafeBytes { value in
             LogRecord.write(
-                code, flags: LogRecord.keptFlag, name, value, sequence: number, unflushedCount: 0, checksum: checksum,
+                code, flags: LogRecord.retainedFlag, name, value, sequence: number, unflushedCount: 0,
+                checksum: checksum,
                 to: record)
         }
         sequence = number

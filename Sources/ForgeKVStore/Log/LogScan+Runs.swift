@@ -12,7 +12,7 @@ extension LogScan {
             let available = try window.withBytes(at: start, atLeast: length) { bytes in
                 var rest = bytes
                 // 32 records at a time, so that their table slots are prefetched while checksums are computed.
-                while Self.loadPart(&rest, checksum, after: &state, into: &table)
+                while Self.loadChunk(&rest, checksum, after: &state, into: &table)
                     || Self.loadBatch(&rest, checksum, after: &state, into: &table)
                 {}
                 return bytes.count
@@ -33,18 +33,18 @@ extension LogScan {
         }
     }
 
-    private static let partCount = 32
+    private static let chunkCount = 32
 
     /// Loads a few records; returns whether more may follow.
-    private static func loadPart(
-        _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome,
+    private static func loadChunk(
+        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome,
         into table: inout TableWriter
     ) -> Bool {
-        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: partCount) { records in
+        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: chunkCount) { records in
             var count = 0
             var isPlain = true
-            while count < partCount, isPlain {
-                let record = nextRecord(&rest, start, after: &state)
+            while count < chunkCount, isPlain {
+                let record = nextRecord(&rest, seed, after: &state)
                 isPlain = record.isPlain
                 guard let loaded = record.loaded else { continue }
                 table.prefetch(hash: loaded.hash)
@@ -60,13 +60,13 @@ extension LogScan {
     /// marker.
     @inline(__always)
     private static func nextRecord(
-        _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome
+        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome
     ) -> (isPlain: Bool, loaded: TableWriter.LoadedRecord?) {
         guard let (frame, record) = nextFrame(rest, after: state) else { return (false, nil) }
         let payload = UnsafeRawBufferPointer(rebasing: record[LogRecord.frameSize...])
         guard let change = LogRecord.PlainChange(payload),
-            frame.sequence == state.sequence &+ 1 || LogRecord.isKept(payload),
-            LogRecord.isIntact(record, checksum: start)
+            frame.sequence == state.sequence &+ 1 || LogRecord.isRetained(payload),
+            LogRecord.isIntact(record, checksum: seed)
         else { return (false, nil) }
         state.advance(over: frame, isFlushed: change.code == .flushed, end: state.end &+ Int64(record.count))
         rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
@@ -76,12 +76,12 @@ extension LogScan {
 
     /// Loads a batch; returns whether the next record is an intact one.
     private static func loadBatch(
-        _ rest: inout UnsafeRawBufferPointer, _ start: CRC32C, after state: inout Outcome,
+        _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome,
         into table: inout TableWriter
     ) -> Bool {
         guard let (frame, record) = nextFrame(rest, after: state),
             record[LogRecord.frameSize...].starts(with: [LogRecord.Code.batch.rawValue, 0, 0, 0]),
-            LogRecord.isIntact(record, checksum: start)
+            LogRecord.isIntact(record, checksum: seed)
         else { return false }
         let content = UnsafeRawBufferPointer(rebasing: record[(LogRecord.frameSize + LogRecord.payloadPrefixSize)...])
         var changeCount: UInt64 = 0
@@ -89,7 +89,7 @@ extension LogScan {
         guard LogRecord.forEachChange(inBatch: content, { _ in changeCount += 1 }),
             changeCount == frame.sequence &- state.sequence
         else { return false }
-        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: partCount) { records in
+        withUnsafeTemporaryAllocation(of: TableWriter.LoadedRecord.self, capacity: chunkCount) { records in
             var revision = state.sequence
             var count = 0
             _ = LogRecord.forEachChange(inBatch: content) { change in
@@ -98,7 +98,7 @@ extension LogScan {
                 table.prefetch(hash: loaded.hash)
                 records.initializeElement(at: count, to: loaded)
                 count += 1
-                guard count == partCount else { return }
+                guard count == chunkCount else { return }
                 table.load(UnsafeBufferPointer(records))
                 count = 0
             }
@@ -136,7 +136,7 @@ extension LogRecord {
         @inline(__always)
         init?(_ payload: UnsafeRawBufferPointer) {
             guard let code = Code(rawValue: payload[0]),
-                payload[1] == 0 || (payload[1] == LogRecord.keptFlag && code != .remove)
+                payload[1] == 0 || (payload[1] == LogRecord.retainedFlag && code != .remove)
             else { return nil }
             let nameEnd = LogRecord.payloadPrefixSize + Int(payload.integer(at: 2, as: UInt16.self))
             guard nameEnd <= payload.count else { return nil }

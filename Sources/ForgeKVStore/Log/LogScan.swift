@@ -104,7 +104,7 @@ struct LogScan {
     private struct Record {
         var frame: LogRecord.Frame
         var change: LogRecord.Change
-        var isKept: Bool
+        var isRetained: Bool
 
         var firstSequence: UInt64 { frame.sequence - (change.count - 1) }
     }
@@ -115,7 +115,7 @@ struct LogScan {
         if let last = pending.last, last.lastMissing == nil {
             // Possibly none is missing: garbage between two consecutive records.
             pending[pending.count - 1].lastMissing = record.firstSequence - 1
-        } else if record.firstSequence != state.sequence + 1, !record.isKept {
+        } else if record.firstSequence != state.sequence + 1, !record.isRetained {
             // Intact, but out of sequence: records are missing although no byte is damaged.
             pending.append(Segment(damage: offset..<offset, lastMissing: record.firstSequence - 1))
         }
@@ -157,7 +157,7 @@ struct LogScan {
             guard let change = LogRecord.change(payload), change.count <= frame.sequence - state.sequence else {
                 return nil
             }
-            return Record(frame: frame, change: change, isKept: LogRecord.isKept(payload))
+            return Record(frame: frame, change: change, isRetained: LogRecord.isRetained(payload))
         }
         guard let record, let record else {
             budget -= Int64(size)
@@ -195,7 +195,7 @@ struct LogScan {
         var candidate = offset + 1
         while candidate <= last, budget > 0 {
             if try frame(at: candidate, after: state) != nil, let record = try record(at: candidate, after: state),
-                record.isKept || record.frame.sequence <= horizon
+                record.isRetained || record.frame.sequence <= horizon
             {
                 return candidate
             }

@@ -4,21 +4,21 @@ struct EntryContent {
     /// ``CellType/decodedTag`` of the value in it.
     typealias Words = (UInt64, UInt64)
 
-    /// ``nothing``, ``cell``, ``encoded``, or the kind of the value's type among the ``InlineTypes``.
+    /// ``emptyKind``, ``cell``, ``encoded``, or the kind of the value's type among the ``InlineTypes``.
     var kind: UInt8
     var words: Words
     /// The sequence number of the write that stored the value.
     var revision: UInt64
     var encodedSize: Int
 
-    static let nothing: UInt8 = 0
+    static let emptyKind: UInt8 = 0
     static let cell: UInt8 = 1
 
     /// The kind of an encoded value in the arena; `words` are its address and capacity.
     static let encoded: UInt8 = 254
 
     /// No value.
-    static let none = EntryContent(kind: nothing, words: (0, 0), revision: 0, encodedSize: 0)
+    static let empty = EntryContent(kind: emptyKind, words: (0, 0), revision: 0, encodedSize: 0)
 
     /// A cell. The owner of this content owns the cell.
     init(_ cell: consuming ValueCell) {
@@ -60,7 +60,7 @@ struct EntryContent {
     /// nothing is retired, so a reference may be counted anywhere.
     var asCell: ValueCell? {
         switch kind {
-        case Self.nothing: nil
+        case Self.emptyKind: nil
         case Self.cell: ownCell?.takeUnretainedValue()
         case Self.encoded: copyOfEncodedValue
         default: InlineTypes.cell(self)

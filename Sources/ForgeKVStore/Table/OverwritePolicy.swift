@@ -8,7 +8,7 @@ enum OverwritePolicy {
     /// Costs nothing to speak of if the value was written or read as the key's type before.
     @inline(__always)
     static func unverified(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
-        guard let entry, entry.kind != EntryContent.nothing else { return nil }
+        guard let entry, entry.kind != EntryContent.emptyKind else { return nil }
         let content = entry.content
         guard let cell = content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }
         return cell._withUnsafeGuaranteedRef { $0.type.isSame(as: type) } ? nil : content.asCell

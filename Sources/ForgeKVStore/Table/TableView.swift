@@ -76,7 +76,7 @@ extension TableView {
             if kind == EntryContent.cell, words.1 != 0, words.1 == CellType.decoded(key).decodedTag {
                 return section.leave(copyingValueOf: EntryContent.cellAddress(words))
             }
-            if kind == EntryContent.nothing {
+            if kind == EntryContent.emptyKind {
                 section.leave()
                 return nil
             }
@@ -101,7 +101,7 @@ extension TableView {
             let version = entry.version
             let content = entry.content
             guard entry.isStill(version) else { continue }
-            guard content.kind != EntryContent.nothing else {
+            guard content.kind != EntryContent.emptyKind else {
                 section.leave()
                 return nil
             }

@@ -70,7 +70,7 @@ extension TableWriter {
 
     @inline(never)
     private mutating func unload(_ record: LoadedRecord) {
-        if let entry = table.view.array.find(record.name, hash: record.hash) { replace(entry, by: .none) }
+        if let entry = table.view.array.find(record.name, hash: record.hash) { replace(entry, by: .empty) }
     }
 
     /// Makes room for as many names at once, so that loading them does not double the table again and again.

@@ -60,14 +60,14 @@ struct TableWriter: ~Copyable, Sendable {
 
     /// Removes the value of a name.
     mutating func remove(_ name: KeyName) {
-        if let entry = entry(of: name) { replace(entry, by: .none) }
+        if let entry = entry(of: name) { replace(entry, by: .empty) }
     }
 
     mutating func removeAll() {
         let old = table.view.exchange(SlotArray(exponent: 4))
         arrayNumber += 1
         old.forEach { entry in
-            reclamation.retire(entry.exchange(.none))
+            reclamation.retire(entry.exchange(.empty))
             reclamation.retire(entry)
         }
         reclamation.retire(old.address, sizeInBytes: old.sizeInBytes)
@@ -80,13 +80,13 @@ struct TableWriter: ~Copyable, Sendable {
     @inline(__always)
     mutating func replace(_ entry: KeyEntry, by content: EntryContent) {
         let old = entry.exchange(content)
-        if old.kind != EntryContent.nothing {
+        if old.kind != EntryContent.emptyKind {
             liveBytes -= Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: old.encodedSize))
             reclamation.retire(old)
         } else {
             count += 1
         }
-        if content.kind == EntryContent.nothing {
+        if content.kind == EntryContent.emptyKind {
             count -= 1
         } else {
             liveBytes += Int64(LogRecord.size(nameCount: entry.nameCount, valueSize: content.encodedSize))
@@ -121,7 +121,7 @@ struct TableWriter: ~Copyable, Sendable {
         usedCount = 0
         old.forEach { entry in
             // Entries without a value are dropped: a table with as many removals as additions does not grow.
-            guard entry.kind != EntryContent.nothing else { return reclamation.retire(entry) }
+            guard entry.kind != EntryContent.emptyKind else { return reclamation.retire(entry) }
             larger.insert(entry, hash: entry.hash)
             usedCount += 1
         }
@@ -153,7 +153,7 @@ struct TableWriter: ~Copyable, Sendable {
 extension TableWriter {
     /// The revision of the value of a name; nil if there is none.
     func revision(of name: KeyName) -> UInt64? {
-        guard let content = entry(of: name)?.content, content.kind != EntryContent.nothing else { return nil }
+        guard let content = entry(of: name)?.content, content.kind != EntryContent.emptyKind else { return nil }
         return content.revision
     }
 
@@ -161,7 +161,7 @@ extension TableWriter {
         var names: [String] = []
         names.reserveCapacity(count)
         table.view.array.forEach { entry in
-            if entry.kind != EntryContent.nothing { names.append(entry.name.string) }
+            if entry.kind != EntryContent.emptyKind { names.append(entry.name.string) }
         }
         return names
     }

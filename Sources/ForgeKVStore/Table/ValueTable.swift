@@ -30,7 +30,7 @@ final class ValueTable: @unchecked Sendable {
 
     deinit {
         var garbage = DeferredReclamation(pool)
-        view.array.forEach { entry in garbage.retire(entry.exchange(.none)) }
+        view.array.forEach { entry in garbage.retire(entry.exchange(.empty)) }
         view.destroy()
     }
 }

@@ -63,7 +63,7 @@ public final class ImageCacheManager: Sendable {
         guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw ImageCacheError.tooLarge(id: id) }
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
         guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
-        try named(id) { try directory.store(content, as: $0) }
+        try withFileName(of: id) { try directory.store(content, as: $0) }
     }
 
     /// The image that was cached as `id`, or nil if there is none that can be read.
@@ -82,7 +82,7 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError`` if the image's file holds something else; the file system's own error if it could
     ///   not be read. The file stays as it is until another image is cached under `id`.
     public func readCachedImage(id: String) throws -> CachedImage? {
-        guard let content = try named(id, directory.content) else { return nil }
+        guard let content = try withFileName(of: id, directory.content) else { return nil }
         let image: CachedImage
         do {
             image = try ImageFile.image(in: content)
@@ -101,7 +101,7 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error. The image is kept, unless only the
     ///   flush after its removal failed.
     public func deleteCachedImage(id: String) throws {
-        try named(id, directory.remove)
+        try withFileName(of: id, directory.remove)
     }
 
     /// Removes every file whose name has the form of an image's file name, and no other file.
@@ -144,7 +144,7 @@ extension ImageCacheManager {
     }
 
     /// Calls `body` with the name of an image's file.
-    private func named<Result>(_ id: String, _ body: (String) throws -> Result) throws -> Result {
+    private func withFileName<Result>(of id: String, _ body: (String) throws -> Result) throws -> Result {
         do {
             return try body(FlatFileName(id).string + Self.suffix)
         } catch is ForeignEntry {

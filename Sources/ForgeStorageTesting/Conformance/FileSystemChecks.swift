@@ -6,6 +6,6 @@ extension ConformanceChecks {
     public static let fileSystem: [ConformanceCheck<FileSystemUnderTest>] =
         fileSystemOpening + fileSystemNames + fileSystemDirectories + fileSystemRenaming + fileSystemLinks
         + fileSystemEntries + fileSystemContent + fileSystemMapping + fileSystemOffsets + fileSystemAttributes
-        + fileSystemWalks + fileSystemPipes + fileSystemTrees + fileSystemPrivileges + fileSystemConcurrency
+        + fileSystemPathResolution + fileSystemPipes + fileSystemTrees + fileSystemPrivileges + fileSystemConcurrency
         + fileSystemWaiting
 }

@@ -20,7 +20,7 @@ struct VaultImageTests {
     }
 
     private static func damage(_ bytes: [UInt8], _ key: SymmetricKey = key) -> CryptError.Code? {
-        do throws(VaultDamage) {
+        do throws(VaultFailure) {
             _ = try VaultImage(bytes, key: key)
             return nil
         } catch {
@@ -91,7 +91,7 @@ struct VaultImageTests {
         var swappedValues = file
         swappedValues.replaceSubrange(160 + 48..<160 + length, with: file[160 + length + 48..<160 + 2 * length])
         let opened = try VaultImage(Self.resealed(swappedValues, keys), key: Self.key)
-        #expect(throws: VaultDamage.self) { try opened.value(of: SecretName("aaaa", .get)) }
+        #expect(throws: VaultFailure.self) { try opened.value(of: SecretName("aaaa", .get)) }
         #expect(try opened.value(of: SecretName("bbbb", .get)) == Array("bbbb".utf8))
 
         for changedByte in [0, 2, 3, 4, 8] {
@@ -124,7 +124,7 @@ struct VaultImageTests {
         var reader = LittleEndianReader(spliced[...])
         let entry = try SealedEntry(&reader, vaultID: image.vaultID, under: keys)
         #expect(entry.name.string == "aaaa")
-        #expect(throws: VaultDamage.self) { try entry.value(vaultID: image.vaultID, under: keys) }
+        #expect(throws: VaultFailure.self) { try entry.value(vaultID: image.vaultID, under: keys) }
     }
 
     @Test("a later version and unknown fields are distinct errors")
@@ -148,8 +148,8 @@ struct VaultImageTests {
         #expect(SecretName(bytes: [0xFF]) == nil)
         #expect(SecretName(bytes: []) == nil)
         var last = VaultImage(key: Self.key, generation: .max)
-        #expect(throws: VaultDamage.self) { try last.set(SecretName("a", .set), to: [], .whenUnlocked) }
-        #expect(throws: VaultDamage.self) { try last.remove(SecretName("a", .set)) }
+        #expect(throws: VaultFailure.self) { try last.set(SecretName("a", .set), to: [], .whenUnlocked) }
+        #expect(throws: VaultFailure.self) { try last.remove(SecretName("a", .set)) }
         var image = try Self.sample()
         try image.remove(SecretName("nobody", .delete))
         #expect(image.generation == 2)
@@ -212,7 +212,7 @@ struct VaultImageTests {
             let length = UInt64(body.count)
             changed.replaceSubrange(40..<48, with: Swift.withUnsafeBytes(of: length) { Array($0) })
             changed[48] = UInt8.random(in: 0...3, using: &generator)
-            do throws(VaultDamage) {
+            do throws(VaultFailure) {
                 let read = try VaultImage(Self.resealed(changed, keys), key: Self.key)
                 for name in read.names where try read.value(of: name) != name.bytes.reversed() {
                     wrong.append("round \(round)")

@@ -16,7 +16,7 @@ enum GoldenLog {
         00000000                              no record before it was unflushed
         2958143a                              checksum
         01                                    set
-        01                                    kept when the log was rewritten
+        01                                    carried over by compaction
         0200                                  length of the name, 2
         c3a9                                  the name, é
         1101                                    envelope: version 1, binary, schema version 1
@@ -26,7 +26,7 @@ enum GoldenLog {
         00000000                              no record before it was unflushed
         985dfca1                              checksum
         01                                    set
-        01                                    kept when the log was rewritten
+        01                                    carried over by compaction
         0100                                  length of the name, 1
         61                                    the name, a
         1101                                    envelope: version 1, binary, schema version 1
@@ -36,7 +36,7 @@ enum GoldenLog {
         00000000                              no record before it was unflushed
         80a7f195                              checksum
         04                                    flushed
-        01                                    kept when the log was rewritten
+        01                                    carried over by compaction
         0000                                  length of the name, 0
         08000000                            byte 148: a payload of 8 bytes
         0500000000000000                      sequence number 5

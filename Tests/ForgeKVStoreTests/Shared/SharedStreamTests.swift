@@ -115,10 +115,10 @@ struct SharedStreamTests {
         do {
             let stream = reactive.stream(key)
             let another = reactive.stream(KVKey<Int>("b"))
-            #expect(reactive.subscriptionCount == 2)
+            #expect(reactive.subscriberCount == 2)
             withExtendedLifetime((stream, another)) {}
         }
-        #expect(reactive.subscriptionCount == 0)
+        #expect(reactive.subscriberCount == 0)
         try second.set(key, value: 1)
         #expect(reactive.get(key) == 1)
     }

@@ -3,33 +3,33 @@ import SystemPackage
 
 /// The names of one store object's temporary files and trash, recorded so that they can be removed if the process dies.
 ///
-/// The record is a file in the store's root, locked for as long as the object lives (``TemporaryNamesFile``). It holds
-/// a random number, which is part of each name, and for each slot the directory that a file of that slot was last
+/// The journal is a file in the store's root, locked for as long as the object lives (``TemporaryFileJournalFile``). It
+/// holds a random number, which is part of each name, and for each slot the directory that a file of that slot was last
 /// created in. So a writer that finds the file unlocked knows exactly which names its owner may have left, and looks
 /// nowhere else. The directory is recorded before the name is created. It is not flushed for temporary files: after a
-/// power cut one may be left that no record names, and it stays.
-final class TemporaryNames: Sendable {
+/// power cut one may be left that no journal names, and it stays.
+final class TemporaryFileJournal: Sendable {
     private struct Slot {
-        /// Relative to the root, empty for the root itself; nil if it is not known what is recorded.
+        /// Relative to the root, empty for the root itself; nil if the recorded directory is unknown.
         var directory: POSIXPath?
         var isFlushed = false
         var isTaken = false
     }
 
     private let fileSystem: any POSIXFileSystem
-    private let file: TemporaryNamesFile
+    private let file: TemporaryFileJournalFile
     private let slots: Mutex<[Slot]>
 
     /// The part of the names that tells them from all others.
     var id: POSIXPath { file.id }
 
-    /// Takes a record over, or creates one, and removes what the owners of all records that are not locked have left.
+    /// Takes over or creates a journal, and removes the files that the owners of all unlocked journals have left.
     init(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         self.fileSystem = fileSystem
-        var own: (file: TemporaryNamesFile, directories: [POSIXPath?])?
+        var own: (file: TemporaryFileJournalFile, directories: [POSIXPath?])?
         do throws(FileSystemError) {
-            for number in 0..<TemporaryNamesFile.maximumCount {
-                let opening = try TemporaryNamesFile.open(number, creating: own == nil, at: root, on: fileSystem)
+            for number in 0..<TemporaryFileJournalFile.maximumCount {
+                let opening = try TemporaryFileJournalFile.open(number, creating: own == nil, at: root, on: fileSystem)
                 if case .missing = opening { break }
                 guard case .taken(let found) = opening else { continue }
                 let directories: [POSIXPath?]
@@ -47,7 +47,7 @@ final class TemporaryNames: Sendable {
             throw error
         }
         guard let own else {
-            throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: TemporaryNamesFile.name(0))
+            throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: TemporaryFileJournalFile.name(0))
         }
         file = own.file
         slots = Mutex(own.directories.map { Slot(directory: $0) })
@@ -58,7 +58,7 @@ final class TemporaryNames: Sendable {
     }
 
     /// Calls `body` with a name that is not in use in an open directory, whose path is relative to the root and empty
-    /// for the root itself. If `isDurable` is set, a power cut does not lose the record either.
+    /// for the root itself. If `isDurable` is set, a power cut does not lose the slot either.
     func withName<Result>(
         _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
         _ body: (POSIXPath) throws(FileSystemError) -> Result
@@ -76,7 +76,7 @@ final class TemporaryNames: Sendable {
             giveBack(number)
             return result
         } catch {
-            // A slot whose file could not be removed is not used again, so that the record goes on naming it.
+            // A slot whose file could not be removed is not used again, so that the journal goes on naming it.
             if isFree(name, at: directory) { giveBack(number) }
             throw error
         }

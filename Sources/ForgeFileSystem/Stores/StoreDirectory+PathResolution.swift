@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// The walk from the root to a key, and what makes the names on it durable.
+/// Path resolution from the root to a key, and the durability of the names on the path.
 extension StoreDirectory {
     /// Opens a directory of the store, nil being the root.
     package func withDirectory<Result>(

@@ -1,5 +1,5 @@
 /// A failure to seal, parse or open the bytes of a vault; the store adds operation, secret and path.
-struct VaultDamage: Error {
+struct VaultFailure: Error {
     let code: CryptError.Code
     let detail: String?
 

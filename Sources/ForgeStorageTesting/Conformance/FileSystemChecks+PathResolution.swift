@@ -2,8 +2,8 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    static let fileSystemWalks: [FileSystemCheck] = [
-        walk(
+    static let fileSystemPathResolution: [FileSystemCheck] = [
+        resolves(
             "`.beneath` refuses paths that leave the directory",
             [
                 ("../f", .beneath, .improperLink), ("s/../../f", .beneath, .improperLink),
@@ -11,7 +11,7 @@ extension ConformanceChecks {
                 ("s/../x", .beneath, nil), ("s/..", .beneath, nil), ("..", .beneath, .improperLink),
                 (".", .beneath, nil), ("missing", .beneath, .noSuchFileOrDirectory),
             ]),
-        walk(
+        resolves(
             "`.noSymbolicLinks` refuses paths through symbolic links",
             [
                 ("in", .noSymbolicLinks, .tooManySymbolicLinkLevels),
@@ -20,7 +20,7 @@ extension ConformanceChecks {
                 ("../f", .noSymbolicLinks, nil), ("s/../x", .noSymbolicLinks, nil),
                 ("dirlink/", .noSymbolicLinks, .tooManySymbolicLinkLevels),
             ]),
-        walk(
+        resolves(
             "`.beneath` and `.noSymbolicLinks` combine",
             [
                 ("in", [.beneath, .noSymbolicLinks], .tooManySymbolicLinkLevels),
@@ -58,7 +58,7 @@ extension ConformanceChecks {
 
     /// Opens paths from `d`, which contains a file `x`, a directory `s` with a file `y`, and links inwards and
     /// outwards.
-    private static func walk(_ description: String, _ steps: [Step]) -> FileSystemCheck {
+    private static func resolves(_ description: String, _ steps: [Step]) -> FileSystemCheck {
         holds(description) { tree in
             try tree.create("d/x")
             try tree.create("d/s/y")

@@ -1,11 +1,11 @@
 import SystemPackage
 
-/// Reading the records of a root without becoming their owner; nothing is created or written.
-extension TemporaryNamesFile {
-    /// Calls `body` with each record that can be read, whether its owner is alive or not.
+/// Reading the journals of a root without becoming their owner; nothing is created or written.
+extension TemporaryFileJournalFile {
+    /// Calls `body` with each journal that can be read, whether its owner is alive or not.
     static func forEach(
         at root: Descriptor, on fileSystem: any POSIXFileSystem,
-        _ body: (TemporaryNamesFile) throws(FileSystemError) -> Void
+        _ body: (TemporaryFileJournalFile) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         for number in 0..<maximumCount {
             do throws(FileSystemError) {
@@ -14,7 +14,7 @@ extension TemporaryNamesFile {
                 try fileSystem.closing(descriptor) { () throws(FileSystemError) in
                     let header = try fileSystem.readBytes(of: descriptor, at: 0, count: headerLength)
                     guard let id = id(in: header) else { return }
-                    try body(TemporaryNamesFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
+                    try body(TemporaryFileJournalFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
                 }
             } catch  where error.errno == .noSuchFileOrDirectory {
                 return
@@ -24,16 +24,16 @@ extension TemporaryNamesFile {
         }
     }
 
-    /// The parts of names that all owners of records in a root use, whether they are alive or not.
+    /// The parts of names that all owners of journals in a root use, whether they are alive or not.
     static func allIDs(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> [POSIXPath] {
         var ids: [POSIXPath] = []
         try forEach(at: root, on: fileSystem) { (file) throws(FileSystemError) in ids.append(file.id) }
         return ids
     }
 
-    /// Whether a store object holds the record's lock.
+    /// Whether a store object holds the journal's lock.
     ///
-    /// `flock(2)` has no query, so a shared lock is taken and released at once. A writer that looks for a record
+    /// `flock(2)` has no query, so a shared lock is taken and released at once. A writer that looks for a journal
     /// without an owner at that moment skips this one.
     func isOwned() throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {

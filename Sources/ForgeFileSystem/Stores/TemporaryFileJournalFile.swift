@@ -9,12 +9,12 @@ import SystemPackage
 /// or `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end.
 ///
 /// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
-struct TemporaryNamesFile: Sendable {
+struct TemporaryFileJournalFile: Sendable {
     enum Opening {
         case missing
         /// Locked by its owner, or not a file of this format.
         case inUse
-        case taken(TemporaryNamesFile)
+        case taken(TemporaryFileJournalFile)
     }
 
     /// How many store objects can write in one root at the same time.
@@ -54,7 +54,7 @@ struct TemporaryNamesFile: Sendable {
                 fileSystem.discard(descriptor)
                 return .inUse
             }
-            return .taken(TemporaryNamesFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
+            return .taken(TemporaryFileJournalFile(id: id, fileSystem: fileSystem, descriptor: descriptor))
         } catch {
             fileSystem.discard(descriptor)
             throw error
@@ -137,7 +137,7 @@ struct TemporaryNamesFile: Sendable {
         try fileSystem.writeBytes(Self.checksum(of: content) + content, to: descriptor, at: Self.offset(of: slot))
     }
 
-    /// Makes the record durable.
+    /// Makes the journal durable.
     func synchronize() throws(FileSystemError) {
         try fileSystem.synchronize(descriptor, .data)
     }
