@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// What stands behind the `EPERM` of a file whose content the system protects while the device is locked.
+/// The underlying error of the `EPERM` of a file whose content the system protects while the device is locked.
 package struct ProtectedDataUnavailable: Error, Hashable, CustomStringConvertible {
     package var description: String { "the device is locked" }
 

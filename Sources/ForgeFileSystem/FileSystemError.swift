@@ -17,7 +17,7 @@ public struct FileSystemError: Error, Sendable {
     /// Whether the operation took effect all the same: what was written can be read, but a power cut may undo it.
     public var isEffectVisible = false
 
-    /// The error that stands behind this one, if something other than the system failed the operation.
+    /// The underlying error, if something other than the system failed the operation.
     public var underlying: (any Error)?
 
     /// Creates an error.

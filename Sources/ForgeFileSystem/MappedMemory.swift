@@ -1,4 +1,4 @@
-/// What stands behind a ``FileMapping`` that is not the operating system's own.
+/// The memory of a ``FileMapping`` that is not the operating system's own.
 ///
 /// A ``POSIXFileSystem`` that can map, or that watches another's mappings, has a type that conforms. The mapping checks
 /// all bounds before it calls, and releases the memory when it is released itself.

@@ -17,7 +17,7 @@ extension POSIXFileSystem {
         try createDirectory(path, at: .workingDirectory, permissions: permissions)
     }
 
-    /// Moves a name, replacing what stands at the new one unless `mode` says otherwise.
+    /// Moves a name, replacing an existing target unless `mode` says otherwise.
     @inlinable public func rename(
         _ path: POSIXPath, to newPath: POSIXPath, _ mode: RenameMode = .replacing
     ) throws(FileSystemError) {

@@ -1,4 +1,4 @@
-/// What stands behind the `EIO` of a file system whose process has ended on the simulated device.
+/// The underlying error of the `EIO` of a file system whose process has ended on the simulated device.
 public struct ProcessEnded: Error, Hashable, CustomStringConvertible {
     public var description: String { "the process has ended" }
 

@@ -17,7 +17,7 @@ struct BlockChoices: Sendable {
     let number: Int64
     private let wholes: [[UInt8]]
     let versions: [Version]
-    /// Where the content after all writes stands among the versions.
+    /// The index of the content after all writes among the versions.
     let last: Int
 
     /// More versions than this are torn only against the durable one and their neighbours.

@@ -6,7 +6,7 @@ struct CrashedTree: Sendable {
     /// A file that has to be chosen.
     struct OpenFile: Sendable {
         var choices: FileChoices
-        /// Where it stands in the image.
+        /// Its index in the image.
         var place: Int
     }
 

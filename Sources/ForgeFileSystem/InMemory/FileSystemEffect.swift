@@ -2,7 +2,7 @@
 ///
 /// Inodes are named by their numbers, which one file system never gives out twice.
 package enum FileSystemEffect: Sendable {
-    /// Where a name stands.
+    /// A name in a directory.
     package struct Place: Hashable, Sendable {
         package var directory: UInt64
         package var name: POSIXPath

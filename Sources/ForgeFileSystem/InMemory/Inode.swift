@@ -33,9 +33,9 @@ extension InMemoryFileSystem {
         var changed = FileTime(seconds: 0)
         /// `flock(2)`: how many open files share the lock, -1 if one has it alone.
         var lockCount: Int32 = 0
-        /// Of a directory: where its parent stands in the table of inodes.
+        /// Of a directory: the index of its parent in the table of inodes.
         var parent = 0
-        /// Where its device stands in the table of devices.
+        /// The index of its device in the table of devices.
         var device = 0
         /// How many names lead here; 1 for a directory that is in the tree, 0 once it was removed.
         var nameCount = 0

@@ -1,7 +1,7 @@
 extension InMemoryFileSystem {
     /// A part of a file that a process has mapped.
     struct Mapping: Sendable {
-        /// Where the inode stands in the table of inodes.
+        /// The index of the inode in the table of inodes.
         var inode: Int
         var process: Int
         /// Which bytes of the file.

@@ -5,7 +5,7 @@
 struct NameTable: Sendable {
     struct Entry: Sendable {
         var hash: UInt32
-        /// Where the inode stands in the table of inodes; negative once the name was removed.
+        /// The index of the inode in the table of inodes; negative once the name was removed.
         var inode: Int32
         var start: UInt32
         var nameCount: UInt16
@@ -58,7 +58,7 @@ struct NameTable: Sendable {
         return name.reduce(0) { $0 << 8 | UInt64($1) }
     }
 
-    /// Where the name with this key stands in `entries`.
+    /// The index of the name with this key in `entries`.
     func find(_ key: UnsafeRawBufferPointer) -> Int? {
         let hash = Self.hash(key)
         if slots.isEmpty {

@@ -1,14 +1,14 @@
 extension InMemoryFileSystem {
     /// An open file description: what descriptors share that were duplicated from one another.
     struct OpenFile: Sendable {
-        /// Where the inode stands in the table of inodes.
+        /// The index of the inode in the table of inodes.
         var inode: Int
         var offset: Int64 = 0
         var isReadable: Bool
         var isWritable: Bool
         var appends: Bool
         var lock = LockMode.unlocked
-        /// How many descriptors stand for it; 0 for a free place in the table.
+        /// The number of descriptors that refer to it; 0 for a free place in the table.
         var descriptorCount = 1
     }
 

@@ -7,7 +7,7 @@ extension InMemoryFileSystem {
         var group: GroupID
         var groups: [GroupID]
         var umask: FilePermissions
-        /// Where its working directory stands in the table of inodes.
+        /// The index of its working directory in the table of inodes.
         var workingDirectory = 0
         var descriptors = DescriptorTable()
         /// Whether the place in the table of processes is taken.
@@ -18,7 +18,7 @@ extension InMemoryFileSystem {
         func isMember(of other: GroupID) -> Bool { other == group || groups.contains(other) }
     }
 
-    /// Which open file each descriptor of a process stands for.
+    /// The open file that each descriptor of a process refers to.
     struct DescriptorTable: Sendable {
         /// The numbers below are those of the standard streams, which every process has and no file system gives out.
         static let firstNumber = 3
@@ -27,7 +27,7 @@ extension InMemoryFileSystem {
         private var lowestFree = 0
         private(set) var count = 0
 
-        /// Where the open file stands in the table of open files.
+        /// The index of the open file in the table of open files.
         subscript(_ descriptor: Descriptor) -> Int? {
             let index = Int(descriptor.rawValue) - Self.firstNumber
             guard openFiles.indices.contains(index), openFiles[index] >= 0 else { return nil }

@@ -151,7 +151,7 @@ extension InMemoryFileSystem.State {
         dropName(of: index, from: directory)
     }
 
-    /// Moves a name, over what stands at the new one if there is something.
+    /// Moves a name, replacing an existing target.
     mutating func moveName(at position: Int, from directory: Int, to name: Walk, over target: Int?) {
         let index = inode(at: position, in: directory)
         let newDirectory = name.directory

@@ -17,7 +17,7 @@ extension InMemoryFileSystem.State {
         return insertOpenFile(index, mode, flags)
     }
 
-    /// A new open file of an inode whose permissions were looked at, and the descriptor that stands for it.
+    /// A new open file of an inode whose permissions were looked at, and the descriptor that refers to it.
     mutating func insertOpenFile(
         _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) -> Descriptor {
@@ -120,7 +120,7 @@ extension InMemoryFileSystem.State {
         return processes[current].descriptors.insert(file)
     }
 
-    /// Where the open file of a descriptor stands in the table of open files.
+    /// The index of the open file of a descriptor in the table of open files.
     @inline(__always) func openFile(_ descriptor: Descriptor) throws(Errno) -> Int {
         guard let file = processes[current].descriptors[descriptor] else { throw .badFileDescriptor }
         return file

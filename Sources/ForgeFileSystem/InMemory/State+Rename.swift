@@ -78,7 +78,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Whether the name that stands here is shown exactly as the walk spells it.
+    /// Whether the stored name is shown exactly as the path spells it.
     private func isShown(_ name: Walk, at position: Int) -> Bool {
         let shown = names[name.directory].name(at: position)
         return name.withName { $0.elementsEqual(shown) }
@@ -91,7 +91,7 @@ extension InMemoryFileSystem.State {
         moveName(at: position, from: name.directory, to: name, over: nil)
     }
 
-    /// Whether a directory is another one, or stands above it.
+    /// Whether a directory is another one, or is above it.
     private func isAncestor(_ index: Int, of directory: Int) -> Bool {
         guard isDirectory(index) else { return false }
         var current = directory

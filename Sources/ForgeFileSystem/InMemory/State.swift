@@ -30,7 +30,7 @@ extension InMemoryFileSystem {
         var readError: (any Error)?
         /// The effects recorded so far; nil while nothing is recorded.
         var recording: EffectRecording?
-        /// What stands behind an `EIO`.
+        /// The underlying error of an `EIO`.
         private(set) var cause: (any Error)?
 
         private var freeInodes: [Int] = []

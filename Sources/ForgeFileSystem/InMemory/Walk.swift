@@ -11,7 +11,7 @@ extension InMemoryFileSystem.State {
             case name
         }
 
-        /// The directory reached; once the walk stands at the last component, the one that holds it.
+        /// The directory reached; once the walk is at the last component, the one that holds it.
         var directory: Int
         /// What the last component is.
         var last = Last.root
@@ -115,7 +115,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Replaces the component that the walk stands at by the target of the link that it is.
+    /// Replaces the current component, a link, by its target.
     mutating func follow(_ link: Int, _ walk: inout Walk) throws(Errno) {
         walk.links += 1
         guard walk.links <= (options.profile == .darwin ? 32 : 40), !walk.resolution.contains(.noSymbolicLinks),
@@ -176,7 +176,7 @@ extension InMemoryFileSystem.State {
         return Int(names[walk.directory].entries[position].inode)
     }
 
-    /// Where the last name of the walk stands in its directory.
+    /// The index of the last name of the walk in its directory.
     @inline(__always) func findPosition(_ walk: Walk) throws(Errno) -> Int? {
         // In a removed directory nothing is even looked for.
         guard !isRemovedDirectory(walk.directory) else { throw .noSuchFileOrDirectory }

@@ -14,7 +14,7 @@ extension POSIXFileSystem {
     ///   - permissions: The exact mode of the new file, whatever the umask.
     ///   - durability: What the content must have survived when the call returns.
     /// - Throws: ``FileSystemError``. The old file is untouched and the temporary one gone, unless
-    ///   ``FileSystemError/isEffectVisible`` is set: then the new content stands but may not be durable.
+    ///   ``FileSystemError/isEffectVisible`` is set: then the new content is in place but may not be durable.
     public func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer,
         _ mode: RenameMode = .replacing,

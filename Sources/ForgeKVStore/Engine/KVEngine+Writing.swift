@@ -167,12 +167,12 @@ extension KVEngine {
     }
 }
 
-// MARK: What stands in the way of a write
+// MARK: Reasons to retry a write
 
 extension KVEngine {
     /// Why a write has changed nothing and has to be tried again.
     enum RetryReason {
-        /// What stands in the place may be nothing that the key's type can be read from.
+        /// The stored value may not be readable as the key's type.
         case unverified(ValueCell)
     }
 
