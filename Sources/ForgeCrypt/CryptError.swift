@@ -91,6 +91,9 @@ public struct CryptError: Error, Sendable {
         self.detail = detail
         self.underlying = underlying
     }
+
+    /// Whether the operation failed because the device or a quota is full.
+    public var isOutOfSpace: Bool { (underlying as? FileSystemError)?.isOutOfSpace ?? false }
 }
 
 extension CryptError: CustomStringConvertible {

@@ -31,6 +31,9 @@ public struct FileSystemError: Error, Sendable {
         self.destination = destination
         self.underlying = underlying
     }
+
+    /// Whether the device or a quota is full.
+    public var isOutOfSpace: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
 }
 
 extension FileSystemError: CustomStringConvertible {

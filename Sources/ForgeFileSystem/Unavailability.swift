@@ -14,6 +14,9 @@ public enum Unavailability: Hashable, Sendable {
 
     /// The process was forked while the store was open, which belongs to the parent.
     case forked
+
+    /// The store was closed. Opening it again gives another object.
+    case closed
 }
 
 extension Unavailability: CustomStringConvertible {
@@ -24,6 +27,7 @@ extension Unavailability: CustomStringConvertible {
         case .inUse: "in use"
         case .inputOutput: "file system error"
         case .forked: "opened before the process was forked; it belongs to the parent"
+        case .closed: "closed"
         case .poisoned: "an earlier flush failed; release all objects for the store and open it again"
         }
     }

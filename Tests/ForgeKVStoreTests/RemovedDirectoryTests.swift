@@ -35,6 +35,20 @@ import Testing
         #expect(throws: KVStoreError.self) { try store.synchronize() }
     }
 
+    @Test("throws as well if another program has truncated the log, and refuses writes then", arguments: [0, 200])
+    func truncated(size: Int64) throws {
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        for number in 0..<20 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        try store.synchronize()
+        try fileSystem.truncate(.path("/store/log"), to: size)
+        #expect(throws: KVStoreError.self) {
+            try store.set(key, value: 1)
+            try store.synchronize()
+        }
+        #expect(throws: KVStoreError.self) { try store.set(key, value: 2) }
+        #expect(try store.read(KVKey<Int>("key.7")) == 7)
+    }
+
     @Test("replaces no log that another program has put there, neither by compacting nor by closing")
     func foreignLog() throws {
         do {

@@ -80,7 +80,7 @@ enum EngineRegistry {
 
     private static func claim(_ identity: Identity, in engines: inout [Identity: Registered]) -> Claim {
         if let registered = engines[identity], !registered.fork.isForkedChild {
-            if let use = registered.use { return .open(use) }
+            if let use = registered.use, !use.engine.isClosed { return .open(use) }
             if !registered.opening.isOver { return .waiting(registered.opening) }
             if !registered.lifetime.isOver { return .waiting(registered.lifetime) }
         }
@@ -139,7 +139,7 @@ final class EngineUse: Sendable {
     }
 
     deinit {
-        engine.close()
+        engine.closeOrLog()
     }
 }
 

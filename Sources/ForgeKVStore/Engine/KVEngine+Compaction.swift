@@ -12,9 +12,11 @@ extension KVEngine {
 
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
-        try checkFork(.compact)
+        try checkUse(.compact)
         if let sharing = place.sharing { return try compact(sharing) }
         try withRewritingLock { (_) throws(KVStoreError) in
+            // What is damaged and could not be set aside is nowhere but in the log that is there.
+            try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
             try rewrite()
             try flush()
         }
@@ -62,7 +64,7 @@ extension KVEngine {
             let isWanted = writer.withLock { writer in
                 // Another thread may have rewritten it.
                 writer.rewritingThreshold = 0
-                guard writer.isWritable, isCompactionDue(writer) else { return false }
+                guard writer.isWritable, !isClosed, isCompactionDue(writer) else { return false }
                 writer.rewritingThreshold = .max
                 return true
             }
@@ -85,11 +87,9 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// The caller holds `rewriting`. Until the next flush, a power cut may bring the old log back, with all that was
+    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut may bring the old log back, with all that was
     /// flushed there.
     func rewrite() throws(KVStoreError) {
-        // What is damaged and could not be set aside is nowhere but in the log that is there.
-        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
         // A log that another program has put there, such as one from a backup, is not this store's to replace.
         try checkReachability(.compact)
         do throws(FileSystemError) {

@@ -18,7 +18,7 @@ extension KVEngine {
                 let isWanted = writer.withLock { writer in
                     // Another process may have done it.
                     writer.rewritingThreshold = 0
-                    return writer.isWritable && isCompactionDue(writer)
+                    return writer.isWritable && !isClosed && isCompactionDue(writer)
                 }
                 if isWanted { try rewrite(sharing) }
             }

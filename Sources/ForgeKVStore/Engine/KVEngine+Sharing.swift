@@ -24,7 +24,8 @@ extension KVEngine {
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation,
         _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
-        try withLock(sharing, operation) { () throws(KVStoreError) -> Result in
+        try checkUse(operation)
+        return try withLock(sharing, operation) { () throws(KVStoreError) -> Result in
             try writer.withLock { (writer) throws(KVStoreError) -> Result in
                 defer { sharing.note(writer.log) }
                 return try body(&writer)
@@ -35,7 +36,9 @@ extension KVEngine {
     /// Reads what other processes have written.
     @inline(__always)
     func loadRemoteChanges(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        if let sharing = place.sharing, sharing.mayHaveRemoteChanges { try loadRemoteChanges(sharing, operation) }
+        if let sharing = place.sharing, sharing.mayHaveRemoteChanges, !isClosed {
+            try loadRemoteChanges(sharing, operation)
+        }
     }
 
     /// Like `loadRemoteChanges(_:)`, with the key in the error.
@@ -51,7 +54,7 @@ extension KVEngine {
     /// The same for a call that cannot throw: a failure is reported once, and what is known of the store stays.
     @inline(never)
     func loadRemoteChangesOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
-        guard let sharing = place.sharing else { return }
+        guard let sharing = place.sharing, !isClosed else { return }
         do throws(KVStoreError) {
             try loadRemoteChanges(sharing, operation)
         } catch {
@@ -114,7 +117,7 @@ extension KVEngine {
             return KVStoreError(error, operation, store: place.name)
         }
         return KVStoreError(
-            .unavailable(.inUse(processID: place.holder)), operation, store: place.name, underlying: error)
+            .unavailable(.inUse(processID: place.otherProcess)), operation, store: place.name, underlying: error)
     }
 
     private func publish(_ remoteChanges: RemoteChanges, _ sharing: EngineSharing) {

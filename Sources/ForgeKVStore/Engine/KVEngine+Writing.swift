@@ -112,7 +112,7 @@ extension KVEngine {
         do throws(KVStoreError) {
             _ = try append(.remove, .remove, name, .empty, &writer)
         } catch {
-            guard place.sharing != nil, (error.underlying as? FileSystemError)?.isFull == true,
+            guard place.sharing != nil, error.isOutOfSpace,
                 !writer.log.isPoisoned, place.removalReserve.release()
             else { throw error }
             _ = try append(.remove, .remove, name, .empty, &writer)
@@ -133,7 +133,9 @@ extension KVEngine {
             _ = try writer.log.append(.removeAll, .empty, .empty)
             return
         } catch {
-            guard error.isFull, !writer.log.isPoisoned else { throw KVStoreError(error, .removeAll, store: place.name) }
+            guard error.isOutOfSpace, !writer.log.isPoisoned else {
+                throw KVStoreError(error, .removeAll, store: place.name)
+            }
         }
         do throws(FileSystemError) {
             try writer.log.removeRecords()
@@ -305,10 +307,19 @@ extension KVEngine {
         throw KVStoreError(.unavailable(.forked), operation, store: place.name)
     }
 
+    /// Throws if the store was closed, and in a child that was forked while it was open.
+    @inline(__always)
+    func checkUse(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        try checkFork(operation)
+        guard isClosed else { return }
+        throw KVStoreError(.unavailable(.closed), operation, store: place.name)
+    }
+
     /// Throws unless the log can be written to.
     @inline(__always)
     func check(_ writer: borrowing Writer, _ operation: KVStoreError.Operation) throws(KVStoreError) {
-        guard writer.log.isPoisoned || writer.obstacle != nil else { return }
+        guard writer.log.isPoisoned || writer.obstacle != nil || isClosed else { return }
+        try checkUse(operation)
         guard let obstacle = writer.obstacle else {
             throw KVStoreError(.unavailable(.poisoned), operation, store: place.name)
         }

@@ -28,6 +28,11 @@ final class KVEngine: Sendable {
     /// Tells a forked child, which may not touch the store.
     let fork = ForkDetector()
 
+    /// Whether the store was closed, after which writes throw and reads give what it held then. Set under `writer`.
+    private let closed = Atomic(false)
+
+    var isClosed: Bool { closed.load(ordering: .acquiring) }
+
     /// Jobs in other threads.
     let background = DispatchGroup()
 
@@ -80,20 +85,37 @@ extension KVEngine {
 // MARK: The end
 
 extension KVEngine {
-    /// Flushes and trims the log when the last `FileKVStore` object is released.
-    func close() {
-        // The log belongs to the parent, and its threads do not exist here.
-        guard !fork.isForkedChild else { return }
-        // A job may release the store, from a handler of issues, and cannot wait for itself.
-        if let job = BackgroundJob.current { return job.afterwards { self.close() } }
+    /// Flushes and trims the log, and gives the store back to other processes, also if flushing fails.
+    ///
+    /// A write beside this call either is flushed as well or throws.
+    func close() throws(KVStoreError) {
+        try checkFork(.close)
+        guard BackgroundJob.current == nil else {
+            throw KVStoreError(.unavailable(.inUse(processID: options.processes.own.id)), .close, store: place.name)
+        }
+        guard writer.withLock({ _ in !closed.exchange(true, ordering: .acquiringAndReleasing) }) else { return }
         background.wait()
+        defer { place.release() }
+        let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
+            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: place.name) }
+            return writer.isWritable
+        }
+        guard isWritable else { return }
+        if let sharing = place.sharing {
+            try close(sharing)
+        } else {
+            try withRewritingLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
+        }
+    }
+
+    /// Closes the store when the last `FileKVStore` object is released.
+    func closeOrLog() {
+        // The log belongs to the parent, and its threads do not exist here.
+        guard !fork.isForkedChild, !isClosed else { return }
+        // A job may release the store, from a handler of issues, and cannot wait for itself.
+        if let job = BackgroundJob.current { return job.afterwards { self.closeOrLog() } }
         do throws(KVStoreError) {
-            guard writer.withLock({ $0.isWritable }) else { return }
-            if let sharing = place.sharing {
-                try close(sharing)
-            } else {
-                try withRewritingLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
-            }
+            try close()
         } catch {
             options.logger.error("closing \(place.path): \(error)")
         }
@@ -142,32 +164,37 @@ extension KVEngine {
     func synchronize() throws(KVStoreError) {
         // There is nothing to flush in a store that is only read.
         guard options.access == .readWrite else { return }
-        try checkFork(.synchronize)
+        try checkUse(.synchronize)
         try loadRemoteChanges(.synchronize)
         try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
         try flush()
         try checkReachability(.synchronize)
     }
 
-    /// Throws unless the name `log` still leads to the open file: another program may have removed the directory, or
-    /// put another log there.
+    /// Throws unless the name `log` still leads to the open file, in full: another program may have removed the
+    /// directory, put another log there, or truncated it, which loses what was written.
     func checkReachability(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         while true {
-            let log = writer.withLock { $0.log.file }
+            let (log, end, restarts) = writer.withLock { ($0.log.file, $0.log.end, $0.log.restartCount) }
+            let (named, own): (FileStatus, FileStatus)
             do throws(FileSystemError) {
-                let named = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+                named = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
                 // Other processes that share the store may replace the log at any time.
                 guard place.sharing == nil else { return }
-                if try named.inode == place.fileSystem.status(of: .descriptor(log.descriptor)).inode { return }
+                own = try place.fileSystem.status(of: .descriptor(log.descriptor))
             } catch  where error.errno == .noSuchFileOrDirectory {
                 throw KVStoreError(.noStore, operation, store: place.name, underlying: error)
             } catch {
                 throw KVStoreError(error, operation, store: place.name)
             }
-            // This process may have replaced it meanwhile.
-            guard writer.withLock({ $0.log.file !== log }) else {
-                throw KVStoreError(.noStore, operation, store: place.name)
-            }
+            if named.inode == own.inode, named.sizeInBytes >= end { return }
+            // This process may have replaced or emptied it meanwhile.
+            let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
+            guard isCurrent else { continue }
+            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: place.name) }
+            // What is appended now would stand behind a gap.
+            writer.withLock { $0.log.poison() }
+            throw KVStoreError(.damaged, operation, store: place.name)
         }
     }
 

@@ -20,6 +20,7 @@ final class SharedPage: Sendable {
     private let processes: ProcessTable
     private let inode: [UInt8]
     private let slot: Atomic<Int>
+    private let hasLeft = Atomic(false)
 
     /// Where the word stands in memory, which is only loaded and stored atomically; nil where it has to be read.
     private nonisolated(unsafe) let address: UnsafeMutableRawPointer?
@@ -89,21 +90,22 @@ final class SharedPage: Sendable {
         }
     }
 
-    /// Takes this process out of its slot and closes the file.
-    func close() {
-        let file = descriptor.withLock { descriptor in
-            defer { descriptor = nil }
-            return descriptor
-        }
-        guard let file else { return }
+    /// Takes this process out of its slot.
+    func leave() {
+        guard !hasLeft.exchange(true, ordering: .relaxed) else { return }
         // If it fails, the slot is free when this process has ended.
         do {
             try write([UInt8](repeating: 0, count: SharedPageContent.slotSize), at: slotOffset)
         } catch _ {}
-        fileSystem.discard(file)
     }
 
-    /// Closes a forked child's descriptor; the slot is the parent's.
+    /// Takes this process out of its slot and closes the file.
+    func close() {
+        leave()
+        abandon()
+    }
+
+    /// Closes the file. In a forked child the slot is the parent's.
     func abandon() {
         let file = descriptor.withLock { descriptor in
             defer { descriptor = nil }
@@ -148,9 +150,11 @@ extension SharedPage {
     }
 
     /// Whether no other process has the store open.
-    func isAlone() throws(FileSystemError) -> Bool {
-        let content = try Self.content(of: file, on: fileSystem)
-        return content.running(processes, without: slot.load(ordering: .relaxed)).isEmpty
+    func isAlone() throws(FileSystemError) -> Bool { try others().isEmpty }
+
+    /// The other running processes that share the store.
+    func others() throws(FileSystemError) -> [ProcessIdentity] {
+        try Self.content(of: file, on: fileSystem).running(processes, without: slot.load(ordering: .relaxed))
     }
 
     /// Gives a file that another program has made shorter its size back, with zeros, and maps it again.

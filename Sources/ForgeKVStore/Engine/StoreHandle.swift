@@ -11,6 +11,7 @@ final class StoreHandle: Sendable {
     private let processes: ProcessTable
     private let lifetime: EngineLifetime
     private let fork = ForkDetector()
+    private let isHeld = Atomic(true)
 
     /// State for sharing; nil for an exclusive store.
     let sharing: EngineSharing?
@@ -107,21 +108,31 @@ final class StoreHandle: Sendable {
         lifetime = EngineLifetime()
     }
 
+    /// Unlocks the store for other processes, and lets threads that wait for its end open it again.
+    ///
+    /// Descriptors stay open, for reads that are under way.
+    func release() {
+        guard isHeld.exchange(false, ordering: .acquiringAndReleasing) else { return }
+        // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would unlock it
+        // only with the last copy of the descriptor, and a process that is being started has one.
+        let isLocked = sharing != nil || lock.withLock { $0 != nil }
+        if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
+        lock.withLock { $0 = nil }
+        sharing?.page.leave()
+        lifetime.end()
+    }
+
     deinit {
         if fork.isForkedChild {
             lock.withLock { $0 = nil }
             sharing?.abandon()
+            lifetime.end()
         } else {
-            // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would
-            // unlock it only with the last copy of the descriptor, and a process that is being started has one.
-            let isLocked = sharing != nil || lock.withLock { $0 != nil }
-            if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
-            lock.withLock { $0 = nil }
+            release()
             sharing?.close()
         }
         // Nothing can be done about a failure here, and nothing is lost.
         do { try fileSystem.close(directory) } catch _ {}
-        lifetime.end()
     }
 
     private static func failure(
@@ -149,8 +160,15 @@ final class StoreHandle: Sendable {
         }
     }
 
-    /// The process ID of the exclusive owner of the store, or of a process that shares it.
-    var holder: Int32? { Self.holder(of: directory, on: fileSystem, processes) }
+    /// The process ID of the only other process that shares the store; nil if it is not known which one holds the lock.
+    var otherProcess: Int32? {
+        do throws(FileSystemError) {
+            let others = try sharing?.page.others() ?? []
+            return others.count == 1 ? others[0].id : nil
+        } catch {
+            return nil  // That the store is in use is known without.
+        }
+    }
 
     /// The length of `#lock`: room for the longest process ID and a line feed.
     private static let processIDLength = 12

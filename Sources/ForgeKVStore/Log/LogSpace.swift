@@ -79,7 +79,7 @@ struct LogSpace: @unchecked Sendable {
         if offset >= start, offset &+ Int64(count) <= ordinaryLimit { return true }
         do throws(FileSystemError) {
             return try move(count, to: offset, of: file)
-        } catch  where error.isFull && offset >= start && offset + Int64(count) <= removalLimit(code) {
+        } catch  where error.isOutOfSpace && offset >= start && offset + Int64(count) <= removalLimit(code) {
             return true
         }
     }
@@ -153,7 +153,7 @@ struct LogSpace: @unchecked Sendable {
     ) throws(FileSystemError) {
         do throws(FileSystemError) {
             enter(try window.make(), window.range)
-        } catch  where error.isFull {
+        } catch  where error.isOutOfSpace {
             let smallest = LogWindow(file, after: offset, upTo: end + Self.removalReserve, granularity)
             enter(try smallest.make(), smallest.range)
         }
@@ -194,9 +194,4 @@ struct LogSpace: @unchecked Sendable {
         (start, limit, ordinaryLimit) = (0, 0, 0)
         preparesAt = .max
     }
-}
-
-extension FileSystemError {
-    /// Whether there is no space for more.
-    var isFull: Bool { errno == .noSpace || errno == .diskQuotaExceeded }
 }

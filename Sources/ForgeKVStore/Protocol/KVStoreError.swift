@@ -31,6 +31,9 @@ public struct KVStoreError: Error, Sendable {
         self.store = store
         self.underlying = underlying.map(withoutValues)
     }
+
+    /// Whether the call failed because the device or a quota is full.
+    public var isOutOfSpace: Bool { (underlying as? FileSystemError)?.isOutOfSpace ?? false }
 }
 
 extension KVStoreError {
@@ -109,7 +112,8 @@ extension KVStoreError {
 
     /// The operation that failed.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
-        case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, setAside, batch, snapshot
+        case open, get, read, set, remove, removeAll, contains, keys, synchronize, compact, close, setAside, batch,
+            snapshot
         case `import`, export, migrate
     }
 }

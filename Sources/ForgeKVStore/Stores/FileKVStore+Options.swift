@@ -19,11 +19,11 @@ extension FileKVStore {
         public var compactsInBackground = true
 
         /// What the store may be used for: ``FileKVStore/Access/readWrite`` by default.
-        public var access: Access = .readWrite
+        public var access: Access
 
         /// Whether other processes may have the store open at the same time; not by default. All objects for a store in
         /// one process have to agree.
-        public var sharing: Sharing = .exclusive
+        public var sharing: Sharing
 
         /// How long a call waits, in a store that is shared, for other processes that write: 10 seconds by default.
         /// After that it throws `.unavailable(.inUse(processID:))`. Each has the lock for microseconds, and for as long
@@ -65,9 +65,12 @@ extension FileKVStore {
 
         /// Creates options; each has a default.
         public init(
-            maximumValueSizeInBytes: Int = 256 << 20, compactionFloorInBytes: Int = 4 << 20,
+            access: Access = .readWrite, sharing: Sharing = .exclusive, maximumValueSizeInBytes: Int = 256 << 20,
+            compactionFloorInBytes: Int = 4 << 20,
             logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
         ) {
+            self.access = access
+            self.sharing = sharing
             self.maximumValueSizeInBytes = maximumValueSizeInBytes
             self.compactionFloorInBytes = compactionFloorInBytes
             self.logger = logger

@@ -47,7 +47,7 @@ public import Foundation
 /// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).
 public final class FileKVStore: KVTransactionalStoring {
     private let use: EngineUse
-    private let engine: KVEngine
+    let engine: KVEngine
 
     /// The engine's, at hand: good for as long as the engine is, and made for reading without a lock.
     private nonisolated(unsafe) let table: TableView
@@ -95,7 +95,8 @@ public final class FileKVStore: KVTransactionalStoring {
     /// Calls that come while another flushes share its flush.
     ///
     /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then refuses all writes.
-    ///   `.noStore` if the directory was removed, or another log has taken the place of this one.
+    ///   `.noStore` if the directory was removed, or another log has taken the place of this one. `.damaged` if another
+    ///   program has truncated the log, which has lost writes; the store then refuses all writes.
     public func synchronize() throws {
         try engine.synchronize()
     }

@@ -102,7 +102,7 @@ struct SharedModeTests {
         #expect(second.get(a) == 1)
         let lock = try fixture.fileSystem.open("/store/#lock", .readWrite)
         try fixture.fileSystem.lock(lock, .exclusive, waiting: false)
-        #expect(code { try first.set(a, value: 2) } == .unavailable(.inUse(processID: 1)))
+        #expect(code { try first.set(a, value: 2) } == .unavailable(.inUse(processID: 2)))
         #expect(first.get(a) == 1 && second.get(a) == 1)
         #expect(code { try second.removeAll() } != nil)
         #expect(code { try second.compact() } != nil)
