@@ -47,6 +47,76 @@ import Testing
         return records
     }
 
+    /// Values whose bytes look like the beginnings of records.
+    private enum Deceptive: String, CaseIterable {
+        case samples, smallNumbers, largeNumbers, pairs, frames
+
+        func bytes(_ count: Int) -> [UInt8] {
+            let unit = unit(count)
+            return (0..<count / unit.count).flatMap { number in
+                var bytes = unit
+                bytes[0] &+= UInt8(truncatingIfNeeded: number)
+                return self == .frames ? unit : bytes
+            }
+        }
+
+        private func unit(_ count: Int) -> [UInt8] {
+            switch self {
+            case .samples: return [0, 0]
+            case .smallNumbers: return [0, 0, 0, 0]
+            case .largeNumbers: return [0, 1, 0, 0, 0, 0, 0, 0]
+            case .pairs: return [1, 0]
+            case .frames:
+                // A set with an empty name and, as far as its frame tells, half of the value as its payload.
+                let size = [0, UInt8(count >> 9 & 0xFF), UInt8(count >> 17 & 0xFF), 0]
+                let sequence: [UInt8] = [9, 0, 0, 0, 0, 0, 0, 0]
+                return size + sequence + [UInt8](repeating: 0, count: 8) + [1, 0, 0, 0]
+            }
+        }
+    }
+
+    private func writeDeceptive(_ value: [UInt8]) throws {
+        let store = try open()
+        try store.set(key(0), value: 0)
+        try store.setRawValue(value, named: "deceptive")
+        for number in 1...6 { try store.set(key(number), value: number) }
+        try store.synchronize()
+        try store.set(key(7), value: 7)
+    }
+
+    /// Flips a bit of the length of the second record.
+    private func damageLength(_ byte: Int) throws {
+        var log = try log()
+        log[records(log)[1].lowerBound + byte] ^= 1
+        try replace(.logName, log)
+    }
+
+    @Test(
+        "a flipped bit in a length costs that record alone, whatever the value contains",
+        arguments: Deceptive.allCases, [0, 1])
+    private func deceptiveValue(_ value: Deceptive, byte: Int) throws {
+        try writeDeceptive(value.bytes(1 << 16))
+        try damageLength(byte)
+        let store = try open()
+        for number in 0...7 { #expect(try store.read(key(number)) == number, "\(number)") }
+        #expect(try store.damageReports().map(\.kind) == [.records])
+    }
+
+    @Test("if the search for intact records is given up, everything behind the damage is set aside and reported")
+    func hopelessSearch() throws {
+        try writeDeceptive(Deceptive.frames.bytes(1 << 20))
+        try damageLength(0)
+        let size = try log().count
+        let inspection = try KVInspection(of: URL(fileURLWithPath: "/store"), fileSystem: fileSystem)
+        #expect(inspection?.problems.count == 1)
+        let store = try open()
+        #expect(try store.keys() == ["key.0"])
+        let report = try #require(try store.damageReports().first)
+        #expect(report.kind == .tail)
+        #expect(report.sizeInBytes == Int64(size) - report.offset)
+        #expect(recorder.damage.map(\.kind) == [.tail])
+    }
+
     @Test("a log that has become shorter loses nothing that is written then")
     func shorterLog() throws {
         try fill(0..<30)

@@ -10,7 +10,7 @@ enum FileKind {
         let name = String(entry.name)
         if entry.name.isLeftover || entry.name.isMovedFile || FileKVStore.isTemporary(entry.name) {
             self = .temporary
-        } else if entry.name.isStoreMarker || name == "#shared" {
+        } else if entry.name.isStoreMarker || ["#shared", "#reserve"].contains(name) {
             self = .marker
         } else if name.hasPrefix("quarantine-") {
             self = .quarantine

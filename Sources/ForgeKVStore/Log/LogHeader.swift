@@ -57,6 +57,12 @@ struct LogHeader: Hashable, Sendable {
             return .valid(LogHeader(fileID: first, generation: buffer.integer(at: 32, as: UInt64.self)))
         }
     }
+
+    /// Whether a file without a valid header is a log whose creation was interrupted: it is no longer than a header, and
+    /// begins as a header does or holds only zeros.
+    static func isInterruptedCreation(_ bytes: [UInt8], fileSize: Int64) -> Bool {
+        fileSize <= Int64(size) && (bytes.starts(with: magic.prefix(bytes.count)) || bytes.allSatisfy { $0 == 0 })
+    }
 }
 
 /// The number of a log: 128 random bits.

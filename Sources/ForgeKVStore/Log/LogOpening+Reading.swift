@@ -63,24 +63,27 @@ extension LogOpening {
     private mutating func scanForReading(_ descriptor: Descriptor) throws(KVStoreError) -> Scan {
         let size: Int64
         let inode: UInt64
-        let reading: LogHeader.Reading
+        let beginning: [UInt8]
         do throws(FileSystemError) {
             let status = try fileSystem.status(of: .descriptor(descriptor))
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
             (size, inode) = (status.sizeInBytes, status.inode)
-            reading = LogHeader.read(try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size))
+            beginning = try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size)
         } catch {
             throw failure(error)
         }
         var damage: [KVDamageReport] = []
         var header: LogHeader
         var found: LogScan.Outcome
-        switch reading {
+        switch LogHeader.read(beginning) {
         case .valid(let valid): (header, found) = (valid, try scan(descriptor, size, valid.fileID))
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
         case .damaged(let candidates):
-            damage.append(report(size > Int64(LogHeader.size) ? .header : .log, 0..<min(size, Int64(LogHeader.size))))
+            if !LogHeader.isInterruptedCreation(beginning, fileSize: size) {
+                let kind: KVDamageReport.Kind = size > Int64(LogHeader.size) ? .header : .log
+                damage.append(report(kind, 0..<min(size, Int64(LogHeader.size))))
+            }
             (header, found) = (LogHeader(fileID: LogFileID(random: { 0 }), generation: 1), LogScan.Outcome())
             for candidate in candidates where found.recordCount == 0 {
                 header.fileID = candidate
@@ -88,7 +91,7 @@ extension LogOpening {
             }
         }
         damage += found.damage.filter { !$0.isEmpty }.map { report(.records, $0) }
-        if found.discardedRecordCount > 0 { damage.append(report(.tail, found.end..<size)) }
+        if found.mayDiscardRecords { damage.append(report(.tail, found.end..<size)) }
         do throws(FileSystemError) {
             let current = try fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
             return Scan(

@@ -127,7 +127,7 @@ extension LogOpening {
                 }
             }
             if found.isTorn {
-                if found.discardedRecordCount > 0 { try setAside(found.end..<size, of: log, .tail, header) }
+                if found.mayDiscardRecords { try setAside(found.end..<size, of: log, .tail, header) }
                 // Or what is left of the tail could be taken for a record later.
                 try opened.log.dropTail()
                 issues.append(.tornTail(sizeInBytes: size - found.end))
@@ -160,7 +160,8 @@ extension LogOpening {
             return try recover(log, header, found, size: size, isHeaderDamaged: true)
         }
         do throws(FileSystemError) {
-            if try !isBeginning(log, size: size) {
+            let bytes = try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size)
+            if !LogHeader.isInterruptedCreation(bytes, fileSize: size) {
                 issues.append(.damage(try place.quarantine.setAsideLog(sizeInBytes: size)))
             }
         } catch {
@@ -169,16 +170,6 @@ extension LogOpening {
         let opened = try create()
         do { try fileSystem.close(log) } catch _ {}
         return opened
-    }
-}
-
-extension LogOpening {
-    /// Whether a file without a valid header is one whose creation was cut short: no longer than a header, and it
-    /// begins as a header does, or holds only zeros.
-    private func isBeginning(_ log: Descriptor, size: Int64) throws(FileSystemError) -> Bool {
-        guard size <= Int64(LogHeader.size) else { return false }
-        let bytes = try fileSystem.readBytes(of: log, at: 0, count: Int(size))
-        return bytes.starts(with: LogHeader.magic.prefix(bytes.count)) || bytes.allSatisfy { $0 == 0 }
     }
 }
 

@@ -112,6 +112,13 @@ enum LogRecord {
         payload.count >= payloadPrefixSize && payload[1] == retainedFlag
     }
 
+    /// Whether a payload may begin with these four bytes.
+    static func isPlausible(_ prefix: UnsafeRawBufferPointer, payloadSize: Int) -> Bool {
+        let nameSize = Int(prefix.integer(at: 2, as: UInt16.self))
+        return Code(rawValue: prefix[0]) != nil && prefix[1] <= retainedFlag
+            && nameSize <= min(KeyName.maximumLength, payloadSize - payloadPrefixSize)
+    }
+
     /// The change in a payload; nil for unknown codes and flags, and for an invalid payload.
     static func change(_ payload: UnsafeRawBufferPointer) -> Change? {
         guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]),

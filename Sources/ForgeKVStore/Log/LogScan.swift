@@ -29,6 +29,12 @@ struct LogScan {
         /// The number of intact records behind the end, which do not count.
         var discardedRecordCount = 0
 
+        /// Whether the search for intact records behind damage was given up, so that some may stand behind the end.
+        var isSearchIncomplete = false
+
+        /// Whether intact records are stored behind the end, or may.
+        var mayDiscardRecords: Bool { discardedRecordCount > 0 || isSearchIncomplete }
+
         /// Whether anything but zeros is stored behind the end.
         var isTorn = false
 
@@ -64,13 +70,14 @@ struct LogScan {
 
     /// The number of bytes that may still be checked in vain, which bounds the time for a malicious log.
     private var budget: Int64
+    private static let smallestBudget: Int64 = 1 << 28
 
     /// A scan of a log.
     init(_ descriptor: Descriptor, size: Int64, fileID: LogFileID, on fileSystem: any POSIXFileSystem) {
         window = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
         let (quadruple, overflow) = size.multipliedReportingOverflow(by: 4)
-        budget = overflow ? .max : max(quadruple, 1 << 24)
+        budget = overflow ? .max : max(quadruple, Self.smallestBudget)
     }
 
     /// Applies every change that counts to a table, in order.
@@ -98,6 +105,7 @@ struct LogScan {
         }
         outcome.discardedRecordCount = pending.reduce(0) { $0 + $1.changes.count }
         outcome.isTorn = !pending.isEmpty
+        outcome.isSearchIncomplete = outcome.isTorn && budget <= 0
         return outcome
     }
 
@@ -194,13 +202,26 @@ struct LogScan {
         let horizon = state.sequence + 2 + UInt64(clamping: window.size / 24)
         var candidate = offset + 1
         while candidate <= last, budget > 0 {
-            if try frame(at: candidate, after: state) != nil, let record = try record(at: candidate, after: state),
-                record.isRetained || record.frame.sequence <= horizon
+            if try isPlausible(at: candidate, after: state, horizon: horizon),
+                try record(at: candidate, after: state) != nil
             {
                 return candidate
             }
             candidate += 1
         }
         return nil
+    }
+
+    /// Whether a record may begin here, as far as its first bytes tell. Without this test, numbers in a value would often
+    /// pass for frames, and each would cost a checksum over what it claims for its payload.
+    private mutating func isPlausible(
+        at offset: Int64, after state: Outcome, horizon: UInt64
+    ) throws(FileSystemError) -> Bool {
+        guard let frame = try frame(at: offset, after: state) else { return false }
+        let start = offset + Int64(LogRecord.frameSize)
+        return try window.withBytes(at: start, count: LogRecord.payloadPrefixSize) { prefix in
+            LogRecord.isPlausible(prefix, payloadSize: frame.payloadSize)
+                && (LogRecord.isRetained(prefix) || frame.sequence <= horizon)
+        } ?? false
     }
 }

@@ -53,11 +53,14 @@ public struct KVInspection: Sendable, Hashable {
             do { try fileSystem.close(log) } catch _ {}
         }
         sizeInBytes = try fileSystem.status(of: .descriptor(log)).sizeInBytes
-        switch LogHeader.read(try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size)) {
+        let beginning = try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size)
+        switch LogHeader.read(beginning) {
         case .valid(let header):
             try scan(log, header.fileID, on: fileSystem)
         case .unknownVersion(let version):
             throw KVStoreError(.unknownFormat(version: version), .open, store: store)
+        case .damaged where LogHeader.isInterruptedCreation(beginning, fileSize: sizeInBytes):
+            notes.append("a log whose creation was interrupted")
         case .damaged(let candidates):
             problems.append("the header of the log is damaged")
             for candidate in candidates where recordCount == 0 { try scan(log, candidate, on: fileSystem) }
@@ -79,7 +82,9 @@ public struct KVInspection: Sendable, Hashable {
                     : "damaged records at bytes \(range.lowerBound) to \(range.upperBound)")
         }
         guard found.isTorn else { return }
-        if found.discardedRecordCount > 0 {
+        if found.isSearchIncomplete {
+            problems.append("a bad record at byte \(found.end), and behind it too much to search for intact ones")
+        } else if found.discardedRecordCount > 0 {
             problems.append("\(found.discardedRecordCount) intact records behind a bad one at byte \(found.end)")
         } else {
             notes.append("an unfinished record at byte \(found.end)")
