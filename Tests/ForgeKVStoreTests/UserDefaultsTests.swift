@@ -145,6 +145,37 @@ import Testing
         #expect(!file.holds(nil, "other"))
     }
 
+    @Test(
+        "a damaged file is neither read as an empty one nor replaced", arguments: ["no property list", "", "<plist>"])
+    func damagedFile(_ text: String) throws {
+        let home = try #require(ProcessInfo.processInfo.environment["HOME"])
+        let file = URL(fileURLWithPath: "\(home)/.config/\(suite.name).plist")
+        try Data(text.utf8).write(to: file)
+        let key = KVKey<Int>("a")
+        let store = store
+        for call in [
+            { _ = try store.read(key) }, { try store.set(key, value: 1) }, { try store.remove(key) },
+            { _ = try store.keys() }, { try store.removeAll() },
+        ] {
+            #expect(code(call) == .damaged)
+        }
+        #expect(store.get(key) == nil)
+        #expect(try Data(contentsOf: file) == Data(text.utf8))
+        try FileManager.default.removeItem(at: file)
+        try store.set(key, value: 2)
+        #expect(try store.read(key) == 2)
+    }
+
+    @Test("names that other code has just set are listed and imported")
+    func unsynchronized() throws {
+        let defaults = try #require(defaults)
+        defaults.set("x", forKey: "text")
+        #expect(try store.keys() == ["text"])
+        let imported = InMemoryKVStore()
+        try imported.importValues(from: .userDefaults(suiteName: suite.name))
+        #expect(imported.get(KVKey<String>("text")) == "x")
+    }
+
     // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be
     // read.
     @Test("a file that cannot be written is an error, and the old value stays; other suites are written")

@@ -1,11 +1,16 @@
+import ForgeFileSystem
 import Foundation
+import Synchronization
 
 /// The file in which Foundation itself keeps a suite, which it does where there is no service of the system for that.
 ///
 /// Its directory is that of the user's configuration files, as the XDG Base Directory Specification has it and as
 /// `_CFXDGCreateConfigHomePath` of swift-corelibs-foundation finds it.
-struct UserDefaultsFile {
+final class UserDefaultsFile: Sendable {
     private let path: String
+
+    /// Whether the file could be read once, which is enough for reads: Foundation has its content then.
+    private let wasRead = Atomic(false)
 
     init(ofSuite domain: String) {
         let environment = ProcessInfo.processInfo.environment
@@ -16,16 +21,42 @@ struct UserDefaultsFile {
 
     /// What the file holds, which is nothing if there is none; nil if it cannot be read, or is kept by a service.
     var content: [String: Any]? {
-        #if canImport(Darwin)
+        guard case .content(let content) = read() else { return nil }
+        return content
+    }
+
+    /// Why the file cannot be used; nil if it can, or a service keeps the suite. Foundation takes a file that it cannot
+    /// read for an empty one, and replaces it.
+    func problem(beforeWriting isWrite: Bool) -> KVStoreError.Code? {
+        guard isWrite || !wasRead.load(ordering: .relaxed) else { return nil }
+        if case .problem(let problem) = read() { return problem }
+        wasRead.store(true, ordering: .relaxed)
         return nil
+    }
+
+    private enum Reading {
+        case content([String: Any])
+        case problem(KVStoreError.Code)
+        case keptByService
+    }
+
+    private func read() -> Reading {
+        #if canImport(Darwin)
+        return .keptByService
         #else
+        let data: Data
         do {
-            let data = try Data(contentsOf: URL(fileURLWithPath: path))
-            return try PropertyListSerialization.propertyList(from: data, format: nil) as? [String: Any]
+            data = try Data(contentsOf: URL(fileURLWithPath: path))
         } catch CocoaError.fileReadNoSuchFile {
-            return [:]
+            return .content([:])
         } catch {
-            return nil
+            return .problem(.unavailable(.inputOutput))
+        }
+        do {
+            let list = try PropertyListSerialization.propertyList(from: data, format: nil)
+            return (list as? [String: Any]).map { .content($0) } ?? .problem(.damaged)
+        } catch {
+            return .problem(.damaged)
         }
         #endif
     }

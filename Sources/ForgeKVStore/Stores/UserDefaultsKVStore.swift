@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// Every write reaches the preferences file before the call returns, on Linux too, where Foundation by itself keeps
 /// nothing; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the call
-/// throws and the old value stays.
+/// throws, and this process goes on with the old value.
 ///
 /// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
 /// for other code to read, as far as a property list keeps them exactly; what other code stored so is read as well.
@@ -16,6 +16,10 @@ import Synchronization
 ///
 /// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins
 /// with `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
+///
+/// **On Linux**, Foundation rewrites the file of a suite in place and takes no lock: a kill or a full device during a
+/// write, and a second process that writes, can lose the whole suite. Use this store there to move values into a
+/// ``FileKVStore``, not to keep them. A file that cannot be read is left unchanged, and every call throws `.damaged`.
 ///
 /// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
 public final class UserDefaultsKVStore: KVRawStoring {
@@ -111,7 +115,9 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     public func keys() throws -> [String] {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
-            (defaults.persistentDomain(forName: domain) ?? [:]).keys
+            // Elsewhere than on Darwin, the domain lacks what other code has set since the last call.
+            defaults.synchronize()
+            return (defaults.persistentDomain(forName: domain) ?? [:]).keys
                 .filter { !UserDefaultsName.isSetAside($0) }.map(UserDefaultsName.decoded)
         }
     }
@@ -138,6 +144,9 @@ extension UserDefaultsKVStore {
     ) throws(KVStoreError) -> Result {
         try defaults.withLock { (defaults) throws(KVStoreError) -> Result in
             guard let defaults else { throw KVStoreError(.noStore, operation, key: name, store: store) }
+            if let problem = file.problem(beforeWriting: ![.get, .read, .keys].contains(operation)) {
+                throw KVStoreError(problem, operation, key: name, store: store)
+            }
             return try body(defaults)
         }
     }
