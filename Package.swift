@@ -53,6 +53,7 @@ let package = Package(
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
         .library(name: "ForgeCrashTesting", targets: ["ForgeCrashTesting"]),
+        .library(name: "ForgeTestTraits", targets: ["ForgeTestTraits"]),
         .executable(name: "forge", targets: ["forge"]),
     ],
     dependencies: [
@@ -96,6 +97,8 @@ let package = Package(
                 system,
             ],
             swiftSettings: settings),
+        // Apart, because it links Swift Testing, which only tests may do.
+        .target(name: "ForgeTestTraits", dependencies: ["ForgeKVStore"], swiftSettings: settings),
         .target(
             name: "StoreCrashes",
             dependencies: [
@@ -133,7 +136,7 @@ let package = Package(
             name: "ForgeKVStoreTests",
             dependencies: [
                 "TestDepth", "ForgeKVStore", "ForgeCoding", "ForgeFileSystem", "ForgeCrashTesting",
-                "ForgeStorageTesting", system, logging,
+                "ForgeStorageTesting", "ForgeTestTraits", system, logging,
             ],
             swiftSettings: settings),
         .testTarget(

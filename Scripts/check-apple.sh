@@ -11,13 +11,14 @@ trap 'rm -rf "$stubs"' EXIT
 features="-enable-upcoming-feature ExistentialAny -enable-upcoming-feature InternalImportsByDefault
     -enable-upcoming-feature MemberImportVisibility"
 
-for module in Darwin Security; do
+for module in Darwin Security SwiftUI; do
     swiftc -swift-version 6 $features -parse-as-library -emit-module -module-name "$module" \
         -emit-module-path "$stubs/$module.swiftmodule" "Tests/AppleStubs/$module/$module.swift"
 done
 
 # The C modules that the built ones import, found through their module maps: the libraries' own and the generated ones.
 maps=$(find .build/checkouts/swift-system/Sources .build/checkouts/swift-crypto/Sources "$modules/../CForgeFileSystem.build" \
+    "$modules/../CForgeKVStore.build" \
     -name module.modulemap | sed 's/^/-Xcc -fmodule-map-file=/')
 
 # The name that `package` access goes by is made of the directory's, as the package manager does it.
@@ -35,8 +36,16 @@ check() {
     swiftc -typecheck -swift-version 6 $features -warnings-as-errors -parse-as-library \
         -module-name "$target" -package-name "$package" -I "$stubs" -I "$modules" $maps $sources
     echo "check-apple: $target: $*"
+    swiftc -emit-module -swift-version 6 $features -suppress-warnings -parse-as-library \
+        -module-name "$target" -package-name "$package" -I "$stubs" -I "$modules" $maps $sources \
+        -emit-module-path "$stubs/$target.swiftmodule"
 }
 
 check ForgeFileSystem +Linux.swift Sources/ForgeFileSystem/System/Syscalls+Darwin.swift
+check ForgeKVStore +Linux.swift Sources/ForgeKVStore/Settings/ObservedSetting.swift
 check ForgeCrypt +Linux.swift \
     Sources/ForgeCrypt/Keychain/SystemKeychain.swift Sources/ForgeCrypt/Secrets/SecureErase+Darwin.swift
+
+example=Examples/SettingsApp/SettingsApp.swift
+swiftc -typecheck -swift-version 6 -parse-as-library -warnings-as-errors -I "$stubs" -I "$modules" $maps $example
+echo "check-apple: $example"

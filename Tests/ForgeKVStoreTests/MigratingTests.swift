@@ -43,6 +43,25 @@ struct MigratingTests {
         for index in 0..<count { try old.set(KVKey<Int>("\(index)"), value: index) }
     }
 
+    @Test("names that are not included stay in the old store, whatever is moved or removed")
+    func includedNames() throws {
+        try fill(4)
+        let names: Set = ["1", "3"]
+        let store = MigratingKVStore(from: old, to: new, names: names.contains)
+        #expect(try Set(store.keys()) == names)
+        #expect(try store.migrateAll().copiedCount == 2)
+        #expect(try Set(new.keys()) == names)
+        try store.removeMigrated()
+        #expect(try Set(old.keys()) == ["0", "2"])
+        try old.set(KVKey<Int>("1"), value: 7)
+        try store.removeAll()
+        #expect(try Set(old.keys()) == ["0", "2"])
+        #expect(try new.keys().isEmpty)
+        let report = try new.importValues(from: .store(old).filter { $0 == "2" })
+        #expect(report.copiedCount == 1)
+        #expect(try new.keys() == ["2"])
+    }
+
     @Test("a value is found in the old store and copied when it is read", arguments: [true, false])
     func reading(_ copies: Bool) throws {
         try old.set(key, value: 1)

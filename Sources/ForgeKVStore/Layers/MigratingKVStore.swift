@@ -25,6 +25,7 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     private let old: Old
     private let new: New
     private let copiesOnRead: Bool
+    private let isIncluded: (@Sendable (String) -> Bool)?
 
     /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
     /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may
@@ -37,10 +38,17 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
     ///   - old: The store that is given up.
     ///   - new: The store that takes its place.
     ///   - copiesOnRead: Whether a value that is found in the old store is moved then.
-    public init(from old: Old, to new: New, copiesOnRead: Bool = true) {
+    ///   - isIncluded: Which names of the old store ``keys()``, ``migrateAll()``, ``removeMigrated()`` and ``removeAll()``
+    ///     deal with, by default all; others stay in the old store. The user defaults of an app, for example, also have names of the
+    ///     system.
+    public init(
+        from old: Old, to new: New, copiesOnRead: Bool = true,
+        names isIncluded: (@Sendable (_ name: String) -> Bool)? = nil
+    ) {
         self.old = old
         self.new = new
         self.copiesOnRead = copiesOnRead
+        self.isIncluded = isIncluded
     }
 
     /// Copies every value that only the old store has; the old store is not changed.
@@ -64,14 +72,17 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
             let report = try copyAll()
             try secure()
             let failed = Set(report.failures.map { KeyName($0.name) })
-            for name in try old.keys() where !failed.contains(KeyName(name)) { try old.removeValue(named: name) }
+            for name in try oldNames() where !failed.contains(KeyName(name)) { try old.removeValue(named: name) }
             return report
         }
     }
 
     private func copyAll() throws -> KVTransferReport {
-        try KVTransfer(from: .store(old), to: new, existing: .keep).run()
+        let source = KVImportSource.store(old)
+        return try KVTransfer(from: isIncluded.map(source.filter) ?? source, to: new, existing: .keep).run()
     }
+
+    private func oldNames() throws -> [String] { try old.keys().filter(isIncluded ?? { _ in true }) }
 
     /// Makes durable what was copied, before the original is removed.
     private func secure() throws { try new.transactional?.synchronize() }
@@ -128,7 +139,7 @@ extension MigratingKVStore {
 
     public func keys() throws -> [String] {
         // The old store first: what is moved meanwhile is found twice rather than never.
-        Array(Set(try (old.keys() + new.keys()).map(KeyName.init))).map(\.string)
+        Array(Set(try (oldNames() + new.keys()).map(KeyName.init))).map(\.string)
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
@@ -161,7 +172,11 @@ extension MigratingKVStore {
 
     public func removeAll() throws {
         try writing.withLock {
-            try old.removeAll()
+            if isIncluded == nil {
+                try old.removeAll()
+            } else {
+                for name in try oldNames() { try old.removeValue(named: name) }
+            }
             try new.removeAll()
         }
     }

@@ -33,12 +33,17 @@ public final class ObservedSettings: Observable, Sendable {
     private let observed = Mutex<Set<KeyName>>([])
     private let observation = Mutex<KVObservation?>(nil)
 
+    /// The model over the settings of ``SettingsHome``, announced on the main actor.
+    public static let home = ObservedSettings()
+
     /// A model over the settings of a store.
     ///
     /// - Parameters:
-    ///   - store: The store.
+    ///   - store: The store, by default that of ``SettingsHome``.
     ///   - actor: The actor on which changes are announced.
-    public init(_ store: any KVObservableStoring, isolation actor: any Actor = MainActor.shared) {
+    public init(
+        _ store: any KVObservableStoring = SettingsHome.store, isolation actor: any Actor = MainActor.shared
+    ) {
         self.store = store
         // The actor may own this object.
         let observation = store.observeChanges { [weak self, weak actor] names in

@@ -8,7 +8,7 @@ import Synchronization
 /// }
 ///
 /// struct Appearance {
-///     @Setting(.theme, in: AppStores.settings) var theme
+///     @Setting(.theme) var theme  // In ``SettingsHome``; or @Setting(.theme, in: AppStores.settings).
 /// }
 ///
 /// let theme = Setting(.theme, in: store)  // The same as a handle, for an actor or an `@Observable` class.
@@ -28,7 +28,12 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// All that a handle has, as one object, so that a copy of it counts one reference.
     @usableFromInline let state: SettingState<Value>
 
-    private var store: any KVStoring { state.store }
+    private var store: any KVStoring { state.store ?? SettingsHome.store }
+
+    /// A handle for a setting in ``SettingsHome``, which is looked up by each call: in a test it is the store of the test.
+    public init(_ setting: KVSetting<Value>) {
+        state = SettingState(setting, nil)
+    }
 
     /// A handle for a setting in a store.
     public init(_ setting: KVSetting<Value>, in store: any KVStoring) {
@@ -41,7 +46,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// The value, or the default if it is absent or cannot be read.
     public var wrappedValue: Value {
         // In the caller's module the type is known, so the runtime is not asked for `Value?`.
-        @inlinable get { state.store.get(state.key) ?? state.defaultValue }
+        @inlinable get { (state.store ?? SettingsHome.store).get(state.key) ?? state.defaultValue }
         nonmutating set {
             do {
                 try set(newValue)

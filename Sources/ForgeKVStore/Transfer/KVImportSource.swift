@@ -16,6 +16,14 @@ public struct KVImportSource: Sendable {
         KVImportSource(names: { try store.keys() }, bytes: { try store.rawValue(named: $0) })
     }
 
+    /// The values whose names `isIncluded` accepts, for example without those that the system puts into an app's user
+    /// defaults.
+    public func filter(_ isIncluded: @escaping @Sendable (_ name: String) -> Bool) -> KVImportSource {
+        let (names, bytes) = (names, bytes)
+        return KVImportSource(
+            names: { try names().filter(isIncluded) }, bytes: { isIncluded($0) ? try bytes($0) : nil })
+    }
+
     /// The app's user defaults, or those of a suite, without registered and global ones.
     public static func userDefaults(suiteName: String?) -> KVImportSource {
         store(UserDefaultsKVStore(suiteName: suiteName))

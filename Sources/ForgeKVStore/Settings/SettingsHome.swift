@@ -1,0 +1,118 @@
+import Foundation
+import Logging
+import Synchronization
+
+/// The store of settings that are declared without one: `@Setting(.theme) var theme`.
+///
+/// In an app it is a ``FileKVStore``, which is opened by its first use: in the directory `settings` of the app's own
+/// directory below Application Support, or wherever ``open(_:)`` says. All processes of the app may use it at the same
+/// time. If it cannot be opened, settings are kept in memory until the process ends; ``openingError`` tells why, and the
+/// error is logged.
+///
+/// In a process that runs tests or an Xcode preview it is an ``InMemoryKVStore``, whatever ``open(_:)`` says, so that no
+/// test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a store of its
+/// own; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
+public enum SettingsHome {
+    /// A store that settings can use in full: atomic changes and observation.
+    public typealias Store = KVTransactionalStoring & KVObservableStoring
+
+    /// The store: the one of the innermost ``withStore(_:_:)``, or else the one of the process, which is opened now if
+    /// it was not used before.
+    public static var store: any Store {
+        // Reading a task-local value costs more than reading a setting.
+        if hasScopes.load(ordering: .relaxed), let scoped { return scoped }
+        return process.store
+    }
+
+    /// Why the store could not be opened, and settings are only in memory; nil if it was opened or not used yet.
+    public static var openingError: (any Error)? { failure.withLock { $0 } }
+
+    /// Chooses the store of the process, before its first use: where the app starts.
+    ///
+    /// ```swift
+    /// try SettingsHome.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
+    /// ```
+    ///
+    /// - Parameter opening: Opens the store. It is called once, now; in a process that runs tests or a preview never.
+    /// - Throws: The error of `opening`; settings are in memory then, and ``openingError`` tells the same.
+    ///   ``AlreadyInUse`` if the store was used or chosen before.
+    public static func open(_ opening: () throws -> any Store) throws {
+        guard !TestProcess.isCurrent else { return }
+        try chosen.withLock { chosen in
+            guard chosen == nil else { throw AlreadyInUse() }
+            do {
+                chosen = Process(store: try opening())
+            } catch {
+                chosen = Process(failed: error)
+                throw error
+            }
+        }
+    }
+
+    /// Calls `body`, in which settings without a store have this one, in child tasks as well, but not in detached
+    /// tasks and other threads.
+    public static func withStore<Result>(
+        _ store: any Store, _ body: () throws -> Result
+    ) rethrows -> Result {
+        hasScopes.store(true, ordering: .relaxed)
+        return try $scoped.withValue(store) { try body() }
+    }
+
+    /// The same for an asynchronous `body`, which runs on the caller's actor.
+    public static func withStore<Result>(
+        _ store: any Store, isolation: isolated (any Actor)? = #isolation, _ body: () async throws -> Result
+    ) async rethrows -> Result {
+        hasScopes.store(true, ordering: .relaxed)
+        return try await $scoped.withValue(store) { try await body() }
+    }
+
+    /// The error of ``open(_:)`` when the store was used or chosen already.
+    public struct AlreadyInUse: Error, CustomStringConvertible {
+        public var description: String { "the home of the settings was used or chosen before" }
+    }
+}
+
+// MARK: The store of the process
+
+extension SettingsHome {
+    @TaskLocal private static var scoped: (any Store)?
+    private static let hasScopes = Atomic(false)
+    private static let failure = Mutex<(any Error)?>(nil)
+    private static let chosen = Mutex<Process?>(nil)
+
+    /// Determined by the first use.
+    private static let process: Process = chosen.withLock { chosen in
+        if let chosen { return chosen }
+        let process = Process.standard()
+        chosen = process
+        return process
+    }
+
+    private struct Process {
+        var store: any Store
+
+        init(store: any Store) { self.store = store }
+
+        init(failed error: any Error) {
+            store = InMemoryKVStore()
+            failure.withLock { $0 = error }
+            Logger(label: "ForgeKVStore").critical("settings are only kept in memory: \(error)")
+        }
+
+        static func standard() -> Process {
+            if TestProcess.isCurrent { return Process(store: InMemoryKVStore()) }
+            do {
+                return Process(store: try FileKVStore(at: try directory(), options: .init(sharing: .shared)))
+            } catch {
+                return Process(failed: error)
+            }
+        }
+
+        private static func directory() throws -> URL {
+            let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+            let support = try FileManager.default.url(
+                for: .applicationSupportDirectory, in: .userDomainMask, appropriateFor: nil, create: false)
+            return support.appendingPathComponent(app).appendingPathComponent("settings")
+        }
+    }
+}
