@@ -154,7 +154,8 @@ let package = Package(
             name: "ForgeStorageTests", dependencies: ["TestDepth", "ForgeStorage", "ForgeStorageTesting", system],
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeCommandsTests", dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, arguments],
+            name: "ForgeCommandsTests",
+            dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, arguments],
             exclude: ["Help"],
             swiftSettings: settings),
         .testTarget(

@@ -19,7 +19,7 @@ public struct CryptError: Error, Sendable {
         /// The value is longer than 16 MiB when encoded, or the store would grow past its limit.
         case tooLarge
 
-        /// The vault was sealed under another key.
+        /// The vault was sealed under another key, or its header was changed so that no key fits.
         case wrongKey
 
         /// The vault, or the key file, was altered or damaged, or is something else altogether.
@@ -116,7 +116,7 @@ extension CryptError.Code: CustomStringConvertible {
         case .unencodable: "the value cannot be encoded"
         case .undecodable: "the value is not of the type asked for"
         case .tooLarge: "too large"
-        case .wrongKey: "sealed under another key"
+        case .wrongKey: "sealed under another key, or its header was changed"
         case .tampered: "altered or damaged"
         case .truncated: "cut short"
         case .newerFormat: "written by a later version"

@@ -79,15 +79,6 @@ struct CheckTests {
         #expect(try paths(damagedIn: run) == ["vault/key"])
     }
 
-    @Test("a vault that is sealed under another key is not damaged")
-    func otherKey() async throws {
-        let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
-        let key = other.scratch.path("vault/key")
-        let run = try CommandRun(["check", fixture.scratch.url.path, "--key-file", key])
-        #expect(run.status == 0, "\(run.output)")
-        #expect(run.output.contains("readable (1 secret; sealed under another key)"), "\(run.output)")
-    }
-
     @Test("JSON has a path as it is, control characters too")
     func controlCharacters() throws {
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))

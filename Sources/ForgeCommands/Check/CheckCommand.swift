@@ -11,40 +11,42 @@ struct CheckCommand: ParsableCommand {
             Nothing is created, changed or removed, and stores in use can be checked. Logs of key-value stores are \
             read record by record, cached images are decoded, other files are read completely (holes of sparse files \
             are skipped). Links, pipes, sockets and devices are listed and skipped. Temporary files are listed as in \
-            use, or as orphaned if the process that recorded them has ended. A vault is opened with the key file if \
-            you give one; without it, or if the vault is sealed under another key, only its header and length can be \
-            verified.
+            use, or as orphaned if the process that recorded them has ended. Vaults are opened with the key files that \
+            you give; without one, only their headers and lengths can be verified. A vault that none of them opens is \
+            not verified: it is sealed under another key, or its header was changed.
 
             Long paths are shortened, except with --json. A directory whose path is too long for the system is \
             reported and not entered.
 
-            Exit status: 0 if nothing is damaged, 1 if something is or if there is no store, 64 for a usage error.
+            Exit status: 0 if nothing is damaged, 1 if something is, if none of the given keys opens a vault, or if there \
+            is no store, 64 for a usage error.
             """)
 
     @Argument(help: ArgumentHelp("Where the stores are.", valueName: "dir"))
     var directory: String
 
-    @Option(help: ArgumentHelp("The file that holds the vaults' key.", valueName: "file"))
-    var keyFile: String?
+    @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))
+    var keyFile: [String] = []
 
     @Flag(help: "Print JSON.")
     var json = false
 
     func validate() throws {
         try requirePath(directory, of: "directory")
-        try requirePath(keyFile, of: "key file")
+        for path in keyFile { try requirePath(path, of: "key file") }
     }
 
     func run() throws {
         let root = URL(fileURLWithPath: directory)
         try requireStore("directory", at: root, isDirectory: true)
         let progress = Progress("files checked")
-        let key = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
-        guard let findings = try StoreChecker(key: key, progress: progress).check(root) else {
+        let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
+        guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
             throw CommandFailure("no store here: \(try POSIXPath(root)) holds no files")
         }
         progress.finish()
-        let damaged = findings.filter { $0.state == .damaged }
+        let damaged = findings.count { $0.state == .damaged }
+        let unverified = findings.count { $0.state == .unverified }
         if json {
             try StandardOutput.print(json: findings)
         } else {
@@ -56,9 +58,11 @@ struct CheckCommand: ParsableCommand {
                 table.add([finding.path.shortenedInside(to: 200), finding.kind, String(finding.bytes), state + details])
             }
             let skipped = findings.count { $0.state == .skipped }
-            let summary = "\(findings.count - skipped) checked, \(damaged.count) damaged"
-            try StandardOutput.print(table.lines + [skipped == 0 ? summary : "\(summary), \(skipped) skipped"])
+            var summary = "\(findings.count - skipped) checked, \(damaged) damaged"
+            if unverified > 0 { summary += ", \(unverified) not verified" }
+            if skipped > 0 { summary += ", \(skipped) skipped" }
+            try StandardOutput.print(table.lines + [summary])
         }
-        if !damaged.isEmpty { throw ExitCode.failure }
+        if damaged + unverified > 0 { throw ExitCode.failure }
     }
 }

@@ -8,12 +8,12 @@ import SystemPackage
 /// Nothing is changed, and no lock is held, so the stores may be in use. What a running process removes meanwhile is
 /// not reported.
 struct StoreChecker {
-    let key: SymmetricKey?
+    let keys: [SymmetricKey]
     let progress: Progress
     private let fileSystem = SystemFileSystem()
 
-    init(key: SymmetricKey?, progress: Progress) {
-        self.key = key
+    init(keys: [SymmetricKey], progress: Progress) {
+        self.keys = keys
         self.progress = progress
     }
 
@@ -155,17 +155,22 @@ struct StoreChecker {
         let vault = URL(path)
         // Verified without the key too, so that a file that was cut short is not taken for one with another key.
         let information = try VaultInformation(of: vault)
-        guard let key else {
-            finding.details = ["\(counted(information?.count ?? 0, "secret")); give --key-file to verify them"]
+        let count = counted(information?.count ?? 0, "secret")
+        guard !keys.isEmpty else {
+            finding.details = [count, "give --key-file to verify them"]
             return
         }
-        do throws(CryptError) {
-            finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
-            finding.state = .intact
-        } catch {
-            guard error.code == .wrongKey else { throw error }
-            finding.details = [counted(information?.count ?? 0, "secret"), "\(error.code)"]
+        for key in keys {
+            do throws(CryptError) {
+                finding.details = [counted(try VaultCrypt(at: vault, key: key).verify(), "secret")]
+                finding.state = .intact
+                return
+            } catch {
+                guard error.code == .wrongKey else { throw error }
+            }
         }
+        finding.details = [count, "\(CryptError.Code.wrongKey)"]
+        finding.state = .unverified
     }
 
     private func checkVaultKey(_ path: POSIXPath, _ finding: inout StoreFinding) throws {

@@ -5,8 +5,10 @@ struct StoreFinding: Encodable, Equatable {
         case intact
         /// Something cannot be read, or is not what was written.
         case damaged
-        /// It can be read; there is no checksum, or the key to it was not given, or another one.
+        /// It can be read; there is no checksum, or no key was given.
         case readable
+        /// None of the given keys opens the vault, so that a change of it would not be noticed.
+        case unverified
         /// A link, a special file, or a directory that is being deleted; it was not opened.
         case skipped
     }

@@ -32,8 +32,14 @@ struct VaultImage: Sendable {
     init(_ file: [UInt8], key: SymmetricKey) throws(VaultFailure) {
         let header = try VaultHeader(file[...], fileLength: file.count)
         subkeys = VaultSubkeys(key, vaultID: header.vaultID)
-        guard header.isSealed(file[...], under: subkeys) else { throw VaultFailure(.wrongKey) }
         let covered = file.dropLast(VaultSubkeys.macLength)
+        guard header.isSealed(file[...], under: subkeys) else {
+            let entries = covered.dropFirst(VaultHeader.length)
+            guard Self.firstEntryOpens(entries, vaultID: header.vaultID, under: subkeys) else {
+                throw VaultFailure(.wrongKey)
+            }
+            throw VaultFailure(.tampered, "the header does not match its key check")
+        }
         guard
             HMAC<SHA256>.isValidAuthenticationCode(
                 file.suffix(VaultSubkeys.macLength), authenticating: covered, using: subkeys.file)
@@ -52,6 +58,19 @@ struct VaultImage: Sendable {
         }
         guard reader.rest.isEmpty else { throw VaultFailure(.tampered, "more entries than counted") }
         bodyLength = header.bodyLength
+    }
+
+    /// Whether the first of the entries opens, so that the keys are those of the vault.
+    private static func firstEntryOpens(
+        _ entries: ArraySlice<UInt8>, vaultID: [UInt8], under subkeys: VaultSubkeys
+    ) -> Bool {
+        var reader = LittleEndianReader(entries)
+        do throws(VaultFailure) {
+            _ = try SealedEntry(&reader, vaultID: vaultID, under: subkeys)
+            return true
+        } catch {
+            return false
+        }
     }
 
     var count: Int { entries.count }
