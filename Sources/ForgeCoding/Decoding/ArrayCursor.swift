@@ -1,17 +1,19 @@
 /// A position in an array.
 struct ArrayCursor {
     let count: Int?
-    private let levels: Int
+
+    /// How many arrays, maps and tags an element may nest.
+    let levels: Int
+
     private(set) var next: Int
     private(set) var consumedCount = 0
 
-    init(_ reader: ByteReader, _ start: Int, levels: Int) throws(WireFailure) {
+    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
         var offset = start
-        try reader.skipTags(&offset)
+        let content = try reader.skipTags(&offset)
         guard reader[offset] & MajorType.mask == MajorType.array else { throw reader.mismatch(offset) }
-        guard levels >= 0 else { throw .tooDeep }
+        levels = try content.inside().levels
         count = try reader.entryCount(&offset, itemsPerEntry: 1)
-        self.levels = levels
         next = offset
     }
 

@@ -13,7 +13,7 @@ public struct BinaryDecoder: Sendable {
     /// stack than the usual 512 KiB.
     public var maximumDepth: Int = 64
 
-    private var depth: Int { min(maximumDepth, 1_000) }
+    private var depth: Int { max(0, min(maximumDepth, 1_000)) }
 
     /// Creates a decoder with the default limits.
     public init() {}
@@ -33,7 +33,7 @@ public struct BinaryDecoder: Sendable {
     ///
     /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
-        let reader = ByteReader(bytes)
+        let reader = ByteReader(bytes, levels: depth)
         do throws(WireFailure) {
             return try decodeKnown(type, reader)
         } catch {
@@ -47,7 +47,7 @@ public struct BinaryDecoder: Sendable {
         var offset = 0
         let value: T
         do throws(WireFailure) {
-            value = try reader.known(type, &offset, levels: depth)
+            value = try reader.known(type, &offset)
         } catch {
             guard case .unknownType = error else { throw error }
             value = try reader.knownOptional(type, &offset)
@@ -57,10 +57,9 @@ public struct BinaryDecoder: Sendable {
     }
 
     private func decodeSelf<T: Decodable>(_ type: T.Type, _ reader: ByteReader) throws -> T {
-        let source = DecodingSource(
-            reader: reader, maximumDepth: depth, userInfo: userInfo)
+        let source = DecodingSource(reader: reader, userInfo: userInfo)
         defer { source.close() }
-        let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, depth: 0)
+        let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, levels: depth)
         let value: T
         do {
             value = try T(from: node)

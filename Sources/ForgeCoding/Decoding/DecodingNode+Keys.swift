@@ -31,7 +31,7 @@ extension DecodingNode {
         let match = try require(key)
         var offset = match.value
         do throws(WireFailure) {
-            let value = try body(source.reader, &offset)
+            let value = try body(content, &offset)
             try advance(match, to: offset)
             return value
         } catch {
@@ -59,7 +59,7 @@ extension DecodingNode {
         _ type: Value.Type, _ offset: inout Int, step: @autoclosure () -> PathStep
     ) throws -> Value {
         do throws(WireFailure) {
-            return try source.reader.known(type, &offset, levels: levels)
+            return try content.known(type, &offset)
         } catch {
             if case .unknownType = error { return try decodeSelf(type, &offset, step: step()) }
             throw failure(error, type, step: step())

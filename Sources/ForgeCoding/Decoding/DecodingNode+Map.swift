@@ -2,8 +2,8 @@ extension DecodingNode {
     /// Reads the head of the map if it has not been read.
     func openMap() throws(WireFailure) {
         guard !isMap else { return }
-        map = try MapCursor(source.reader, start)
-        guard levels >= 0 else { throw .tooDeep }
+        map = try MapCursor(reader, start)
+        contentLevels = map.levels
         isMap = true
     }
 
@@ -76,7 +76,7 @@ extension DecodingNode {
         // A closed reader is empty, and the index refers to its former bytes.
         guard map.content <= source.reader.count else { throw .truncated(offset: map.content) }
         if let index { return index }
-        let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: levels)
+        let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: contentLevels)
         index = made
         map.isIndexed = true
         return made

@@ -6,7 +6,10 @@ final class DecodingNode: Decoder {
     let source: DecodingSource
     var parent: DecodingNode?
     var step: PathStep
-    private(set) var depth: Int
+
+    /// How many arrays, maps and tags the value may nest, itself included; the same for what its container holds.
+    private(set) var levels: Int
+    var contentLevels: Int
 
     /// The offset of the value, and of its end if known.
     private(set) var start: Int
@@ -20,18 +23,24 @@ final class DecodingNode: Decoder {
     /// A node reused for successive nested values.
     private var spare: DecodingNode?
 
-    init(source: DecodingSource, parent: DecodingNode?, step: PathStep, start: Int, depth: Int) {
+    init(source: DecodingSource, parent: DecodingNode?, step: PathStep, start: Int, levels: Int) {
         self.source = source
         self.parent = parent
         self.step = step
         self.start = start
-        self.depth = depth
+        self.levels = levels
+        contentLevels = levels - 1
     }
 
     var userInfo: [CodingUserInfoKey: Any] { source.userInfo.mapValues { $0 } }
 
-    /// The remaining nesting depth inside this container.
-    var levels: Int { source.maximumDepth - depth - 1 }
+    /// The reader of the value.
+    @inline(__always)
+    var reader: ByteReader { source.reader.limited(to: levels) }
+
+    /// The reader of what the container of the value holds.
+    @inline(__always)
+    var content: ByteReader { source.reader.limited(to: contentLevels) }
 
     var codingPath: [any CodingKey] {
         let above = parent?.codingPath ?? []
@@ -49,7 +58,9 @@ final class DecodingNode: Decoder {
 
     func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
         do throws(WireFailure) {
-            return UnkeyedDecoding(node: self, cursor: try ArrayCursor(source.reader, start, levels: levels))
+            let cursor = try ArrayCursor(reader, start)
+            contentLevels = cursor.levels
+            return UnkeyedDecoding(node: self, cursor: cursor)
         } catch {
             throw failure(error, [Any].self)
         }
@@ -81,7 +92,7 @@ final class DecodingNode: Decoder {
 
     /// A node for a nested container, which may be read later.
     func nested(_ offset: Int, step: PathStep) -> DecodingNode {
-        DecodingNode(source: source, parent: self, step: step, start: offset, depth: depth + 1)
+        DecodingNode(source: source, parent: self, step: step, start: offset, levels: contentLevels)
     }
 
     private func takeChild(_ offset: Int, _ step: PathStep) -> DecodingNode {
@@ -90,6 +101,8 @@ final class DecodingNode: Decoder {
         child.parent = self
         child.step = step
         child.start = offset
+        child.levels = contentLevels
+        child.contentLevels = contentLevels - 1
         child.knownEnd = nil
         child.isMap = false
         child.map.isIndexed = false
@@ -102,7 +115,7 @@ final class DecodingNode: Decoder {
         if let knownEnd { return knownEnd }
         if isMap { return try endOfMap() }
         var offset = start
-        try source.reader.skip(&offset, levels: source.maximumDepth - depth)
+        try source.reader.skip(&offset, levels: levels)
         return offset
     }
 

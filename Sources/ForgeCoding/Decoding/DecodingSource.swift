@@ -2,12 +2,10 @@
 final class DecodingSource {
     /// Empty after the decoding, so that a retained decoder reads nothing.
     private(set) var reader: ByteReader
-    let maximumDepth: Int
     let userInfo: [CodingUserInfoKey: any Sendable]
 
-    init(reader: ByteReader, maximumDepth: Int, userInfo: [CodingUserInfoKey: any Sendable]) {
+    init(reader: ByteReader, userInfo: [CodingUserInfoKey: any Sendable]) {
         self.reader = reader
-        self.maximumDepth = maximumDepth
         self.userInfo = userInfo
     }
 

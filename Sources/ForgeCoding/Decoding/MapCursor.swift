@@ -8,6 +8,9 @@ struct MapCursor {
     /// The number of entries; nil for an indefinite length.
     var count: Int?
 
+    /// How many arrays, maps and tags a value may nest.
+    var levels = 0
+
     /// The offset of the next key.
     var next = 0
 
@@ -37,8 +40,9 @@ struct MapCursor {
     /// Creates a cursor for the map at an offset.
     init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
         var offset = start
-        try reader.skipTags(&offset)
+        let tagged = try reader.skipTags(&offset)
         guard reader[offset] & MajorType.mask == MajorType.map else { throw reader.mismatch(offset) }
+        levels = try tagged.inside().levels
         count = try reader.entryCount(&offset, itemsPerEntry: 2)
         content = offset
         next = offset

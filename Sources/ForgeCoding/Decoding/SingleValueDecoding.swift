@@ -10,7 +10,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
     ) throws -> Value {
         var offset = node.start
         do throws(WireFailure) {
-            let value = try body(node.source.reader, &offset)
+            let value = try body(node.reader, &offset)
             node.knownEnd = offset
             return value
         } catch {
@@ -30,7 +30,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
     func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
         var offset = node.start
         do throws(WireFailure) {
-            let value = try node.source.reader.known(type, &offset, levels: node.levels + 1)
+            let value = try node.reader.known(type, &offset)
             node.knownEnd = offset
             return value
         } catch {

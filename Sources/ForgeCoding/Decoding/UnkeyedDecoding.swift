@@ -19,7 +19,7 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
         try requireElement(type)
         var offset = cursor.next
         do throws(WireFailure) {
-            let value = try body(node.source.reader, &offset)
+            let value = try body(node.content, &offset)
             advance(to: offset)
             return value
         } catch {

@@ -185,21 +185,14 @@ struct JSONParser {
         // An integer cannot represent minus zero.
         if offset == whole, text != "-0" {
             if let integer = Int64(text) { return .integer(integer) }
-            if let unsigned = UInt64(text) { return .unsigned(unsigned) }
             if let magnitude = UInt128(isNegative ? String(text.dropFirst()) : text) {
-                let argument = isNegative ? magnitude - 1 : magnitude
-                return .tagged(isNegative ? Tag.negativeBignum : Tag.bignum, .bytes(argument.bigEndianBytes))
+                return CodedValue(magnitude: magnitude, isNegative: isNegative)
             }
         }
         guard let double = Double(text), double.isFinite else { throw failure("a number that is too large") }
-        return .double(double)
-    }
-}
-
-extension UInt128 {
-    /// The big-endian bytes without leading zeros.
-    fileprivate var bigEndianBytes: [UInt8] {
-        UInt64(truncatingIfNeeded: self >> 64).bigEndianBytes
-            + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }
+        // The text of a `Double` is the shortest that only it is the nearest one to, not its exact value.
+        let exact = DecimalNumeral(text)
+        if exact == DecimalNumeral(double.description) { return .double(double) }
+        return exact.decimalFraction ?? .double(double)
     }
 }

@@ -1,21 +1,16 @@
 import Foundation
 
 extension ByteReader {
-    /// Reads the number of a tag; nil if the item has none.
-    private func tag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
-        guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
-        return try head(&offset)
-    }
-
     /// Reads a date from seconds since 1970 (tag 1) or since 2001 (the private tag).
     ///
     /// An untagged number is not a date: its epoch is unknown.
     func date(_ offset: inout Int) throws(WireFailure) -> Date {
         let start = offset
-        while let tag = try tag(&offset) {
+        var content = self
+        while let tag = try content.tag(&offset) {
             switch tag {
-            case Tag.referenceDate: return Date(timeIntervalSinceReferenceDate: try double(&offset))
-            case Tag.epochDate: return Date(timeIntervalSince1970: try double(&offset))
+            case Tag.referenceDate: return Date(timeIntervalSinceReferenceDate: try content.double(&offset))
+            case Tag.epochDate: return Date(timeIntervalSince1970: try content.double(&offset))
             default: continue
             }
         }
@@ -48,9 +43,10 @@ extension ByteReader {
     /// Reads a decimal from exponent and mantissa (tag 4), an integer, or a floating-point number.
     func decimal(_ offset: inout Int) throws(WireFailure) -> Decimal {
         let start = offset
-        while let tag = try tag(&offset) {
+        var content = self
+        while let tag = try content.tag(&offset) {
             switch tag {
-            case Tag.decimalFraction: return try decimalFraction(&offset, start)
+            case Tag.decimalFraction: return try content.decimalFraction(&offset, start)
             case Tag.bignum, Tag.negativeBignum:
                 offset = start
                 return try mantissa(&offset)
@@ -71,14 +67,24 @@ extension ByteReader {
     private func decimalFraction(_ offset: inout Int, _ start: Int) throws(WireFailure) -> Decimal {
         guard try peek(offset) == MajorType.array | 2 else { throw .invalidContent(offset: start) }
         offset += 1
-        let exponent = try integer(&offset, as: Int8.self)
-        let mantissa = try mantissa(&offset)
+        let elements = try inside()
+        try elements.requireNoDecimalFraction(offset)
+        let exponent = try elements.integer(&offset, as: Int8.self)
+        try elements.requireNoDecimalFraction(offset)
+        let mantissa = try elements.mantissa(&offset)
         let value = Decimal(sign: mantissa.sign, exponent: Int(exponent), significand: mantissa.magnitude)
         // Outside its range of exponents, `Decimal` becomes NaN or loses digits.
         guard value.isFinite, mantissa.isZero || value.exponent == Int(exponent) else {
             throw .outOfRange(offset: start)
         }
         return value
+    }
+
+    /// Checks that an exponent or mantissa is no decimal fraction, which an integer may be elsewhere.
+    private func requireNoDecimalFraction(_ offset: Int) throws(WireFailure) {
+        var end = offset
+        _ = try skipTagsOfNumber(&end)
+        guard self[end] & MajorType.mask != MajorType.tag else { throw .invalidContent(offset: offset) }
     }
 
     private func mantissa(_ offset: inout Int) throws(WireFailure) -> Decimal {

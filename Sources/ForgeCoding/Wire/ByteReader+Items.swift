@@ -1,3 +1,5 @@
+import Foundation
+
 extension ByteReader {
     /// Whether the item is null; `undefined` counts as null.
     @inline(__always)
@@ -53,10 +55,14 @@ extension ByteReader {
             guard let value else { throw .outOfRange(offset: start) }
             return value
         }
-        try skipTagsOfNumber(&offset)
+        let content = try skipTagsOfNumber(&offset)
         switch self[offset] & MajorType.mask {
         case MajorType.unsigned, MajorType.negative:
             return try integer(&offset, as: type)
+        case MajorType.tag:
+            // The text of a decimal has a point if it is not whole.
+            guard let value = Value(try content.decimal(&offset).description) else { throw .outOfRange(offset: start) }
+            return value
         default:
             guard let value = Value(exactly: try double(&offset)) else { throw .outOfRange(offset: start) }
             return value
@@ -71,6 +77,7 @@ extension ByteReader {
         }
         let start = offset
         offset += 1
+        _ = try inside()
         guard try peek(offset) & MajorType.mask == MajorType.bytes else { throw .invalidContent(offset: start) }
         var argument: UInt128 = 0
         var isTooLong = false
@@ -95,7 +102,7 @@ extension ByteReader {
 
     @inline(never)
     private func doubleSlowPath(_ offset: inout Int) throws(WireFailure) -> Double {
-        try skipTagsOfNumber(&offset)
+        let content = try skipTagsOfNumber(&offset)
         let start = offset
         switch self[offset] {
         case Simple.double: return Double(bitPattern: try argument(&offset, as: UInt64.self))
@@ -103,6 +110,12 @@ extension ByteReader {
         case Simple.half: return Double(Self.float(half: try argument(&offset, as: UInt16.self)))
         case let first where first & MajorType.mask <= MajorType.negative:
             guard let value = Double(exactly: try integer(&offset, as: Int128.self)) else {
+                throw .outOfRange(offset: start)
+            }
+            return value
+        case let first where first & MajorType.mask == MajorType.tag:
+            // The nearest one: few decimals are doubles exactly.
+            guard let value = Double(try content.decimal(&offset).description) else {
                 throw .outOfRange(offset: start)
             }
             return value
@@ -121,10 +134,10 @@ extension ByteReader {
 
     @inline(never)
     private func floatSlowPath(_ offset: inout Int) throws(WireFailure) -> Float {
-        try skipTagsOfNumber(&offset)
+        let content = try skipTagsOfNumber(&offset)
         let start = offset
         let isInteger = self[offset] & MajorType.mask <= MajorType.negative
-        let wide = try double(&offset)
+        let wide = try content.double(&offset)
         let value = Float(wide)
         guard value.isFinite || !wide.isFinite, !isInteger || Double(value) == wide else {
             throw .outOfRange(offset: start)
@@ -194,19 +207,19 @@ extension ByteReader {
     /// Reads an array of elements of one type.
     @inline(__always)
     func list<Element>(
-        _ offset: inout Int, _ levels: Int, _ element: (inout Int) throws(WireFailure) -> Element
+        _ offset: inout Int, _ element: (ByteReader, inout Int) throws(WireFailure) -> Element
     ) throws(WireFailure) -> [Element] {
-        try skipTags(&offset)
+        let content = try skipTags(&offset)
         guard self[offset] & MajorType.mask == MajorType.array else { throw mismatch(offset) }
-        guard levels > 0 else { throw .tooDeep }
+        let elements = try content.inside()
         var list: [Element] = []
         guard let count = try entryCount(&offset, itemsPerEntry: 1) else {
-            while try peek(offset) != Simple.break { list.append(try element(&offset)) }
+            while try peek(offset) != Simple.break { list.append(try element(elements, &offset)) }
             offset += 1
             return list
         }
         list.reserveCapacity(count)
-        for _ in 0..<count { list.append(try element(&offset)) }
+        for _ in 0..<count { list.append(try element(elements, &offset)) }
         return list
     }
 }

@@ -6,7 +6,7 @@ extension ByteReader {
     /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. An optional result would look up
     ///   the metadata of `Optional<Value>` in every call.
     @inline(__always)
-    func known<Value>(_ type: Value.Type, _ offset: inout Int, levels: Int) throws(WireFailure) -> Value {
+    func known<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value {
         if isSame(type, Int.self) {
             return reinterpret(try integer(&offset, as: Int.self), as: type)
         } else if isSame(type, String.self) {
@@ -26,11 +26,11 @@ extension ByteReader {
         } else if isSame(type, Decimal.self) {
             return reinterpret(try decimal(&offset), as: type)
         }
-        return try knownNumber(type, &offset, levels: levels)
+        return try knownNumber(type, &offset)
     }
 
     private func knownNumber<Value>(
-        _ type: Value.Type, _ offset: inout Int, levels: Int
+        _ type: Value.Type, _ offset: inout Int
     ) throws(WireFailure) -> Value {
         if isSame(type, Float.self) {
             return reinterpret(try float(&offset), as: type)
@@ -57,32 +57,37 @@ extension ByteReader {
         } else if isSame(type, UInt128.self) {
             return reinterpret(try integer(&offset, as: UInt128.self), as: type)
         }
-        return try knownList(type, &offset, levels: levels)
+        return try knownList(type, &offset)
     }
 
     private func knownList<Value>(
-        _ type: Value.Type, _ offset: inout Int, levels: Int
+        _ type: Value.Type, _ offset: inout Int
     ) throws(WireFailure) -> Value {
         if isSame(type, [UInt8].self) {
-            return reinterpret(try byteArray(&offset, levels), as: type)
+            return reinterpret(try byteArray(&offset), as: type)
         } else if isSame(type, [Int].self) {
-            let list = try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: Int.self) }
+            let list = try list(&offset) { (reader, at) throws(WireFailure) in try reader.integer(&at, as: Int.self) }
             return reinterpret(list, as: type)
         } else if isSame(type, [Double].self) {
-            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try double(&at) }, as: type)
+            return reinterpret(
+                try list(&offset) { (reader, at) throws(WireFailure) in try reader.double(&at) }, as: type)
         } else if isSame(type, [Float].self) {
-            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try float(&at) }, as: type)
+            return reinterpret(
+                try list(&offset) { (reader, at) throws(WireFailure) in try reader.float(&at) }, as: type)
         } else if isSame(type, [String].self) {
-            return reinterpret(try list(&offset, levels) { at throws(WireFailure) in try string(&at) }, as: type)
+            return reinterpret(
+                try list(&offset) { (reader, at) throws(WireFailure) in try reader.string(&at) }, as: type)
         }
         throw .unknownType
     }
 
     /// Reads bytes from a byte string, or from an array of numbers as other encoders write them.
-    private func byteArray(_ offset: inout Int, _ levels: Int) throws(WireFailure) -> [UInt8] {
-        try skipTags(&offset)
+    private func byteArray(_ offset: inout Int) throws(WireFailure) -> [UInt8] {
+        let content = try skipTags(&offset)
         if self[offset] & MajorType.mask == MajorType.array {
-            return try list(&offset, levels) { at throws(WireFailure) in try integer(&at, as: UInt8.self) }
+            return try content.list(&offset) { (reader, at) throws(WireFailure) in
+                try reader.integer(&at, as: UInt8.self)
+            }
         }
         return try byteString(&offset)
     }
@@ -117,6 +122,6 @@ extension ByteReader {
             offset += 1
             return nil
         }
-        return try known(type, &offset, levels: 0)
+        return try known(type, &offset)
     }
 }

@@ -6,9 +6,27 @@ struct ByteReader {
     private let base: UnsafePointer<UInt8>?
     let count: Int
 
-    init(_ bytes: UnsafeRawBufferPointer) {
+    /// How many arrays, maps and tags the next item may nest, itself included.
+    private(set) var levels: Int
+
+    init(_ bytes: UnsafeRawBufferPointer, levels: Int = .max) {
         base = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
         count = bytes.count
+        self.levels = levels
+    }
+
+    /// The same reader for items of another depth.
+    @inline(__always)
+    func limited(to levels: Int) -> ByteReader {
+        var reader = self
+        reader.levels = levels
+        return reader
+    }
+
+    /// The reader of the content of an array, a map or a tag.
+    func inside() throws(WireFailure) -> ByteReader {
+        guard levels > 0 else { throw .tooDeep }
+        return limited(to: levels - 1)
     }
 
     /// The byte at an offset that is known to be in range.
@@ -96,21 +114,38 @@ struct ByteReader {
         return Int(entries)
     }
 
-    /// Skips tags.
+    /// Reads the number of a tag, after which the reader is that of its content; nil if the item has none.
     @inline(__always)
-    func skipTags(_ offset: inout Int) throws(WireFailure) {
-        while try peek(offset) & MajorType.mask == MajorType.tag {
-            _ = try head(&offset)
-        }
+    mutating func tag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
+        guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
+        self = try inside()
+        return try head(&offset)
     }
 
-    /// Skips the tags of a number.
+    /// Skips tags, and returns the reader of their content.
+    @inline(__always)
+    @discardableResult
+    func skipTags(_ offset: inout Int) throws(WireFailure) -> ByteReader {
+        var content = self
+        while try content.tag(&offset) != nil {}
+        return content
+    }
+
+    /// Skips the tags of a number up to that of a decimal fraction, and returns the reader of their content.
     ///
     /// - Throws: a mismatch for the tag of a date: the number alone has no epoch.
-    func skipTagsOfNumber(_ offset: inout Int) throws(WireFailure) {
-        while try peek(offset) & MajorType.mask == MajorType.tag {
-            let tag = try head(&offset)
-            if tag == Tag.epochDate || tag == Tag.referenceDate { throw .mismatch(found: "a date") }
+    func skipTagsOfNumber(_ offset: inout Int) throws(WireFailure) -> ByteReader {
+        var content = self
+        while true {
+            let (start, outside) = (offset, content)
+            switch try content.tag(&offset) {
+            case nil: return content
+            case Tag.decimalFraction:
+                offset = start
+                return outside
+            case Tag.epochDate, Tag.referenceDate: throw .mismatch(found: "a date")
+            default: continue
+            }
         }
     }
 

@@ -36,9 +36,27 @@ import Testing
         try check("no theme", as: Theme?.none)
     }
 
-    @Test("dates and data are nothing else")
-    func ownKinds() throws {
+    @Test("decimals are read as the nearest floating-point number, and as integers that hold them exactly")
+    func decimals() throws {
+        let exact = try #require(Decimal(string: "99999999999999999.99"))
+        try check(exact, as: 1e17)
+        try check(exact, as: Float(1e17))
+        try check(exact, as: Int?.none)
+        try check(Decimal(300), as: 300)
+        try check(Decimal(300), as: UInt8?.none)
+        try check(Decimal(12) * 100, as: 1_200)
+        try check(0.1, as: Decimal(string: "0.1"))
+    }
+
+    @Test("dates are nothing else")
+    func dates() throws {
         try check(Date(timeIntervalSince1970: 1.5), as: Double?.none)
+    }
+
+    @Test("data and arrays of bytes are read as each other")
+    func bytes() throws {
+        try check(Data([1, 2, 3]), as: [1, 2, 3] as [UInt8])
+        try check([1, 2, 3] as [UInt8], as: Data([1, 2, 3]))
         try check(Data([1, 2, 3]), as: String?.none)
     }
 
