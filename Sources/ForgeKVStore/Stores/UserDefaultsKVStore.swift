@@ -157,10 +157,11 @@ extension UserDefaultsKVStore {
         try name.check(operation, in: store)
         return try using(operation, name.string) { (defaults) throws(KVStoreError) in
             guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
-            guard let bytes = PropertyListValue.bytes(of: object) else {
-                throw KVStoreError(.undecodable, operation, key: name.string, store: store)
+            do throws(CodingFailure) {
+                return try PropertyListValue.encoded(object)
+            } catch {
+                throw KVStoreError(.undecodable, operation, key: name.string, store: store, underlying: error)
             }
-            return bytes
         }
     }
 

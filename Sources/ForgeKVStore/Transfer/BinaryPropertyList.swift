@@ -1,3 +1,4 @@
+import ForgeCoding
 import Foundation
 
 /// A look at a binary property list before Foundation parses it, which crashes on some invalid lists and takes
@@ -11,15 +12,18 @@ struct BinaryPropertyList {
     private let referenceSize: Int
     private let root: Int
 
-    private static let maximumDepth = 512
+    static let maximumDepth = 512
 
-    /// Whether Foundation may parse the data: it is no binary property list, or one in which every container holds
+    /// Checks that Foundation may parse the data: it is no binary property list, or one in which every container holds
     /// values of the documented types, none contains itself, and all of them written out are not much more than the
     /// data, neither in number nor in bytes.
-    static func isHarmless(_ data: Data) -> Bool {
-        guard data.starts(with: Array("bplist".utf8)) else { return true }
-        return BinaryPropertyList(Array(data))?.isHarmless ?? false
+    static func check(_ data: Data) throws(CodingFailure) {
+        guard data.starts(with: Array("bplist".utf8)) else { return }
+        guard let list = BinaryPropertyList(Array(data)) else { throw malformed }
+        try list.check()
     }
+
+    static let malformed = CodingFailure(.decode, .corrupted("the property list is malformed"))
 
     /// Reads the trailer and the table of offsets; nil if they are not within the data.
     private init?(_ bytes: [UInt8]) {
@@ -48,10 +52,12 @@ struct BinaryPropertyList {
         self.root = root
     }
 
-    private var isHarmless: Bool {
+    private func check() throws(CodingFailure) {
         var count = Count(sizes: [Size?](repeating: nil, count: offsets.count), unread: bytes.count)
-        guard let size = size(of: root, &count, depth: 0) else { return false }
-        return size.values <= 4 * bytes.count && size.bytes <= Self.freeBytes + 16 * bytes.count
+        let size = try size(of: root, &count, depth: 0)
+        guard size.values <= 4 * bytes.count, size.bytes <= Self.freeBytes + 16 * bytes.count else {
+            throw CodingFailure(.decode, .corrupted("the property list repeats its objects too often"))
+        }
     }
 
     /// The bytes of texts and data that a list may have however short it is.
@@ -76,18 +82,20 @@ struct BinaryPropertyList {
         var unread: Int
     }
 
-    /// The size of an object; nil if it is none that Foundation should see, such as one that contains itself.
-    private func size(of object: Int, _ count: inout Count, depth: Int) -> Size? {
-        guard object < offsets.count, depth <= Self.maximumDepth, count.sizes[object]?.values != 0 else { return nil }
+    /// The size of an object.
+    ///
+    /// - Throws: ``CodingFailure`` for one that Foundation should not see, such as one that contains itself.
+    private func size(of object: Int, _ count: inout Count, depth: Int) throws(CodingFailure) -> Size {
+        guard object < offsets.count, count.sizes[object]?.values != 0 else { throw Self.malformed }
+        guard depth <= Self.maximumDepth else { throw CodingFailure(.decode, .tooDeep(limit: Self.maximumDepth)) }
         if let size = count.sizes[object] { return size }
         count.sizes[object] = Size(values: 0, bytes: 0)
-        guard let length = length(of: object) else { return nil }
+        guard let length = length(of: object) else { throw Self.malformed }
         var sum = Size(values: 1, bytes: length)
-        guard let references = references(of: object), references.count <= count.unread else { return nil }
+        guard let references = references(of: object), references.count <= count.unread else { throw Self.malformed }
         count.unread -= references.count
         for reference in references {
-            guard let size = size(of: reference, &count, depth: depth + 1) else { return nil }
-            sum.add(size)
+            sum.add(try size(of: reference, &count, depth: depth + 1))
         }
         count.sizes[object] = sum
         return sum

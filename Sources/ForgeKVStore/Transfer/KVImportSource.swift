@@ -34,28 +34,25 @@ public struct KVImportSource: Sendable {
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not such a property list.
     public static func propertyList(_ data: Data) throws -> KVImportSource {
-        guard BinaryPropertyList.isHarmless(data) else { throw KVStoreError(.undecodable, .import) }
-        let list: Any
-        do {
-            list = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
+        let dictionary: [String: Any]
+        do throws(CodingFailure) {
+            dictionary = try PropertyListParser.dictionary(in: data)
         } catch {
             throw KVStoreError(.undecodable, .import, underlying: error)
         }
-        guard let dictionary = list as? [String: Any] else { throw KVStoreError(.undecodable, .import) }
         var values: [KeyName: Result<[UInt8], KVStoreError>] = [:]
         for (name, object) in dictionary {
             let name = KeyName(UserDefaultsName.decoded(name))
-            values[name] =
-                PropertyListValue.bytes(of: object).map { .success($0) }
-                ?? .failure(KVStoreError(.undecodable, .import, key: name.string))
+            values[name] = Result { () throws(CodingFailure) in try PropertyListValue.encoded(object) }
+                .mapError { KVStoreError(.undecodable, .import, key: name.string, underlying: $0) }
         }
         return KVImportSource(values)
     }
 
     /// The members of a JSON object.
     ///
-    /// Numbers without a fraction or exponent become integers, others doubles, and `null` a stored nil. JSON has no
-    /// dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
+    /// Numbers without a fraction or exponent become integers, others a `Double`, or a `Decimal` if a `Double` would change
+    /// them, and `null` a stored nil. JSON has no dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
     /// written by ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.

@@ -79,38 +79,48 @@ enum PropertyListValue {
 
     /// The value in its envelope for an object, whichever program stored it; nil if there is none.
     static func bytes(of object: Any) -> [UInt8]? {
-        if let data = object as? Data, data.starts(with: marker) { return Array(data.dropFirst(marker.count)) }
-        guard let tree = tree(of: object, depth: 0) else { return nil }
         do {
-            return ValueEnvelope(schemaVersion: 1, payload: try tree.encoded()).encoded
+            return try encoded(object)
         } catch {
-            return nil  // Nested deeper than any value may be.
+            return nil
         }
     }
 
-    private static func tree(of object: Any, depth: Int) -> CodedValue? {
-        guard depth < CodedValue.maximumDepth else { return nil }
+    /// The value in its envelope for an object, whichever program stored it.
+    ///
+    /// - Throws: ``CodingFailure`` for an object that nests too deep, or is of a type that property lists do not have.
+    static func encoded(_ object: Any) throws(CodingFailure) -> [UInt8] {
+        if let data = object as? Data, data.starts(with: marker) { return Array(data.dropFirst(marker.count)) }
+        let tree = try tree(of: object, levels: CodedValue.maximumDepth)
+        do {
+            return ValueEnvelope(schemaVersion: 1, payload: try tree.encoded()).encoded
+        } catch {
+            throw tooDeep
+        }
+    }
+
+    private static let tooDeep = CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth))
+
+    private static func tree(of object: Any, levels: Int) throws(CodingFailure) -> CodedValue {
         switch object {
         case let value as String: return .string(value)
         case let value as Data: return .bytes(Array(value))
         case let value as Date: return .date(value)
         case let value as NSNumber: return number(value)
         case let value as [Any]:
+            guard levels > 0 else { throw tooDeep }
             var elements: [CodedValue] = []
-            for element in value {
-                guard let tree = tree(of: element, depth: depth + 1) else { return nil }
-                elements.append(tree)
-            }
+            for element in value { elements.append(try tree(of: element, levels: levels - 1)) }
             return .array(elements)
         case let value as [String: Any]:
+            guard levels > 0 else { throw tooDeep }
             var entries: [CodedValue.Entry] = []
             // In one order, so that one dictionary is always the same bytes.
             for (name, element) in value.sorted(by: { $0.key < $1.key }) {
-                guard let tree = tree(of: element, depth: depth + 1) else { return nil }
-                entries.append(CodedValue.Entry(.string(name), tree))
+                entries.append(CodedValue.Entry(.string(name), try tree(of: element, levels: levels - 1)))
             }
             return .map(entries)
-        default: return nil
+        default: throw CodingFailure(.decode, .corrupted("the property list holds an object of another type"))
         }
     }
 
