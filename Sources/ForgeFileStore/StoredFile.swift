@@ -10,7 +10,8 @@ public struct StoredFile: Hashable, Sendable {
         /// A directory.
         case directory
 
-        /// Something that no store puts there: a link, a FIFO, a device. It can be deleted and replaced, never read.
+        /// Something that no store puts there: a link, a FIFO, a device. Reading, replacing and deleting it fail with
+        /// ``FileStoreError/Code/unsafe(_:)``.
         case other
     }
 

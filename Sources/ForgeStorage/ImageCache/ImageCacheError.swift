@@ -7,7 +7,8 @@ public enum ImageCacheError: Error {
     /// The image's file holds another image: files of the cache were renamed or swapped.
     case mismatch(id: String, storedID: String)
 
-    /// A symbolic link, a directory or a special file has the name of the image's file; it is left as it is.
+    /// A symbolic link, a directory, a special file or a file with a second name has the name of the image's file; it is
+    /// left as it is.
     case foreign(id: String)
 
     /// The image's file would be longer than 256 MiB.

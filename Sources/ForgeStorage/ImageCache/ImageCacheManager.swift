@@ -15,7 +15,7 @@ public import Foundation
 /// `InMemoryFileSystem`, it also guarantees:
 /// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
 /// - no call follows a symbolic link in the directory, waits for a FIFO, or changes or removes anything there but
-///   regular files with the name of an image: other entries are ``ImageCacheError/foreign(id:)``.
+///   regular files with the name of an image and no other: other entries are ``ImageCacheError/foreign(id:)``.
 ///
 /// Errors of the file system are passed on unchanged. All calls may come from any thread at once; they do their work on
 /// the caller's thread.
@@ -107,14 +107,21 @@ public final class ImageCacheManager: Sendable {
     /// Removes every file whose name has the form of an image's file name, and no other file.
     ///
     /// The content is not checked, so this includes a file of such a name that another program has put there. With a
-    /// `POSIXFileSystem` only regular files are removed.
+    /// `POSIXFileSystem` only regular files without a second name are removed.
     ///
     /// - Throws: The file system's own error; some of the images may be gone.
     public func clearCache() throws {
-        let names = try imageNames()
-        for name in names { try directory.remove(name) }
+        var isFlushed = false
+        for name in try imageNames() {
+            do {
+                try directory.remove(name)
+                isFlushed = true
+            } catch is ForeignEntry {
+                continue
+            }
+        }
         // Each removal flushes; with none, an earlier process's removal may still be unflushed.
-        if names.isEmpty { try directory.synchronize() }
+        if !isFlushed { try directory.synchronize() }
     }
 
     /// The sum of the sizes of all images' files, in bytes.

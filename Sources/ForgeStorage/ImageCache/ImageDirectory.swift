@@ -25,5 +25,5 @@ protocol ImageDirectory: Sendable {
     func sizeInBytes(of name: String) throws -> Int?
 }
 
-/// Thrown for a name that belongs to a symbolic link, a directory or anything else that an image cache does not write.
+/// Thrown for a name that belongs to anything that an image cache does not write, such as a symbolic link.
 struct ForeignEntry: Error {}

@@ -40,7 +40,7 @@ struct POSIXImageDirectory: ImageDirectory {
             try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
         }
         defer { fileSystem.discard(file) }
-        guard try fileSystem.status(of: .descriptor(file)).type == .regular else { throw ForeignEntry() }
+        guard try fileSystem.status(of: .descriptor(file)).isOwn else { throw ForeignEntry() }
         return try fileSystem.naming(path) { () throws(FileSystemError) in
             Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
         }
@@ -67,7 +67,7 @@ struct POSIXImageDirectory: ImageDirectory {
         do {
             try withDirectory { directory in
                 if let status = try status(of: name, at: directory) {
-                    guard status.type == .regular else { throw ForeignEntry() }
+                    guard status.isOwn else { throw ForeignEntry() }
                     try fileSystem.unlink(POSIXPath(name), at: directory)
                 }
                 // Also if there is none: a process that was killed may have removed it without a flush.
@@ -100,7 +100,7 @@ struct POSIXImageDirectory: ImageDirectory {
     func sizeInBytes(of name: String) throws -> Int? {
         do {
             return try withDirectory { directory in
-                guard let status = try status(of: name, at: directory), status.type == .regular else { return nil }
+                guard let status = try status(of: name, at: directory), status.isOwn else { return nil }
                 return Int(clamping: status.sizeInBytes)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
@@ -127,4 +127,9 @@ struct POSIXImageDirectory: ImageDirectory {
     private func cause(of error: FileSystemError) -> any Error {
         error.errno == .ioError ? error.underlying ?? error : error
     }
+}
+
+extension FileStatus {
+    /// Whether an image cache may have written the file: a hard link to another program's file is not its own.
+    fileprivate var isOwn: Bool { type == .regular && linkCount <= 1 }
 }
