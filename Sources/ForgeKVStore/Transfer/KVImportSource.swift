@@ -51,9 +51,10 @@ public struct KVImportSource: Sendable {
 
     /// The members of a JSON object.
     ///
-    /// Numbers without a fraction or exponent become integers, others a `Double`, or a `Decimal` if a `Double` would change
-    /// them, and `null` a stored nil. JSON has no dates or bytes: they stay strings. An object `{"@schema": 2, "@value": …}` is a value of schema version 2, as
-    /// written by ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
+    /// Numbers without a fraction or exponent become integers, others a `Double`, or a `Decimal` if a `Double` would
+    /// change them, and `null` a stored nil. JSON has no dates or bytes: they stay strings. An object
+    /// `{"@schema": 2, "@value": …}` is a value of schema version 2, as written by
+    /// ``KVRawStoring/exportJSON(prettyPrinted:)``. A value that nests too deep is a failure of its own.
     ///
     /// - Throws: ``KVStoreError`` with `.undecodable` if the data is not a JSON object, or has a duplicate name.
     public static func json(_ data: Data) throws -> KVImportSource {
