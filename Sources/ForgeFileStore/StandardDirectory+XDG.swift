@@ -38,8 +38,8 @@ extension StandardDirectory {
         let content: [UInt8]
         do {
             content = try fileSystem.readFile(file, maximumSizeInBytes: 1 << 16)
-        } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory {
-            return nil
+        } catch  where [.noSuchFileOrDirectory, .notDirectory, .notSupported].contains(error.errno) {
+            return nil  // There is none, or a link to /dev/null turns it off.
         }
         var found: POSIXPath?
         for line in String(decoding: content, as: UTF8.self).split(whereSeparator: \.isNewline) {

@@ -29,6 +29,9 @@ public protocol FileSystemProtocol: Sendable {
     func write(_ data: Data, to url: URL) throws
 
     /// The whole content of the file at `url`.
+    ///
+    /// The implementations of this module read regular files only: a FIFO, a socket or a device is refused with
+    /// `ENOTSUP`, and never waited for.
     func read(from url: URL) throws -> Data
 
     /// Removes the file, or the directory with all it holds, at `url`; a symbolic link is removed, never followed.

@@ -70,18 +70,23 @@ extension POSIXFileSystem {
         try outcome.get()
     }
 
-    /// The whole content of an open file, whatever its offset.
+    /// The whole content of an open regular file, whatever its offset.
     ///
     /// - Parameters:
     ///   - descriptor: A file open for reading.
     ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory; never more than 2 GiB.
     /// - Returns: All bytes from the first to the last at the time of the last read.
-    /// - Throws: ``FileSystemError`` of the read that failed.
+    /// - Throws: ``FileSystemError`` of the read that failed; `EISDIR` for a directory, `ENOTSUP` for a FIFO, a socket
+    ///   or a device, whose content may have no end.
     public func readContents(
         of descriptor: Descriptor, maximumSizeInBytes: Int = .max
     ) throws(FileSystemError) -> [UInt8] {
         let maximum = min(maximumSizeInBytes, maximumContentSizeInBytes)
-        let expected = try status(of: .descriptor(descriptor)).sizeInBytes
+        let status = try status(of: .descriptor(descriptor))
+        guard status.type == .regular else {
+            throw FileSystemError(.read, status.type == .directory ? .isDirectory : .notSupported)
+        }
+        let expected = status.sizeInBytes
         guard expected <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
         // One byte more than expected, so that the end is seen without a second call.
         var capacity = max(Int(expected) + 1, 512)
@@ -107,13 +112,14 @@ extension POSIXFileSystem {
         }
     }
 
-    /// The whole content of the file at `path`.
+    /// The whole content of the regular file at `path`; anything else is refused without waiting for data.
     public func readFile(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, resolution: PathResolution = [],
         maximumSizeInBytes: Int = .max
     ) throws(FileSystemError) -> [UInt8] {
         let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-            try open(path, at: directory, .readOnly, options: [], permissions: [], resolution: resolution)
+            // A FIFO without a writer would block.
+            try open(path, at: directory, .readOnly, options: [.nonBlocking], permissions: [], resolution: resolution)
         }
         return try naming(path) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in

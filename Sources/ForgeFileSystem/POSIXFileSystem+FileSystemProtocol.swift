@@ -84,7 +84,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// What `read(from:)` does: the whole content of the file at `url`.
+    /// What `read(from:)` does: the whole content of the regular file at `url`.
     package func contents(of url: URL) throws(FileSystemError) -> Data {
         Data(try readFile(try POSIXPath(url)))
     }

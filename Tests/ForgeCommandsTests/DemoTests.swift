@@ -46,6 +46,16 @@ struct DemoTests {
         #expect(run.errors.contains("none.jpg"))
     }
 
+    @Test("an avatar that is no regular file is one line on standard error", arguments: ["/dev/null", "fifo"])
+    func specialAvatar(_ name: String) throws {
+        try #require(mkfifo(scratch.path("fifo"), 0o600) == 0)
+        let path = name.hasPrefix("/") ? name : scratch.path(name)
+        let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", path])
+        #expect(run.status == 1)
+        #expect(run.errorLines.count == 1)
+        #expect(run.errors.contains("ENOTSUP"))
+    }
+
     @Test("a directory that cannot be made is one line on standard error")
     func impossibleDirectory() throws {
         try Data().write(to: scratch.url.appendingPathComponent("file"))

@@ -95,7 +95,7 @@ public struct KVImportSource: Sendable {
 
     private static func content(of url: URL, _ fileSystem: any POSIXFileSystem) throws -> Data {
         do throws(FileSystemError) {
-            return Data(try fileSystem.readRegularFile(try POSIXPath(url), maximumSizeInBytes: 1 << 30))
+            return Data(try fileSystem.readFile(try POSIXPath(url), maximumSizeInBytes: 1 << 30))
         } catch {
             throw KVStoreError(error, .import, store: url.path)
         }
@@ -105,25 +105,5 @@ public struct KVImportSource: Sendable {
 extension KVImportSource {
     private init(_ values: [KeyName: Result<[UInt8], KVStoreError>]) {
         self.init(names: { values.keys.map(\.string) }, bytes: { try values[KeyName($0)]?.get() })
-    }
-}
-
-extension POSIXFileSystem {
-    /// The content of a file that is neither a device nor a FIFO, which would be waited for.
-    fileprivate func readRegularFile(
-        _ path: POSIXPath, maximumSizeInBytes: Int
-    ) throws(FileSystemError) -> [UInt8] {
-        let descriptor = try retryingInterrupts { () throws(FileSystemError) in
-            try open(path, .readOnly, options: [.nonBlocking])
-        }
-        return try naming(path) { () throws(FileSystemError) in
-            try closing(descriptor) { () throws(FileSystemError) in
-                let type = try status(of: .descriptor(descriptor)).type
-                guard type == .regular else {
-                    throw FileSystemError(.open, type == .directory ? .isDirectory : .notSupported)
-                }
-                return try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
-            }
-        }
     }
 }

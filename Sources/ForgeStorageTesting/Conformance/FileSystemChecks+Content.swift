@@ -85,6 +85,7 @@ extension ConformanceChecks {
                 try expect(status.allocatedSizeInBytes < 1_000_001, "the hole takes space")
             }
         },
+        refuses("a directory is not read as a file", .isDirectory) { _ = try $0.content("d") },
         holds("truncated data never reappears") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.fileSystem.truncate(.descriptor(descriptor), to: 3)

@@ -1,4 +1,5 @@
 import ForgeFileSystem
+import Foundation
 import SystemPackage
 
 extension ConformanceChecks {
@@ -66,6 +67,18 @@ extension ConformanceChecks {
             defer { removeFIFO(tree) }
             try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) {
                 _ = try tree.fileSystem.seek($0, to: 0, from: .start)
+            }
+        },
+        refuses("a FIFO is not read as a whole file", .notSupported) { tree in
+            try makeFIFO(tree)
+            defer { removeFIFO(tree) }
+            try tree.opening(tree("fifo"), .readOnly, [.nonBlocking]) { _ in
+                try tree.opening(tree("fifo"), .writeOnly, [.nonBlocking]) { _ in
+                    try tree.expectErrno(.notSupported, "by URL") {
+                        _ = try tree.fileSystem.read(from: URL(tree("fifo")))
+                    }
+                    _ = try tree.content("fifo")
+                }
             }
         },
     ]
