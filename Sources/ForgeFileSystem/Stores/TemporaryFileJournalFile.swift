@@ -6,7 +6,8 @@ import SystemPackage
 /// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each
 /// name, and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what
 /// follows, the length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>`
-/// or `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end.
+/// or `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end; one with a path
+/// that no key has was not written by a store. Neither counts.
 ///
 /// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
 struct TemporaryFileJournalFile: Sendable {
@@ -142,7 +143,7 @@ struct TemporaryFileJournalFile: Sendable {
         try fileSystem.synchronize(descriptor, .data)
     }
 
-    /// The recorded directories, by slot; nil for a slot that was not written to the end.
+    /// The recorded directories, by slot; nil for a slot that does not count.
     func directories() throws(FileSystemError) -> [POSIXPath?] {
         let size = try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes
         var found: [POSIXPath?] = []
@@ -152,7 +153,7 @@ struct TemporaryFileJournalFile: Sendable {
         return found
     }
 
-    /// The recorded directory of a slot; nil if the slot was not written to the end.
+    /// The recorded directory of a slot; nil if the slot does not count.
     func directory(ofSlot slot: Int) throws(FileSystemError) -> POSIXPath? {
         guard (0..<Self.maximumSlotCount).contains(slot) else { return nil }
         return Self.directory(
@@ -165,51 +166,8 @@ struct TemporaryFileJournalFile: Sendable {
         guard slot.count >= 6 else { return nil }
         let length = Int(slot[4]) | Int(slot[5]) << 8
         guard length + 6 <= slot.count, checksum(of: slot[4..<length + 6]).elementsEqual(slot[..<4]) else { return nil }
-        return POSIXPath(slot[6..<length + 6])
-    }
-
-    // MARK: Leftovers
-
-    /// Removes the files and trash of all slots, whose owner has ended.
-    ///
-    /// Files that may not be removed stay; that does not prevent writes to the store.
-    func removeLeftovers(_ directories: [POSIXPath?], at root: Descriptor) throws(FileSystemError) {
-        for (slot, directory) in directories.enumerated() {
-            guard let directory else { continue }
-            do throws(FileSystemError) {
-                guard !directory.isEmpty else {
-                    try removeLeftovers(slot, in: root)
-                    continue
-                }
-                try fileSystem.withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
-                    (parent) throws(FileSystemError) in try removeLeftovers(slot, in: parent)
-                }
-            } catch  where error.errno.isRefusal || error.errno.isDisappearance || error.errno == .improperLink {
-                continue
-            }
-        }
-    }
-
-    private func removeLeftovers(_ slot: Int, in directory: Descriptor) throws(FileSystemError) {
-        let temporary = name(POSIXPath.temporaryPrefix, slot: slot)
-        if try type(of: temporary, in: directory) == .regular { try fileSystem.unlink(temporary, at: directory) }
-        let trash = name(POSIXPath.trashPrefix, slot: slot)
-        guard try type(of: trash, in: directory) == .directory else { return }
-        // The owner may not have flushed the rename to this name: after a power cut part of the tree would be back.
-        do throws(FileSystemError) {
-            try fileSystem.synchronize(directory, .full)
-        } catch  where error.errno.isMissingFeature {
-            // The file system cannot synchronise directories at all.
-        }
-        _ = try OwnFiles(fileSystem, in: directory, temporaryIDs: [id]).removeTree(trash, at: directory)
-    }
-
-    private func type(of name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> FileType? {
-        do {
-            return try fileSystem.status(name, at: directory, followsSymbolicLinks: false).type
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            return nil
-        }
+        let directory = POSIXPath(slot[6..<length + 6])
+        return directory.isEmpty || directory.isKey ? directory : nil
     }
 }
 

@@ -20,7 +20,7 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
     ///   - path: The path of the file; it begins with `root`.
     ///   - root: The root of a store.
     ///   - fileSystem: What holds the store.
-    /// - Returns: Nil if no record of the root has the name.
+    /// - Returns: Nil if no record of the root has the name, or the file is in the directory of another store.
     /// - Throws: The error of reading the root or a record; a record that the caller may not read is skipped.
     package static func find(
         _ path: POSIXPath, below root: POSIXPath, on fileSystem: any POSIXFileSystem
@@ -36,6 +36,7 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
                     origin = .unrecorded
                     return
                 }
+                guard try !fileSystem.isInOtherStore(directory, below: descriptor) else { return }
                 origin = try file.isOwned() ? .inUse : .orphaned
             }
             return origin

@@ -54,6 +54,33 @@ extension ConformanceChecks {
                 try place.plant(name, in: nested)
             }
         },
+        keeps("another store's temporary files that a journal of this store names") { place, directory in
+            var journal = place.journal(for: directory)
+            for marker: POSIXPath in ["#lock", "#lock-vaults", "#journal-7"] {
+                let store = directory.appending(POSIXPath("store\(journal.directories.count)"))
+                try place.plantDirectory(store)
+                try place.plant(marker, in: store)
+                try place.plantDirectory("below", in: store)
+                for recorded in [store, store.appending("below")] {
+                    let slot = journal.directories.count
+                    journal.directories.append(place.recorded(recorded))
+                    try place.plant(journal.name("#tmp-", slot: slot), in: recorded)
+                    let trash = journal.name("#trash-", slot: slot)
+                    try place.plantDirectory(trash, in: recorded)
+                    try place.plant("inside", in: recorded.appending(trash))
+                }
+            }
+            try journal.write(in: place.root, on: place.fileSystem)
+        },
+        keeps("files with a second name that a journal names") { place, directory in
+            let journal = place.journal(for: directory, [place.recorded(directory)])
+            let name = journal.name("#tmp-", slot: 0)
+            try place.plant(name, in: directory)
+            try place.plantDirectory("links", in: directory)
+            try place.fileSystem.link(
+                place.path(name, in: directory), to: place.path("second", in: directory.appending("links")))
+            try journal.write(in: place.root, on: place.fileSystem)
+        },
     ]
 
     private static func keeps(
@@ -66,7 +93,8 @@ extension ConformanceChecks {
             for directory in place.directories {
                 let before = try place.snapshot(directory)
                 try plant(place, directory)
-                foreign.merge(try place.snapshot(directory).filter { before[$0.key] == nil }) { $1 }
+                let added = try place.snapshot(directory).filter { before[$0.key] == nil && !place.isMarker($0.key) }
+                foreign.merge(added) { $1 }
             }
             for call in place.calls {
                 do { try await call.run() } catch _ {}  // A refusal keeps the promise too.
@@ -91,8 +119,26 @@ extension ForeignFileFixture {
         }
     }
 
-    fileprivate func plantDirectory(_ name: POSIXPath, in directory: POSIXPath) throws {
+    fileprivate func plantDirectory(_ name: POSIXPath, in directory: POSIXPath = ".") throws {
         try fileSystem.createDirectory(path(name, in: directory))
+    }
+
+    /// A journal with names that no other directory's journal has.
+    fileprivate func journal(for directory: POSIXPath, _ recorded: [POSIXPath] = []) -> OwnerlessJournal {
+        let letters = Array("abcdefghijklmnopqrstuvwxyz")
+        return OwnerlessJournal(
+            recorded, id: "abcdefghijklmno\(letters[directories.firstIndex(of: directory) ?? 0])")
+    }
+
+    /// A directory as a journal records it: relative to the root, empty for the root itself.
+    fileprivate func recorded(_ directory: POSIXPath) -> POSIXPath {
+        POSIXPath(directory.bytes.drop { $0 == UInt8(ascii: ".") }.drop { $0 == UInt8(ascii: "/") })
+    }
+
+    /// Whether a path leads to a lock or journal in the root, which is the store's own.
+    fileprivate func isMarker(_ path: POSIXPath) -> Bool {
+        let (parent, name) = path.splitLast()
+        return parent == "." && name.isStoreMarker
     }
 
     /// Every entry below a directory, by its path relative to the root.

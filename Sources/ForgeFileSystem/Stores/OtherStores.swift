@@ -1,0 +1,18 @@
+import SystemPackage
+
+extension POSIXFileSystem {
+    /// Whether a directory below the root of a store, or one on the way to it, is the root of another store.
+    ///
+    /// - Complexity: O(*n*) in the number of entries of these directories.
+    func isInOtherStore(_ directory: POSIXPath, below root: Descriptor) throws(FileSystemError) -> Bool {
+        var directory = directory
+        while !directory.isEmpty {
+            let entries = try withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
+                (descriptor) throws(FileSystemError) in try entries(of: descriptor)
+            }
+            if entries.contains(where: \.name.isStoreMarker) { return true }
+            directory = directory.splitLast().parent
+        }
+        return false
+    }
+}
