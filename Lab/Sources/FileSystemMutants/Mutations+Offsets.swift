@@ -50,6 +50,11 @@ extension Mutation {
                 }
             }
         },
+        Mutation("seeking data skips a block") {
+            $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
+                try tree.base.seek(descriptor, to: origin == .data ? offset + 4096 : offset, from: origin)
+            }
+        },
         Mutation("seeking behind the end stops at it") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 let position = try tree.base.seek(descriptor, to: offset, from: origin)

@@ -194,7 +194,7 @@ struct StoreChecker {
         var count = 0
         let end = try fileSystem.closing(file) { () throws(FileSystemError) in
             var offset: Int64 = 0
-            while let start = try nextData(of: file, at: offset) {
+            while let start = try fileSystem.nextData(of: file, at: offset) {
                 offset = start
                 let chunk = try fileSystem.readBytes(of: file, at: offset, count: 1 << 20)
                 if chunk.isEmpty { break }
@@ -206,26 +206,6 @@ struct StoreChecker {
         guard count < end else { return }
         finding.details.append("sparse; read \(readableSize(count)), skipped holes")
     }
-
-    /// The offset of the first data at an offset or behind it; nil if there is none.
-    private func nextData(of file: Descriptor, at offset: Int64) throws(FileSystemError) -> Int64? {
-        do {
-            return try fileSystem.seek(file, to: offset, from: .data)
-        } catch  where error.errno == .noSuchAddressOrDevice {
-            return nil
-        } catch  where error.errno == .invalidArgument {
-            return offset  // The file system does not know holes; reading ends the loop.
-        }
-    }
-}
-
-extension FileDescriptor.SeekOrigin {
-    #if os(Linux)
-    /// `SEEK_DATA`, which swift-system has for Darwin alone.
-    fileprivate static let data = FileDescriptor.SeekOrigin(rawValue: 3)
-    #else
-    fileprivate static let data = FileDescriptor.SeekOrigin.nextData
-    #endif
 }
 
 extension FileType {

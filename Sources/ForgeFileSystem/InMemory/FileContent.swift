@@ -42,6 +42,13 @@ package struct FileContent: Sendable {
         return count
     }
 
+    /// The first offset from `offset` on in a block that was written; nil if there is none.
+    func nextData(from offset: Int64) -> Int64? {
+        guard offset < size else { return nil }
+        if let chunks { return chunks.nextWritten(from: offset) }
+        return offset < Self.blocks(Int64(head.count)) * Self.blockSize ? offset : nil
+    }
+
     /// Copies bytes from `offset` on into memory that holds zeros, and leaves alone what was never written.
     func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
         guard offset < size else { return }

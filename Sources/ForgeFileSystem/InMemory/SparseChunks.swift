@@ -87,6 +87,16 @@ struct SparseChunks: Sendable {
         return count
     }
 
+    /// The first offset from `offset` on in a block that was written; nil if there is none.
+    func nextWritten(from offset: Int64) -> Int64? {
+        let block = offset / FileContent.blockSize
+        let first = chunks.lazy.filter { $0.key >= offset / Self.size }.flatMap { number, chunk in
+            (0..<Self.blocksPerChunk).lazy.filter { chunk.written & (1 << UInt8($0)) != 0 }
+                .map { number * Self.blocksPerChunk + $0 }
+        }.filter { $0 >= block }.min()
+        return first.map { max(offset, $0 * FileContent.blockSize) }
+    }
+
     /// Calls `body` with the number of each chunk that a range touches, where it starts in it, and which part it is.
     private static func forEachPart(of count: Int, at offset: Int64, _ body: (Int64, Int, Range<Int>) -> Void) {
         var done = 0

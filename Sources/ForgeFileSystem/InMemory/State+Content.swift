@@ -62,12 +62,17 @@ extension InMemoryFileSystem.State {
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(Errno) -> Int64 {
         let file = try openFile(descriptor)
-        guard inodes[openFiles[file].inode].kind != .fifo else { throw .illegalSeek }
+        let index = openFiles[file].inode
+        guard inodes[index].kind != .fifo else { throw .illegalSeek }
         let base: Int64
         switch origin {
         case .start: base = 0
         case .current: base = openFiles[file].offset
-        case .end: base = contents[openFiles[file].inode].size
+        case .end: base = contents[index].size
+        case .data where isRegular(index):
+            guard offset >= 0, let data = contents[index].nextData(from: offset) else { throw .noSuchAddressOrDevice }
+            openFiles[file].offset = data
+            return data
         default: throw .invalidArgument
         }
         let (position, overflows) = base.addingReportingOverflow(offset)

@@ -43,6 +43,8 @@ struct LogReader {
     }
 
     /// The offset of the zeros at the end of the file; at least `offset`.
+    ///
+    /// A hole behind zeros is not read; it can have any size.
     mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
         var offset = offset
         var end = offset
@@ -51,10 +53,19 @@ struct LogReader {
             let last = try withBytes(at: offset, count: length) { $0.lastNonZeroIndex }
             // The file has become shorter since; reading on will notice.
             guard let last else { return size }
-            if let last { end = offset + Int64(last) + 1 }
             offset += Int64(length)
+            if let last {
+                end = offset - Int64(length) + Int64(last) + 1
+            } else {
+                offset = try endOfHole(at: offset)
+            }
         }
         return end
+    }
+
+    /// The first offset from `offset` on that is not in a hole, at most the size.
+    func endOfHole(at offset: Int64) throws(FileSystemError) -> Int64 {
+        min(try fileSystem.nextData(of: descriptor, at: offset) ?? size, size)
     }
 
     private mutating func fill(from offset: Int64, count length: Int) throws(FileSystemError) {

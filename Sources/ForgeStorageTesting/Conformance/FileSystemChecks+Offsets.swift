@@ -36,6 +36,19 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 3), "ten", "the second read")
             }
         },
+        holds("a search for data behind holes skips none") { tree in
+            try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
+                let data: [Int64] = [1_000_000, 9_000_000]
+                for offset in data { try tree.write(descriptor, "x", at: offset) }
+                try tree.fileSystem.truncate(.descriptor(descriptor), to: 1 << 30)
+                for (start, expected) in [(0, data[0]), (data[0], data[0]), (2_000_000, data[1]), (data[1], data[1])] {
+                    let found = try tree.fileSystem.nextData(of: descriptor, at: start)
+                    // A file system may report holes as data.
+                    try expect(found.map { start <= $0 && $0 <= expected } ?? false, "from \(start) on")
+                }
+                try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
+            }
+        },
         refuses("no range ends behind the largest number", .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.expectErrno(.invalidArgument, "read") { _ = try tree.read(descriptor, at: .max) }
