@@ -95,7 +95,12 @@ struct TerminalTests {
         #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == secret + "\n")
     }
 
-    @Test("a signal turns the echo on and ends the command", arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT])
+    @Test(
+        "a signal turns the echo on and ends the command",
+        arguments: [
+            SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGIO,
+            SIGPWR, SIGSTKFLT, SIGABRT, SIGSYS, 34, 64,
+        ])
     func interrupted(signal: CInt) throws {
         let terminal = try Terminal()
         let process = try start(on: terminal)

@@ -2,7 +2,22 @@ import Foundation
 
 /// The echo of the terminal on standard input, turned off until ``restore()`` or until a signal ends the process.
 struct TerminalEcho {
-    private static let endingSignals = [SIGHUP, SIGINT, SIGQUIT, SIGTERM]
+    /// The signals that end a process by default, but for SIGKILL, which no process sees, and SIGPIPE, which this one
+    /// ignores.
+    private static let endingSignals: [CInt] = {
+        let everywhere = [
+            SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGABRT,
+            SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
+        ]
+        #if os(Linux)
+        return everywhere + [SIGIO, SIGPWR, SIGSTKFLT] + (__libc_current_sigrtmin()...__libc_current_sigrtmax())
+        #else
+        return everywhere + [SIGEMT]
+        #endif
+    }()
+
+    /// What the signals did before the echo was turned off: a debugger or a crash reporter may handle some of them.
+    private let earlierActions: [(number: CInt, action: sigaction)]
 
     /// Turns the echo off; line feeds are still shown.
     static func turnOff() throws(CommandFailure) -> TerminalEcho {
@@ -12,9 +27,14 @@ struct TerminalEcho {
         hiddenMode.pointee = shownMode.pointee
         hiddenMode.pointee.c_lflag &= ~tcflag_t(ECHO)
         hiddenMode.pointee.c_lflag |= tcflag_t(ECHONL)
+        let echo = TerminalEcho(
+            earlierActions: (endingSignals + [SIGTSTP]).map { number in
+                var action = sigaction()
+                sigaction(number, nil, &action)
+                return (number, action)
+            })
         for number in endingSignals { signal(number, restoreAndEnd) }
         signal(SIGTSTP, restoreAndStop)
-        let echo = TerminalEcho()
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, hiddenMode) == 0 else {
             echo.restore()
             throw CommandFailure("cannot turn off the echo of the terminal")
@@ -24,7 +44,10 @@ struct TerminalEcho {
 
     func restore() {
         tcsetattr(STDIN_FILENO, TCSANOW, shownMode)
-        for number in Self.endingSignals + [SIGTSTP] { signal(number, SIG_DFL) }
+        for (number, action) in earlierActions {
+            var action = action
+            sigaction(number, &action, nil)
+        }
     }
 }
 
