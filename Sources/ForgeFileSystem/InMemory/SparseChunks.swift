@@ -89,11 +89,14 @@ struct SparseChunks: Sendable {
 
     /// The first offset from `offset` on in a block that was written; nil if there is none.
     func nextWritten(from offset: Int64) -> Int64? {
-        let block = offset / FileContent.blockSize
-        let first = chunks.lazy.filter { $0.key >= offset / Self.size }.flatMap { number, chunk in
-            (0..<Self.blocksPerChunk).lazy.filter { chunk.written & (1 << UInt8($0)) != 0 }
-                .map { number * Self.blocksPerChunk + $0 }
-        }.filter { $0 >= block }.min()
+        var first: Int64?
+        for (number, chunk) in chunks where number >= offset / Self.size {
+            for bit in 0..<Self.blocksPerChunk where chunk.written & (1 << UInt8(bit)) != 0 {
+                let block = number * Self.blocksPerChunk + bit
+                guard block >= offset / FileContent.blockSize else { continue }
+                first = min(first ?? block, block)
+            }
+        }
         return first.map { max(offset, $0 * FileContent.blockSize) }
     }
 

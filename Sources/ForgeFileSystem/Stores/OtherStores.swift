@@ -7,10 +7,11 @@ extension POSIXFileSystem {
     func isInOtherStore(_ directory: POSIXPath, below root: Descriptor) throws(FileSystemError) -> Bool {
         var directory = directory
         while !directory.isEmpty {
-            let entries = try withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
-                (descriptor) throws(FileSystemError) in try entries(of: descriptor)
+            let isRoot = try withDirectory(directory, at: root, resolution: StoreDirectory.resolution) {
+                (descriptor) throws(FileSystemError) in
+                try entries(of: descriptor).contains { $0.name.isStoreMarker }
             }
-            if entries.contains(where: \.name.isStoreMarker) { return true }
+            if isRoot { return true }
             directory = directory.splitLast().parent
         }
         return false

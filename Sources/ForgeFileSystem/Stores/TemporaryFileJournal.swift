@@ -13,6 +13,7 @@ final class TemporaryFileJournal: Sendable {
         /// Relative to the root, empty for the root itself; nil if the recorded directory is unknown.
         var directory: POSIXPath?
         var isFlushed = false
+        /// Whether the name is in use, or a file that has it stays.
         var isTaken = false
     }
 
@@ -26,21 +27,22 @@ final class TemporaryFileJournal: Sendable {
     /// Takes over or creates a journal, and removes the files that the owners of all unlocked journals have left.
     init(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         self.fileSystem = fileSystem
-        var own: (file: TemporaryFileJournalFile, directories: [POSIXPath?])?
+        var own: (file: TemporaryFileJournalFile, slots: [Slot])?
         do throws(FileSystemError) {
             for number in 0..<TemporaryFileJournalFile.maximumCount {
                 let opening = try TemporaryFileJournalFile.open(number, creating: own == nil, at: root, on: fileSystem)
                 if case .missing = opening { break }
                 guard case .taken(let found) = opening else { continue }
-                let directories: [POSIXPath?]
+                var slots: [Slot]
                 do throws(FileSystemError) {
-                    directories = try found.directories()
-                    try found.removeLeftovers(directories, at: root)
+                    let directories = try found.directories()
+                    slots = directories.map { Slot(directory: $0) }
+                    for kept in try found.removeLeftovers(directories, at: root) { slots[kept].isTaken = true }
                 } catch {
                     found.close()
                     throw error
                 }
-                if own == nil { own = (found, directories) } else { found.close() }
+                if own == nil { own = (found, slots) } else { found.close() }
             }
         } catch {
             own?.file.close()
@@ -50,7 +52,7 @@ final class TemporaryFileJournal: Sendable {
             throw FileSystemError(.lock, .resourceTemporarilyUnavailable, path: TemporaryFileJournalFile.name(0))
         }
         file = own.file
-        slots = Mutex(own.directories.map { Slot(directory: $0) })
+        slots = Mutex(own.slots)
     }
 
     deinit {

@@ -19,6 +19,11 @@ struct OwnerlessJournalTests {
         return path
     }
 
+    private func save(_ key: String, in store: StoreDirectory) throws {
+        let key = try RelativeKey(key)
+        try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
+    }
+
     private func isThere(_ path: POSIXPath) -> Bool { memory.fileExists(atPath: String(path)) }
 
     @Test(
@@ -39,9 +44,7 @@ struct OwnerlessJournalTests {
         let own = try plant(journal.name("#tmp-", slot: 1), in: "/store/d")
         try journal.write(in: root, on: memory)
         let store = try StoreDirectory(root, on: memory)
-        for key in [try RelativeKey("a"), try RelativeKey("d/b")] {
-            try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
-        }
+        for key in ["a", "d/b"] { try save(key, in: store) }
         for path in leftovers { #expect(isThere(path)) }
         #expect(!isThere(own))
     }
@@ -88,8 +91,32 @@ struct OwnerlessJournalTests {
         // The exclusive creation of a file system without an exclusive rename was interrupted.
         try memory.link(names[2], to: "/store/d/key")
         try journal.write(in: root, on: memory)
-        _ = try StoreDirectory(root, on: memory)
+        let store = try StoreDirectory(root, on: memory)
         #expect(names.map(isThere) == [true, true, false])
         #expect(try memory.status("/store/d/key").linkCount == 1)
+        try save("d/other", in: store)
+        #expect(names.map(isThere) == [true, true, false])
+    }
+
+    @Test("keeps the names of files that may not be removed and of trash with another program's file")
+    func keptNames() throws {
+        try memory.makeDirectories("/store/d")
+        let journal = OwnerlessJournal(["", "d"])
+        let trash = root.appending(journal.name("#trash-", slot: 0))
+        try memory.createDirectory(trash)
+        let foreign = try plant("#notes#", in: trash)
+        let stubborn = try plant(journal.name("#tmp-", slot: 1), in: "/store/d")
+        try journal.write(in: root, on: memory)
+        let refusing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .unlink, call.path == stubborn.splitLast().name {
+                throw FileSystemError(.unlink, .notPermitted)
+            }
+        }
+        let store = try StoreDirectory(root, on: refusing)
+        try save("d/a", in: store)
+        try store.makeDirectory(try RelativeKey("e"))
+        try store.removeTree(try RelativeKey("e"))
+        #expect(isThere(foreign))
+        #expect(isThere(stubborn))
     }
 }
