@@ -14,6 +14,7 @@ extension FileStoreError {
             case _ where error.isLocked: .unavailable(.locked)
             case .permissionDenied, .notPermitted, .readOnlyFileSystem: .notPermitted
             case .noSpace, .diskQuotaExceeded: .noSpace
+            case .resourceBusy: .unsafe(.anotherStore)
             default: .unavailable(.inputOutput)
             }
         self.init(code, operation, key: key, underlying: error)

@@ -35,20 +35,18 @@ extension StoreDirectory {
         var directory = directory
         while !directory.isEmpty {
             for marker in Self.markers {
-                do throws(FileSystemError) {
-                    _ = try fileSystem.status(directory.appending(marker), at: root, followsSymbolicLinks: false)
-                } catch {
-                    // Opening the directory tells what is wrong with it.
-                    guard error.errno.isDisappearance else { throw error }
-                    continue
+                if try fileSystem.hasEntry(directory.appending(marker), at: root) {
+                    throw FileSystemError(.open, .resourceBusy, path: directory)
                 }
-                throw FileSystemError(.open, .resourceBusy, path: directory)
             }
             directory = directory.splitLast().parent
         }
     }
 
-    private static let markers: [POSIXPath] = [.lockName, "#lock-vaults", "#journal-0", "#journal-1"]
+    /// The markers of stores that are no file stores.
+    static let lockMarkers: [POSIXPath] = [.lockName, "#lock-vaults"]
+
+    private static let markers = lockMarkers + ["#journal-0", "#journal-1"]
 
     private func openParent(_ parent: POSIXPath, creating: Bool) throws(FileSystemError) -> Descriptor {
         func open() throws(FileSystemError) -> Descriptor {
@@ -153,6 +151,20 @@ extension StoreDirectory {
             unknown.path = path ?? self.path
             unknown.isEffectVisible = true
             throw unknown
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Whether there is an entry at a path, of whatever type; false as well if the path leads through no directory.
+    func hasEntry(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            _ = try status(path, at: directory, followsSymbolicLinks: false)
+            return true
+        } catch {
+            // Opening the directory tells what is wrong with it.
+            guard error.errno.isDisappearance else { throw error }
+            return false
         }
     }
 }

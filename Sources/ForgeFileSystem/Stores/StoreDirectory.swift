@@ -31,9 +31,14 @@ package final class StoreDirectory: Sendable {
     }
 
     /// Opens a root that exists, and changes nothing.
+    ///
+    /// - Throws: `EBUSY` if it is the directory of a key-value store or of vaults, whose files have names that are keys.
     package init(existing path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         let root = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
         do throws(FileSystemError) {
+            for marker in Self.lockMarkers where try fileSystem.hasEntry(marker, at: root) {
+                throw FileSystemError(.open, .resourceBusy, path: path)
+            }
             identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(root)))
         } catch {
             fileSystem.discard(root)

@@ -41,6 +41,36 @@ struct ForeignFileTests {
         try await check.run(on: kind.place(fileSystem, root))
     }
 
+    @Test("stores of files refuse the directory of a key-value store or of a vault, and change nothing there")
+    func directoryOfAnotherStore() async throws {
+        let fileSystem = InMemoryFileSystem()
+        let values = URL(filePath: "/values", directoryHint: .isDirectory)
+        let vaults = URL(filePath: "/vaults", directoryHint: .isDirectory)
+        let store = try FileKVStore(at: values, fileSystem: fileSystem)
+        try store.set(KVKey<Int>("a"), value: 1)
+        let vault = try VaultCrypt(
+            at: vaults.appending(component: "vault"), key: SymmetricKey(size: .bits256), fileSystem: fileSystem)
+        try vault.set("secret", for: CryptKey<String>(key: "name"))
+        for (root, name) in [(values, "log"), (vaults, "vault")] {
+            let before = try fileSystem.contentsOfDirectory(at: root)
+            let files = DiskFileStore(root: root, fileSystem: fileSystem)
+            for call in [
+                { try await files.save(Data(), to: name) }, { try await files.deleteAll() },
+                { try await files.delete(name) },
+            ] as [() async throws -> Void] {
+                let error = await #expect(throws: FileStoreError.self) { try await call() }
+                #expect(error?.code == .unsafe(.anotherStore))
+            }
+            let storage = DiskStorage(path: root, fileSystem: fileSystem)
+            #expect(throws: StorageError.self) { try storage.save(value: Data(), for: name) }
+            let images = ImageCacheManager(fileSystem: fileSystem, cacheDirectory: root)
+            #expect(throws: (any Error).self) { try images.cacheImage(id: name, data: Data()) }
+            #expect(try fileSystem.contentsOfDirectory(at: root) == before)
+        }
+        try store.synchronize()
+        #expect(try vault.get(CryptKey<String>(key: "name")) == "secret")
+    }
+
     @Test("a file store in the directory of a vault leaves the vault's temporary file")
     func temporaryFileOfVault() async throws {
         let fileSystem = InMemoryFileSystem()
@@ -56,8 +86,8 @@ struct ForeignFileTests {
         #expect(files.count == 2)
         for _ in 0..<2 {
             let store = DiskFileStore(root: root, fileSystem: fileSystem)
-            try await store.save(Data(), to: "a")
-            try await store.deleteAll()
+            await #expect(throws: FileStoreError.self) { try await store.save(Data(), to: "a") }
+            await #expect(throws: FileStoreError.self) { try await store.deleteAll() }
         }
         #expect(files.isSubset(of: try fileSystem.contentsOfDirectory(at: root)))
     }
