@@ -29,7 +29,7 @@ struct DecimalTransferTests {
 
     @Test("are read as Double too, and a Double stays one")
     func doubles() throws {
-        let doubles = [0.1, 1e17, 1.7976931348623157e308, 5e-324, -0.0, 3, 0.1 + 0.2, 1e-7]
+        let doubles = [0.1, 1e17, .greatestFiniteMagnitude, .leastNonzeroMagnitude, -0.0, 3, 0.1 + 0.2, 1e-7]
         try store.set(KVKey<[Double]>("doubles"), value: doubles)
         try store.set(KVKey<[Float]>("floats"), value: doubles.map { Float($0) }.filter(\.isFinite))
         try store.set(KVKey<Decimal>("decimal"), value: try #require(Decimal(string: "99999999999999999.99")))
