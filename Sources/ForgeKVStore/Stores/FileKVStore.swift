@@ -32,9 +32,10 @@ public import Foundation
 ///
 /// A store that is shared is the same in all processes: what one has written, when its call returns, is what every
 /// later read in every process returns, and ``KVTransactionalStoring/update(_:default:_:)``,
-/// ``KVTransactionalStoring/createIfAbsent(_:value:)``, ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and
-/// ``KVTransactionalStoring/commit(_:)`` are atomic among all of them. A ``ReactiveKVStore`` over it also reports
-/// changes by other processes. No lock is held between calls.
+/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)``,
+/// ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and ``KVTransactionalStoring/commit(_:)`` are atomic
+/// among all of them. A ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between
+/// calls.
 /// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue:
 ///   with more than about a hundred processes that write all the time, some may time out.
 /// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits
