@@ -6,9 +6,9 @@
 ///
 /// A default has the revision 0, which no store gives to a value of its own.
 /// ``KVTransactionalStoring/update(_:default:_:)`` passes the default to its closure if there is no value, and
-/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key with a default
-/// is not absent. The store behind is taken to be constant; if it is changed while a call runs, that call may see it
-/// before or after.
+/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key with a
+/// default is not absent. The store behind is taken to be constant; if it is changed while a call runs, that call may see
+/// it before or after.
 public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
     public let base: Base
     private let defaults: Defaults
