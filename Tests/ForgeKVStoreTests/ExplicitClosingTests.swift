@@ -102,6 +102,60 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 1)
     }
 
+    @Test("calls of close beside and after one that fails have its error", .timeLimit(.minutes(1)))
+    func closingTwice() throws {
+        let fileSystem = FailingFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
+        try store.set(key, value: 1)
+        let isFlushing = DispatchSemaphore(value: 0)
+        let mayGoOn = DispatchSemaphore(value: 0)
+        fileSystem.fail { operation, _ in
+            guard operation == .synchronize else { return nil }
+            isFlushing.signal()
+            _ = mayGoOn.wait(timeout: .now() + 20)
+            return .ioError
+        }
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        let group = DispatchGroup()
+        func closeInThread() {
+            group.enter()
+            Thread.detachNewThread {
+                let result = code { try store.close() }
+                codes.withLock { $0.append(result) }
+                group.leave()
+            }
+        }
+        closeInThread()
+        isFlushing.wait()
+        closeInThread()
+        mayGoOn.signal()
+        group.wait()
+        #expect(codes.withLock { $0 } == [.durabilityUnknown, .durabilityUnknown])
+        fileSystem.fail(nil)
+        #expect(code { try store.close() } == .durabilityUnknown)
+    }
+
+    @Test("closing from a report that closing makes throws instead of waiting for itself", .timeLimit(.minutes(1)))
+    func fromClosing() throws {
+        let fileSystem = FailingFileSystem()
+        let opened = Mutex<FileKVStore?>(nil)
+        let codes = Mutex<[KVStoreError.Code?]>([])
+        var options = FileKVStore.Options()
+        options.onIssue = { _ in
+            let result = code { try opened.withLock { $0 }?.close() }
+            codes.withLock { $0.append(result) }
+        }
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        opened.withLock { $0 = store }
+        // Mostly outdated, so closing rewrites the log, which fails and is reported.
+        for number in 0..<1000 { try store.set(key, value: number) }
+        fileSystem.fail { operation, path in operation == .open && path == "#log-new" ? .ioError : nil }
+        try store.close()
+        #expect(codes.withLock { $0 }.map { $0?.unavailability != nil } == [true])
+        fileSystem.fail(nil)
+        #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 999)
+    }
+
     @Test("closing from a job's report of an issue throws instead of waiting for itself", .timeLimit(.minutes(1)))
     func fromHandler() throws {
         let fileSystem = FailingFileSystem()

@@ -15,7 +15,7 @@ extension KVEngine {
         try checkUse(.compact)
         if let sharing = place.sharing { return try compact(sharing) }
         try withRewritingLock { (_) throws(KVStoreError) in
-            // What is damaged and could not be set aside is nowhere but in the log that is there.
+            // Damage that could not be set aside exists only in the old log.
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
             try rewrite()
             try flush()
@@ -87,8 +87,8 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut may bring the old log back, with all that was
-    /// flushed there.
+    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut may
+    /// bring the old log back, with all that was flushed there.
     func rewrite() throws(KVStoreError) {
         // A log that another program has put there, such as one from a backup, is not this store's to replace.
         try checkReachability(.compact)

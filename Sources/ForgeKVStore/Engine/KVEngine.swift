@@ -33,6 +33,8 @@ final class KVEngine: Sendable {
 
     var isClosed: Bool { closed.load(ordering: .acquiring) }
 
+    private let closing = SingleRun()
+
     /// Jobs in other threads.
     let background = DispatchGroup()
 
@@ -90,12 +92,21 @@ extension KVEngine {
     /// A write beside this call either is flushed as well or throws.
     func close() throws(KVStoreError) {
         try checkFork(.close)
-        guard BackgroundJob.current == nil else {
-            throw KVStoreError(.unavailable(.inUse(processID: options.processes.own.id)), .close, store: place.name)
-        }
-        guard writer.withLock({ _ in !closed.exchange(true, ordering: .acquiringAndReleasing) }) else { return }
+        let inUse = KVStoreError(
+            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: place.name)
+        // It would wait for itself, as would a handler of issues that is called by the closing.
+        guard BackgroundJob.current == nil else { throw inUse }
+        try closing.run(reentered: inUse) { () throws(KVStoreError) in try closeOnce() }
+    }
+
+    private func closeOnce() throws(KVStoreError) {
+        writer.withLock { _ in closed.store(true, ordering: .releasing) }
         background.wait()
-        defer { place.release() }
+        defer {
+            // A job that begins now may not reserve space in a log that another process writes to.
+            writer.withLock { $0.log.releaseSpace() }
+            place.release()
+        }
         let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
             guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: place.name) }
             return writer.isWritable

@@ -175,9 +175,12 @@ extension AppendLog {
 
     /// Releases the space reserved behind the end.
     mutating func trim() throws(FileSystemError) {
-        space.release()
+        releaseSpace()
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
     }
+
+    /// Gives up reserved space, also what is being prepared; nothing may be appended afterwards.
+    mutating func releaseSpace() { space.release() }
 }
 
 // MARK: Removing everything

@@ -5,14 +5,14 @@ extension FileKVStore {
     /// and another process can open the store.
     ///
     /// Afterwards reads give what the store held, observers are not called, and other calls throw
-    /// `.unavailable(.closed)`. A write in another thread meanwhile either is durable as well or throws. Closing again
-    /// does nothing.
+    /// `.unavailable(.closed)`. A write in another thread meanwhile either is durable as well or throws. Closing again, or
+    /// in another thread meanwhile, gives the same result when the store is closed.
     ///
     /// Without this call the store is closed when its last object is released, and a failure is only logged.
     ///
     /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store is closed nevertheless.
-    ///   `.unavailable(.inUse(processID:))` in ``Options/onIssue``, called by a background job for which closing waits; the
-    ///   store stays open.
+    ///   `.unavailable(.inUse(processID:))` in ``Options/onIssue``, whose caller this would wait for; that call changes
+    ///   nothing.
     public func close() throws { try engine.close() }
 
     /// Opens a store, calls `body` with it, and closes it, also if `body` throws.
