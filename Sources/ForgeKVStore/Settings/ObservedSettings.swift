@@ -33,8 +33,9 @@ public final class ObservedSettings: Observable, Sendable {
     private let observed = Mutex<Set<KeyName>>([])
     private let observation = Mutex<KVObservation?>(nil)
 
-    /// The model over the settings of ``SettingsHome``, announced on the main actor.
-    public static let home = ObservedSettings()
+    /// The model over the settings of ``SettingsHome``, announced on the main actor. ``SettingsHome/withStore(_:_:)`` does
+    /// not change its store.
+    public static let home = ObservedSettings(SettingsHome.processStore)
 
     /// A model over the settings of a store.
     ///

@@ -1,5 +1,4 @@
 import Foundation
-import Logging
 import Synchronization
 
 /// The store of settings that are declared without one: `@Setting(.theme) var theme`.
@@ -21,11 +20,11 @@ public enum SettingsHome {
     public static var store: any Store {
         // Reading a task-local value costs more than reading a setting.
         if hasScopes.load(ordering: .relaxed), let scoped { return scoped }
-        return process.store
+        return processStore
     }
 
     /// Why the store could not be opened, and settings are only in memory; nil if it was opened or not used yet.
-    public static var openingError: (any Error)? { failure.withLock { $0 } }
+    public static var openingError: (any Error)? { process.openingError }
 
     /// Chooses the store of the process, before its first use: where the app starts.
     ///
@@ -35,18 +34,9 @@ public enum SettingsHome {
     ///
     /// - Parameter opening: Opens the store. It is called once, now; in a process that runs tests or a preview never.
     /// - Throws: The error of `opening`; settings are in memory then, and ``openingError`` tells the same.
-    ///   ``AlreadyInUse`` if the store was used or chosen before.
+    ///   ``AlreadyInUse`` if the store was used or chosen before, also by `opening` itself.
     public static func open(_ opening: () throws -> any Store) throws {
-        guard !TestProcess.isCurrent else { return }
-        try chosen.withLock { chosen in
-            guard chosen == nil else { throw AlreadyInUse() }
-            do {
-                chosen = Process(store: try opening())
-            } catch {
-                chosen = Process(failed: error)
-                throw error
-            }
-        }
+        try process.open(opening)
     }
 
     /// Calls `body`, in which settings without a store have this one, in child tasks as well, but not in detached
@@ -72,47 +62,17 @@ public enum SettingsHome {
     }
 }
 
-// MARK: The store of the process
-
 extension SettingsHome {
     @TaskLocal private static var scoped: (any Store)?
     private static let hasScopes = Atomic(false)
-    private static let failure = Mutex<(any Error)?>(nil)
-    private static let chosen = Mutex<Process?>(nil)
 
-    /// Determined by the first use.
-    private static let process: Process = chosen.withLock { chosen in
-        if let chosen { return chosen }
-        let process = Process.standard()
-        chosen = process
-        return process
+    private static let process = ProcessSettings(isTest: TestProcess.isCurrent) {
+        let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
+        let support = try FileManager.default.url(
+            for: .applicationSupportDirectory, in: .userDomainMask, appropriateFor: nil, create: false)
+        return support.appendingPathComponent(app).appendingPathComponent("settings")
     }
 
-    private struct Process {
-        var store: any Store
-
-        init(store: any Store) { self.store = store }
-
-        init(failed error: any Error) {
-            store = InMemoryKVStore()
-            failure.withLock { $0 = error }
-            Logger(label: "ForgeKVStore").critical("settings are only kept in memory: \(error)")
-        }
-
-        static func standard() -> Process {
-            if TestProcess.isCurrent { return Process(store: InMemoryKVStore()) }
-            do {
-                return Process(store: try FileKVStore(at: try directory(), options: .init(sharing: .shared)))
-            } catch {
-                return Process(failed: error)
-            }
-        }
-
-        private static func directory() throws -> URL {
-            let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
-            let support = try FileManager.default.url(
-                for: .applicationSupportDirectory, in: .userDomainMask, appropriateFor: nil, create: false)
-            return support.appendingPathComponent(app).appendingPathComponent("settings")
-        }
-    }
+    /// The store outside of every ``withStore(_:_:)``, found once, because a lock would cost more than a read.
+    static let processStore: any Store = process.store
 }

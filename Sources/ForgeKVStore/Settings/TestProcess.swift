@@ -4,13 +4,18 @@ import Foundation
 enum TestProcess {
     /// Whether this process runs tests (XCTest or Swift Testing) or an Xcode preview.
     static let isCurrent = matches(
-        arguments: CommandLine.arguments, environment: ProcessInfo.processInfo.environment)
+        executable: CommandLine.arguments.first ?? "", environment: ProcessInfo.processInfo.environment)
 
-    static func matches(arguments: [String], environment: [String: String]) -> Bool {
-        // Xcode sets the first three; `swift test` runs a file with the suffix, or a helper that gets its path.
+    /// Arguments do not count: the path of a test bundle may be one of an app's.
+    static func matches(executable: String, environment: [String: String]) -> Bool {
+        // Set by Xcode.
         let variables = ["XCTestConfigurationFilePath", "XCTestBundlePath", "XCTestSessionIdentifier"]
-        return variables.contains { environment[$0] != nil } || environment["XCODE_RUNNING_FOR_PREVIEWS"] == "1"
-            || arguments.contains("--testing-library")
-            || arguments.contains { $0.contains(".xctest") && !$0.hasPrefix("-") }
+        if variables.contains(where: { environment[$0] != nil }) || environment["XCODE_RUNNING_FOR_PREVIEWS"] == "1" {
+            return true
+        }
+        // `swift test` runs the test bundle itself (Linux), or a tool that loads it (macOS).
+        let name = executable.split(separator: "/").last ?? ""
+        return name.hasSuffix(".xctest") || name.hasSuffix("-test-runner")
+            || ["xctest", "swiftpm-testing-helper", "swiftpm-xctest-helper"].contains(name)
     }
 }

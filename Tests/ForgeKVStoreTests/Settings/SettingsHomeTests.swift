@@ -1,4 +1,6 @@
+import Dispatch
 import ForgeTestTraits
+import Foundation
 import Synchronization
 import Testing
 
@@ -75,17 +77,104 @@ private struct HomeCounter {
         #expect(SettingsHome.openingError == nil)
     }
 
+    @Test("the model of the home has the store of the process, whichever scope uses it first")
+    @MainActor func homeModel() async throws {
+        let isAbsent = SettingsHome.withStore(InMemoryKVStore()) {
+            ObservedSettings.home[.homeCount] = 5
+            return !SettingsHome.store.contains(KVSettings.homeCount)
+        }
+        #expect(isAbsent)
+        let count = await Task.detached { SettingsHome.store.get(.homeCount) }.value
+        #expect(count == 5)
+        try ObservedSettings.home.reset(.homeCount)
+    }
+
     @Test(
-        "processes of tests and previews are recognised",
+        "processes of tests and previews are recognised, whatever arguments an app has",
         arguments: [
-            (["/b/AppPackageTests.xctest", "--testing-library", "swift-testing"], [:], true),
-            (["/usr/bin/xctest", "/b/AppTests.xctest"], [:], true),
-            (["/App"], ["XCTestConfigurationFilePath": "/c"], true),
-            (["/App"], ["XCODE_RUNNING_FOR_PREVIEWS": "1"], true),
-            (["/App", "--file=/a.xctest"], ["XCODE_RUNNING_FOR_PREVIEWS": "0"], false),
-            (["/usr/bin/forge", "demo"], [:], false),
+            ("/b/AppPackageTests.xctest", [:], true),
+            ("/usr/bin/xctest", [:], true),
+            ("/usr/libexec/swiftpm-testing-helper", [:], true),
+            ("/App", ["XCTestConfigurationFilePath": "/c"], true),
+            ("/App", ["XCODE_RUNNING_FOR_PREVIEWS": "1"], true),
+            ("/App", ["XCODE_RUNNING_FOR_PREVIEWS": "0"], false),
+            ("/App.xctest/forge", [:], false),
+            ("", [:], false),
         ])
-    func recognised(arguments: [String], environment: [String: String], _ isTest: Bool) {
-        #expect(TestProcess.matches(arguments: arguments, environment: environment) == isTest)
+    func recognised(executable: String, environment: [String: String], _ isTest: Bool) {
+        #expect(TestProcess.matches(executable: executable, environment: environment) == isTest)
+    }
+}
+
+@Suite("The store of a process's settings") struct ProcessSettingsTests {
+    private struct Refused: Error {}
+
+    private func withDirectory(_ body: (URL) throws -> Void) throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("settings-\(UUID())")
+        defer {
+            if FileManager.default.fileExists(atPath: directory.path) {
+                do { try FileManager.default.removeItem(at: directory) } catch { Issue.record(error) }
+            }
+        }
+        try body(directory)
+    }
+
+    @Test("is opened on disk by the first use, and kept")
+    func firstUse() throws {
+        try withDirectory { directory in
+            let settings = ProcessSettings(isTest: false) { directory }
+            #expect(!FileManager.default.fileExists(atPath: directory.path))
+            try settings.store.set(.homeCount, value: 3)
+            #expect(settings.openingError == nil)
+            // As a second process of the app does.
+            #expect(try FileKVStore(at: directory, options: .init(sharing: .shared)).get(.homeCount) == 3)
+            #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+            #expect(settings.store.get(.homeCount) == 3)
+        }
+    }
+
+    @Test("is the one that was chosen, once")
+    func chosen() throws {
+        let settings = ProcessSettings(isTest: false) { throw Refused() }
+        let store = InMemoryKVStore()
+        try settings.open { store }
+        #expect(settings.store as? InMemoryKVStore === store)
+        #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        #expect(settings.store as? InMemoryKVStore === store)
+    }
+
+    @Test("is in memory if it cannot be opened, which is not silent", arguments: [true, false])
+    func failure(isChosen: Bool) throws {
+        let settings = ProcessSettings(isTest: false) { throw Refused() }
+        if isChosen { #expect(throws: Refused.self) { try settings.open { throw Refused() } } }
+        #expect(settings.store is InMemoryKVStore)
+        #expect(settings.openingError is Refused)
+    }
+
+    @Test("a setting that is used while the store is chosen is noticed, and nothing hangs", .timeLimit(.minutes(1)))
+    func usedMeanwhile() throws {
+        try withDirectory { directory in
+            let settings = ProcessSettings(isTest: false) { directory }
+            #expect(throws: SettingsHome.AlreadyInUse.self) {
+                try settings.open {
+                    _ = settings.store.get(.homeCount)
+                    return InMemoryKVStore()
+                }
+            }
+            #expect(settings.store is FileKVStore)
+        }
+    }
+
+    @Test("is one for all threads that use it first")
+    func threads() throws {
+        try withDirectory { directory in
+            let settings = ProcessSettings(isTest: false) { directory }
+            let stores = Mutex<Set<ObjectIdentifier>>([])
+            DispatchQueue.concurrentPerform(iterations: 8) { _ in
+                let store = settings.store as AnyObject
+                stores.withLock { _ = $0.insert(ObjectIdentifier(store)) }
+            }
+            #expect(stores.withLock { $0.count } == 1)
+        }
     }
 }
