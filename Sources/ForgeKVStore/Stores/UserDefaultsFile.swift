@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeFileSystem
 import Foundation
 import Synchronization
@@ -52,9 +53,8 @@ final class UserDefaultsFile: Sendable {
         } catch {
             return .problem(.unavailable(.inputOutput))
         }
-        do {
-            let list = try PropertyListSerialization.propertyList(from: data, format: nil)
-            return (list as? [String: Any]).map { .content($0) } ?? .problem(.damaged)
+        do throws(CodingFailure) {
+            return .content(try PropertyListParser.dictionary(in: data))
         } catch {
             return .problem(.damaged)
         }

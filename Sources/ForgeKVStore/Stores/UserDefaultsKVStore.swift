@@ -144,7 +144,7 @@ extension UserDefaultsKVStore {
     ) throws(KVStoreError) -> Result {
         try defaults.withLock { (defaults) throws(KVStoreError) -> Result in
             guard let defaults else { throw KVStoreError(.noStore, operation, key: name, store: store) }
-            if let problem = file.problem(beforeWriting: ![.get, .read, .keys].contains(operation)) {
+            if let problem = file.problem(beforeWriting: ![.get, .read].contains(operation)) {
                 throw KVStoreError(problem, operation, key: name, store: store)
             }
             return try body(defaults)
