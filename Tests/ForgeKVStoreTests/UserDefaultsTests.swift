@@ -170,12 +170,14 @@ import Testing
     @Test("names that other code has just set are listed and imported")
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
-            let suite = TemporarySuite()
-            UserDefaults(suiteName: suite.name)?.set("x", forKey: "text")
+            let name = "unsynchronised.\(UUID())"
+            UserDefaults.standard.set("x", forKey: name)
             let imported = InMemoryKVStore()
-            try imported.importValues(from: .userDefaults(suiteName: suite.name))
-            #expect(imported.get(KVKey<String>("text")) == "x")
-            #expect(try UserDefaultsKVStore(suiteName: suite.name).keys() == ["text"])
+            try imported.importValues(from: .userDefaults(suiteName: nil).filter { $0 == name })
+            #expect(imported.get(KVKey<String>(name)) == "x")
+            let store = UserDefaultsKVStore(suiteName: nil)
+            #expect(try store.keys().contains(name))
+            try store.removeValue(named: name)
         }
     }
 
