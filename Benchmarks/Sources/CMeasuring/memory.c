@@ -36,6 +36,22 @@ int64_t measuring_resident_bytes(void) {
 #endif
 }
 
+int64_t measuring_proportional_bytes(void) {
+#ifdef __linux__
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    if (!file) return 0;
+    char line[128];
+    long long kibibytes = 0;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "Pss: %lld kB", &kibibytes) == 1) break;
+    }
+    fclose(file);
+    return kibibytes * 1024;
+#else
+    return measuring_resident_bytes();
+#endif
+}
+
 void measuring_keep(const void *value) {
     __asm__ volatile("" : : "r"(value) : "memory");
 }

@@ -12,3 +12,8 @@ public func keepFreedMemory() {
 public func residentMemory() -> Int {
     Int(measuring_resident_bytes())
 }
+
+/// The memory of this process in bytes, of shared pages its proportion; 0 if unknown.
+public func proportionalMemory() -> Int {
+    Int(measuring_proportional_bytes())
+}

@@ -6,7 +6,7 @@ struct Invocation {
     enum Group: String, CaseIterable {
         case get
         case getMany = "get-many"
-        case settings, set, durable, batch, open, overwrite, threads
+        case settings, set, durable, batch, open, scale, overwrite, threads
     }
 
     var directory = ".build/key-values"

@@ -12,6 +12,7 @@ enum KeyValues {
         let arguments = Array(CommandLine.arguments.dropFirst())
         // A child process that measures one opening.
         if arguments.first == Opening.argument { return print(try Opening(Array(arguments.dropFirst())).run()) }
+        if arguments.first == Growth.argument { return print(try Growth.run(Array(arguments.dropFirst()))) }
         let invocation: Invocation
         do {
             invocation = try Invocation(arguments)
@@ -69,6 +70,10 @@ enum KeyValues {
         case .open:
             try Openings(count: 100_000, .nanoseconds(8e6), workspace).lines().forEach(report)
             try Openings(count: 1_000_000, .nanoseconds(80e6), workspace).lines().forEach(report)
+        case .scale:
+            report(try Growth.line(count: 50_000, 140, workspace))
+            report(try Growth.line(count: 300_000, 140, workspace))
+            report(try WritesAmongMany(workspace).line(.atMost(.nanoseconds(1230))))
         case .overwrite:
             try Overwrites(workspace).lines().forEach(report)
         case .threads:

@@ -60,7 +60,7 @@ final class EngineSharing: Sendable {
 extension EngineSharing {
     /// Whether something may have been written that this process has not read.
     @inline(__always)
-    var mayHaveRemoteChanges: Bool { !page.surelyHolds(known.load(ordering: .acquiring)) }
+    var mayHaveRemoteChanges: Bool { !page.isKnownToHold(known.load(ordering: .acquiring)) }
 
     /// Whether a word is that of the state that this process has read.
     func isKnown(_ word: UInt64) -> Bool { word == known.load(ordering: .acquiring) }
@@ -96,7 +96,7 @@ extension EngineSharing {
     }
 
     /// Records whether reading the changes of other processes failed; true for the first failure after a success.
-    func isFirstReport(failed: Bool) -> Bool {
+    func recordOutcome(failed: Bool) -> Bool {
         guard isFailing.load(ordering: .relaxed) != failed else { return false }
         return isFailing.exchange(failed, ordering: .relaxed) != failed && failed
     }

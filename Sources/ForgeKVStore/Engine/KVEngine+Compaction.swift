@@ -31,26 +31,11 @@ extension KVEngine {
         try rewriting.withLock { (_) throws(Failure) in try body(&issues) }
     }
 
-    /// Whether more of a log that is to be closed is out of date than is not.
-    func isMostlyGarbage(_ writer: borrowing Writer) -> Bool {
-        let live = writer.table.liveBytes
-        let dead = writer.log.end - Int64(LogHeader.size) - live
-        return dead > live && dead > 4096
-    }
-
-    /// Whether so much of the log is out of date that rewriting it is worth the while.
-    @inline(__always)
-    func isCompactionDue(_ writer: borrowing Writer) -> Bool {
-        let live = writer.table.liveBytes
-        let dead = writer.log.end - Int64(LogHeader.size) - live
-        return dead - live > Int64(options.compactionFloorInBytes) && dead > writer.rewritingThreshold
-    }
-
     /// Rewrites the log, in a background job if the options allow.
     func rewriteWhenDue() {
         let isMine = writer.withLock { writer in
-            guard isCompactionDue(writer) else { return false }
-            writer.rewritingThreshold = .max
+            guard writer.isCompactionDue(floor: options.compactionFloorInBytes) else { return false }
+            writer.compactionThreshold = .max
             return true
         }
         guard isMine else { return }
@@ -63,9 +48,11 @@ extension KVEngine {
         withRewritingLock { issues in
             let isWanted = writer.withLock { writer in
                 // Another thread may have rewritten it.
-                writer.rewritingThreshold = 0
-                guard writer.isWritable, !isClosed, isCompactionDue(writer) else { return false }
-                writer.rewritingThreshold = .max
+                writer.compactionThreshold = 0
+                guard writer.isWritable, !isClosed,
+                    writer.isCompactionDue(floor: options.compactionFloorInBytes)
+                else { return false }
+                writer.compactionThreshold = .max
                 return true
             }
             guard isWanted else { return }
@@ -73,9 +60,7 @@ extension KVEngine {
                 try rewrite()
             } catch {
                 // The write that set this off is done and stays acknowledged.
-                writer.withLock { writer in
-                    writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
-                }
+                writer.withLock { $0.postponeCompaction() }
                 issues.append(.compactionFailed(error))
             }
         }
@@ -100,7 +85,8 @@ extension KVEngine {
                 fileID: LogFileID(random: place.fileSystem.randomBits), generation: old.header.generation &+ 1)
             var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
             do throws(FileSystemError) {
-                try replacement.append(kept: contents(upTo: sequence), upTo: sequence)
+                var values = values(upTo: sequence)
+                try replacement.append(retained: &values, upTo: sequence)
                 let copied = try follow(old, from: end, restarts, into: &replacement)
                 try takePlace(of: old, copied: copied, restarts, &replacement)
             } catch {
@@ -117,12 +103,12 @@ extension KVEngine {
         guard log.restartCount == restarts else { throw FileSystemError(.write, .canceled, path: .logName) }
     }
 
-    /// What the table holds that was stored by the write of this number or before, in the order of the writes.
-    private func contents(upTo sequence: UInt64) -> [(name: KeyName, cell: ValueCell)] {
-        var collected: [(name: KeyName, cell: ValueCell)] = []
+    /// The values that were stored by the write of this number or before.
+    private func values(upTo sequence: UInt64) -> CollectedValues {
+        var collected = CollectedValues()
         var position = TableWriter.Position()
-        while writer.withLock({ $0.table.collect(from: &position, upTo: sequence, into: &collected) }) {}
-        return collected.sorted { $0.cell.revision < $1.cell.revision }
+        while writer.withLock({ $0.table.scan(from: &position, upTo: sequence, into: &collected) }) {}
+        return collected
     }
 
     /// Copies records appended since, in rounds, until little is left; returns the end of what was copied.
@@ -173,7 +159,7 @@ extension KVEngine {
             guard named.inode == own.inode else { throw FileSystemError(.rename, .canceled, path: .logName) }
             writer.log = try replacement.moveIntoPlace(options.space)
             if isPoisoned { writer.log.poison() }
-            writer.rewritingThreshold = 0
+            writer.compactionThreshold = 0
         }
     }
 }

@@ -17,16 +17,15 @@ extension KVEngine {
             try withLock(sharing, .compact) { () throws(KVStoreError) in
                 let isWanted = writer.withLock { writer in
                     // Another process may have done it.
-                    writer.rewritingThreshold = 0
-                    return writer.isWritable && !isClosed && isCompactionDue(writer)
+                    writer.compactionThreshold = 0
+                    return writer.isWritable && !isClosed
+                        && writer.isCompactionDue(floor: options.compactionFloorInBytes)
                 }
                 if isWanted { try rewrite(sharing) }
             }
         } catch {
             // The write that set this off is done and stays acknowledged.
-            writer.withLock { writer in
-                writer.rewritingThreshold = 2 * (writer.log.end - Int64(LogHeader.size) - writer.table.liveBytes)
-            }
+            writer.withLock { $0.postponeCompaction() }
             options.report(.compactionFailed(error))
         }
     }
@@ -51,7 +50,8 @@ extension KVEngine {
         var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
         do throws(FileSystemError) {
             let sequence = writer.log.sequence
-            try replacement.append(kept: writer.table.contents, upTo: sequence)
+            var values = writer.table.collected
+            try replacement.append(retained: &values, upTo: sequence)
             if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
             try replacement.synchronize()
             writer.log = try replacement.moveIntoPlace(options.space)
@@ -59,7 +59,7 @@ extension KVEngine {
             replacement.discard()
             throw error
         }
-        writer.rewritingThreshold = 0
+        writer.compactionThreshold = 0
         sharing.noteFile(of: writer.log)
         sharing.note(writer.log)
     }

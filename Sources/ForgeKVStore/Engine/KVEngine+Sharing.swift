@@ -8,19 +8,10 @@ import SystemPackage
 /// new state. A read takes no lock of the store unless another log has replaced the open one. Lock order: the lock of
 /// the store, `flushing`, `writer`.
 extension KVEngine {
-    /// Calls `body` with the writer; in a shared store, under its lock and with all records of other processes applied.
-    @inline(__always)
-    func writing<Result: ~Copyable & Sendable>(
-        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> Result
-    ) throws(KVStoreError) -> Result {
-        guard let sharing = place.sharing else {
-            return try writer.withLock { (writer) throws(KVStoreError) in try body(&writer) }
-        }
-        return try writing(sharing, operation, body)
-    }
-
+    /// The commit step of a shared store: calls `body` under the lock of the store, with all records of other processes
+    /// applied, and publishes what it wrote.
     @inline(never)
-    private func writing<Result: ~Copyable & Sendable>(
+    func commitShared<Result: ~Copyable & Sendable>(
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation,
         _ body: (inout Writer) throws(KVStoreError) -> Result
     ) throws(KVStoreError) -> Result {
@@ -58,7 +49,7 @@ extension KVEngine {
         do throws(KVStoreError) {
             try loadRemoteChanges(sharing, operation)
         } catch {
-            if sharing.isFirstReport(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
+            if sharing.recordOutcome(failed: true) { options.report(.sharing(name.map(error.about) ?? error)) }
         }
     }
 
@@ -83,7 +74,7 @@ extension KVEngine {
         } else {
             try withLock(sharing, operation) { () throws(KVStoreError) in }
         }
-        _ = sharing.isFirstReport(failed: false)
+        _ = sharing.recordOutcome(failed: false)
     }
 
     /// Calls `body` under the lock of the store, with all records of other processes applied, and publishes what it
@@ -217,7 +208,7 @@ extension KVEngine {
         if writer.log.isPoisoned { opened.log.poison() }
         writer.log = opened.log
         writer.obstacle = opened.obstacle
-        writer.rewritingThreshold = 0
+        writer.compactionThreshold = 0
         sharing.note(writer.log)
         return remoteChanges
     }

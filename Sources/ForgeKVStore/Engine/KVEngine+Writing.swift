@@ -28,7 +28,7 @@ extension KVEngine {
         guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: place.name) }
         var checked: CheckedRevisions?
         while true {
-            let retryReason = try write(.set) { (writer) throws(KVStoreError) in
+            let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if let entry, entry.kind != InlineTypes.kind(of: Value.self),
                     let unverified = OverwritePolicy.unverified(in: entry, .encoded(key)), !checked.contains(unverified)
@@ -57,7 +57,7 @@ extension KVEngine {
         let type = CellType.encoded(key)
         var checked: CheckedRevisions?
         while true {
-            let retryReason = try write(.set) { (writer) throws(KVStoreError) in
+            let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
                 let entry = writer.table.entry(of: key.identity)
                 if let unverified = OverwritePolicy.unverified(in: entry, type), !checked.contains(unverified) {
                     return .unverified(unverified)
@@ -78,7 +78,7 @@ extension KVEngine {
     /// Stores a value that is encoded already.
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
         do throws(KVStoreError) {
-            _ = try write(.set) { (writer) throws(KVStoreError) in
+            _ = try commitStep(.set) { (writer) throws(KVStoreError) in
                 let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
                     try append(.set, .set, name, bytes, &writer)
                 }
@@ -96,7 +96,7 @@ extension KVEngine {
 extension KVEngine {
     func remove(_ name: KeyName) throws(KVStoreError) {
         do throws(KVStoreError) {
-            _ = try write(.remove) { (writer) throws(KVStoreError) in
+            _ = try commitStep(.remove) { (writer) throws(KVStoreError) in
                 guard writer.table.revision(of: name) != nil else { return nil }
                 try appendRemove(name, &writer)
                 writer.table.remove(name)
@@ -120,7 +120,7 @@ extension KVEngine {
     }
 
     func removeAll() throws(KVStoreError) {
-        _ = try write(.removeAll) { (writer) throws(KVStoreError) in
+        _ = try commitStep(.removeAll) { (writer) throws(KVStoreError) in
             try appendRemoveAll(&writer)
             writer.table.removeAll()
             return nil
@@ -155,7 +155,7 @@ extension KVEngine {
         var checked: CheckedRevisions?
         while true {
             var next: PreparedBatch.UnverifiedValue?
-            _ = try write(.batch) { (writer) throws(KVStoreError) in
+            _ = try commitStep(.batch) { (writer) throws(KVStoreError) in
                 try changes.check(writer.table, store: place.name)
                 next = changes.unverified(in: writer.table) { !checked.contains($0) }
                 guard next == nil else { return nil }
@@ -222,110 +222,6 @@ extension KVEngine {
 extension KVEngine.CheckedRevisions? {
     @inline(__always)
     fileprivate func contains(_ cell: ValueCell) -> Bool { self?.revisions.contains(cell.revision) ?? false }
-}
-
-// MARK: Writing
-
-extension KVEngine {
-    /// The tasks that a write runs after it has released the lock.
-    struct PostWriteTasks: OptionSet, Sendable {
-        let rawValue: UInt8
-
-        static let rewriting = PostWriteTasks(rawValue: 1)
-        static let garbage = PostWriteTasks(rawValue: 2)
-        static let space = PostWriteTasks(rawValue: 4)
-    }
-
-    /// Runs `body` under `writer`. If it returns a retry reason, it has changed nothing.
-    @inline(__always)
-    private func write(
-        _ operation: KVStoreError.Operation, _ body: (inout Writer) throws(KVStoreError) -> RetryReason?
-    ) throws(KVStoreError) -> RetryReason? {
-        try checkFork(operation)
-        var tasks: PostWriteTasks = []
-        let retryReason = try writing(operation) { (writer) throws(KVStoreError) -> RetryReason? in
-            try check(writer, operation)
-            let retryReason = try body(&writer)
-            tasks = self.tasks(of: writer)
-            return retryReason
-        }
-        if !tasks.isEmpty { run(tasks) }
-        return retryReason
-    }
-
-    @inline(__always)
-    private func tasks(of writer: borrowing Writer) -> PostWriteTasks {
-        var tasks: PostWriteTasks = []
-        if isCompactionDue(writer) { tasks.insert(.rewriting) }
-        if writer.table.hasGarbage { tasks.insert(.garbage) }
-        if writer.log.wantsSpace { tasks.insert(.space) }
-        return tasks
-    }
-
-    @inline(never)
-    private func run(_ tasks: PostWriteTasks) {
-        if tasks.contains(.garbage) {
-            // With a value may go code of its type: outside the lock.
-            _ = writer.withLock { $0.table.collect() }
-        }
-        if tasks.contains(.space) { prepareSpace() }
-        if tasks.contains(.rewriting) { rewriteWhenDue() }
-    }
-
-    @inline(__always)
-    private func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ name: KeyName, _ value: UnsafeRawBufferPointer,
-        _ writer: inout Writer
-    ) throws(KVStoreError) -> UInt64 {
-        do throws(FileSystemError) {
-            return try name.withBytes { (bytes) throws(FileSystemError) in
-                try writer.log.append(code, bytes, value)
-            }
-        } catch {
-            throw KVStoreError(error, operation, store: place.name)
-        }
-    }
-
-    /// Appends a record that is about no key.
-    private func append(
-        _ code: LogRecord.Code, _ operation: KVStoreError.Operation, _ content: [UInt8], count: UInt64 = 1,
-        _ writer: inout Writer
-    ) throws(KVStoreError) -> UInt64 {
-        do throws(FileSystemError) {
-            return try content.withBytes { (content) throws(FileSystemError) in
-                try writer.log.append(code, .empty, content, count: count)
-            }
-        } catch {
-            throw KVStoreError(error, operation, store: place.name)
-        }
-    }
-
-    /// Throws in a child that was forked while the store was open.
-    @inline(__always)
-    func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        guard fork.isForkedChild else { return }
-        throw KVStoreError(.unavailable(.forked), operation, store: place.name)
-    }
-
-    /// Throws if the store was closed, and in a child that was forked while it was open.
-    @inline(__always)
-    func checkUse(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        try checkFork(operation)
-        guard isClosed else { return }
-        throw KVStoreError(.unavailable(.closed), operation, store: place.name)
-    }
-
-    /// Throws unless the log can be written to.
-    @inline(__always)
-    func check(_ writer: borrowing Writer, _ operation: KVStoreError.Operation) throws(KVStoreError) {
-        guard writer.log.isPoisoned || writer.obstacle != nil || isClosed else { return }
-        try checkUse(operation)
-        guard let obstacle = writer.obstacle else {
-            throw KVStoreError(.unavailable(.poisoned), operation, store: place.name)
-        }
-        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: place.name) }
-        throw KVStoreError(.unavailable(.inputOutput), operation, store: place.name, underlying: obstacle)
-    }
 }
 
 extension KVStoreError {

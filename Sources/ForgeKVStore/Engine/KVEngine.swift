@@ -38,21 +38,6 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
-    struct Writer: ~Copyable, Sendable {
-        var log: AppendLog
-        var table: TableWriter
-        var encoder = PlainEncoder()
-
-        /// Why nothing can be written, if the log was found in a state that could not be repaired.
-        var obstacle: KVStoreError?
-
-        /// The superseded bytes at which rewriting is tried again after a failure; `.max` while the log is being
-        /// rewritten.
-        var rewritingThreshold: Int64 = 0
-
-        var isWritable: Bool { obstacle == nil && !log.isPoisoned }
-    }
-
     init(_ place: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { place.sharing?.lock.release() }
         var options = options
@@ -133,7 +118,7 @@ extension KVEngine {
     }
 
     private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
-        if writer.withLock({ isMostlyGarbage($0) }) {
+        if writer.withLock({ $0.isMostlyGarbage }) {
             do throws(KVStoreError) {
                 try rewrite()
             } catch {

@@ -61,6 +61,6 @@ struct RemoteChanges: Sendable {
 
     /// Takes over what was taken out of a table.
     mutating func collect(from table: inout TableWriter) {
-        if let collected = table.collect() { garbage.append(Garbage(collected)) }
+        if let collected = table.collectGarbage() { garbage.append(Garbage(collected)) }
     }
 }

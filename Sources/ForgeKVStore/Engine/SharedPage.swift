@@ -122,7 +122,7 @@ final class SharedPage: Sendable {
 extension SharedPage {
     /// Whether the word is surely this one; a look at memory, and so not sure where the file is not mapped.
     @inline(__always)
-    func surelyHolds(_ word: UInt64) -> Bool {
+    func isKnownToHold(_ word: UInt64) -> Bool {
         guard let address else { return false }
         return UInt64(littleEndian: forge_load_word(address)) == word
     }

@@ -33,6 +33,10 @@ struct AppendLog: ~Copyable, Sendable {
     /// cut off. It must be cut off before the next append.
     private var hasTail = false
 
+    /// The size of all records.
+    @inline(__always)
+    var recordBytes: Int64 { end - Int64(LogHeader.size) }
+
     private var space: LogSpace
     private let checksum: CRC32C
     private var scratch = Scratch()

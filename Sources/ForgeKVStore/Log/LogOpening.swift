@@ -56,7 +56,8 @@ struct LogOpening: ~Copyable {
         var replacement = try LogReplacement(header, at: place.directory, on: fileSystem)
         var log: AppendLog
         do throws(FileSystemError) {
-            try replacement.append(kept: table.contents, upTo: sequence)
+            var values = table.collected
+            try replacement.append(retained: &values, upTo: sequence)
             if sequence > 0 { try replacement.appendFlushed(sequence + 1) }
             try replacement.synchronize()
             log = try replacement.moveIntoPlace(space)

@@ -30,15 +30,11 @@ struct LogReplacement: ~Copyable {
         buffer = header.encoded()
     }
 
-    /// Adds the retained values with their sequence numbers, in ascending order. They include the effects of all writes
-    /// up to `number`.
-    mutating func append(
-        kept values: [(name: KeyName, cell: ValueCell)], upTo number: UInt64
-    ) throws(FileSystemError) {
-        for (name, cell) in values {
-            try name.withBytes { (name) throws(FileSystemError) in
-                try append(.set, name, cell.bytes, sequence: cell.revision)
-            }
+    /// Adds the retained values with their sequence numbers, in ascending order, so that a compacted log is the same in
+    /// every process. They include the effects of all writes up to `number`.
+    mutating func append(retained values: inout CollectedValues, upTo number: UInt64) throws(FileSystemError) {
+        try values.forEach { (name, value, revision) throws(FileSystemError) in
+            try append(.set, name, value, sequence: revision)
         }
         // The next record continues from `number`; otherwise a scan would report missing records.
         if sequence < number { try appendFlushed(number) }
@@ -47,7 +43,7 @@ struct LogReplacement: ~Copyable {
     /// Adds a flush marker with this number: all records before it are on the device. That is true once the marker can
     /// be read, provided that nothing else is added before the log is synchronised.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
-        try append(.flushed, .empty, [], sequence: number)
+        try append(.flushed, .empty, .empty, sequence: number)
     }
 
     /// Adds the records of another log in a range of its bytes.
@@ -110,15 +106,13 @@ struct LogReplacement: ~Copyable {
     }
 
     private mutating func append(
-        _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: [UInt8], sequence number: UInt64
+        _ code: LogRecord.Code, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        sequence number: UInt64
     ) throws(FileSystemError) {
         let record = scratch.bytes(LogRecord.size(nameCount: name.count, valueSize: value.count))
-        value.withUnsafeBytes { value in
-            LogRecord.write(
-                code, flags: LogRecord.retainedFlag, name, value, sequence: number, unflushedCount: 0,
-                checksum: checksum,
-                to: record)
-        }
+        LogRecord.write(
+            code, flags: LogRecord.retainedFlag, name, value, sequence: number, unflushedCount: 0, checksum: checksum,
+            to: record)
         sequence = number
         endsFlushed = code == .flushed
         try add(UnsafeRawBufferPointer(record))

@@ -87,6 +87,19 @@ package struct KeyName: Sendable {
     }
 }
 
+extension KeyName {
+    /// Whether the name is valid for a stored value.
+    @inline(__always)
+    var isValid: Bool { count <= Self.maximumLength }
+
+    /// Throws unless the name is valid for a stored value.
+    func validate(_ operation: KVStoreError.Operation, in store: String?) throws(KVStoreError) {
+        guard isValid else {
+            throw KVStoreError(.invalidKey, operation, key: string, store: store)
+        }
+    }
+}
+
 extension KeyName: Hashable {
     package static func == (left: KeyName, right: KeyName) -> Bool {
         guard left.hash == right.hash else { return false }

@@ -144,7 +144,7 @@ extension FileKVStore {
     }
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try key.identity.check(.read, in: engine.place.name)
+        try key.identity.validate(.read, in: engine.place.name)
         try engine.loadRemoteChanges(.read, about: key.identity)
         do throws(TableView.Interruption) {
             return try table.value(of: key)
@@ -175,7 +175,7 @@ extension FileKVStore {
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try key.identity.check(.remove, in: engine.place.name)
+        try key.identity.validate(.remove, in: engine.place.name)
         try engine.remove(key.identity)
         if engine.changes.isOn { engine.changes.notify([key.identity]) }
     }
@@ -199,14 +199,14 @@ extension FileKVStore {
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
-        try name.check(.read, in: engine.place.name)
+        try name.validate(.read, in: engine.place.name)
         try engine.loadRemoteChanges(.read, about: name)
         return engine.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         let name = KeyName(name)
-        try name.check(.set, in: engine.place.name)
+        try name.validate(.set, in: engine.place.name)
         guard bytes.count <= options.valueLimit else {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
         }
@@ -216,14 +216,14 @@ extension FileKVStore {
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
-        try name.check(.remove, in: engine.place.name)
+        try name.validate(.remove, in: engine.place.name)
         try engine.remove(name)
         if engine.changes.isOn { engine.changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
-        try name.check(.read, in: engine.place.name)
+        try name.validate(.read, in: engine.place.name)
         try engine.loadRemoteChanges(.read, about: name)
         return engine.cell(of: name).map { KVEntry($0) }
     }

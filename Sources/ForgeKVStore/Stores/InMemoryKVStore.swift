@@ -36,7 +36,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try key.identity.check(.read, in: nil)
+        try key.identity.validate(.read, in: nil)
         do throws(UndecodableValue) {
             return try value(of: key)
         } catch {
@@ -113,7 +113,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     public var setAside: [(name: String, entry: KVEntry)] { writer.withLock { $0.setAside } }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try key.identity.check(.remove, in: nil)
+        try key.identity.validate(.remove, in: nil)
         change { _, table in table.remove(key.identity) }
         if changes.isOn { changes.notify([key.identity]) }
     }
@@ -133,13 +133,13 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
-        try name.check(.read, in: nil)
+        try name.validate(.read, in: nil)
         return cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         let name = KeyName(name)
-        try name.check(.set, in: nil)
+        try name.validate(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
         change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
         if changes.isOn { changes.notify([name]) }
@@ -147,14 +147,14 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
-        try name.check(.remove, in: nil)
+        try name.validate(.remove, in: nil)
         change { _, table in table.remove(name) }
         if changes.isOn { changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
-        try name.check(.read, in: nil)
+        try name.validate(.read, in: nil)
         return cell(of: name).map { KVEntry($0) }
     }
 
@@ -187,7 +187,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
             writer.revision += changes.count
             changes.apply(to: &writer.table, last: writer.revision)
-            return writer.table.collect()
+            return writer.table.collectGarbage()
         }
         return unverified
     }
@@ -209,7 +209,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         // Values that no reader can see any more are released outside the lock.
         _ = writer.withLock { writer -> DeferredReclamation.Garbage? in
             body(&writer)
-            return writer.table.collect()
+            return writer.table.collectGarbage()
         }
     }
 }

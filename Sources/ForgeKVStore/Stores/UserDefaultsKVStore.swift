@@ -154,7 +154,7 @@ extension UserDefaultsKVStore {
     private func bytes(
         of name: KeyName, _ operation: KVStoreError.Operation
     ) throws(KVStoreError) -> [UInt8]? {
-        try name.check(operation, in: store)
+        try name.validate(operation, in: store)
         return try using(operation, name.string) { (defaults) throws(KVStoreError) in
             guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
             do throws(CodingFailure) {
@@ -172,7 +172,7 @@ extension UserDefaultsKVStore {
         _ name: KeyName, _ operation: KVStoreError.Operation, isReadable: ([UInt8]) -> Bool = { _ in true },
         _ object: () -> Any?
     ) throws(KVStoreError) {
-        try name.check(operation, in: store)
+        try name.validate(operation, in: store)
         var checked: (object: StoredObject, isReadable: Bool) = (.none, true)
         while true {
             let next = try using(operation, name.string) { (defaults) throws(KVStoreError) -> StoredObject? in

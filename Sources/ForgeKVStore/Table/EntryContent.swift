@@ -87,9 +87,11 @@ extension EntryContent {
     /// cell refers to the arena.
     @inline(never)
     var copyOfEncodedValue: EncodedCell {
-        EncodedCell.copying(
-            UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize), revision: revision, type: .unknown)
+        EncodedCell.copying(encodedBytes, revision: revision, type: .unknown)
     }
+
+    /// An encoded value in the arena; valid while the arena keeps it.
+    var encodedBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: encodedAddress, count: encodedSize) }
 
     /// The capacity of an encoded value in the arena.
     var encodedCapacity: Int { Int(words.1) }

@@ -3,6 +3,7 @@ final class EntryPool: @unchecked Sendable {
     // Invariant of the unchecked conformance: only the table's one writer uses it, or the deinitializer of the table.
 
     private var slabs: [UnsafeMutableRawPointer] = []
+    private var totalSize = 0
 
     /// What is left of the last slab.
     @exclusivity(unchecked) private var next = 0
@@ -14,9 +15,6 @@ final class EntryPool: @unchecked Sendable {
 
     /// A line of a cache: an entry of a name that is not too long takes one.
     static let granularity = 64
-
-    private static let smallestSlab = 1 << 12
-    private static let largestSlab = TableMemory.largePage
 
     /// Memory of so many bytes, whose address is a multiple of ``granularity``.
     @inline(__always)
@@ -32,7 +30,8 @@ final class EntryPool: @unchecked Sendable {
 
     @inline(never)
     private func addSlab(_ size: Int) {
-        end = max(min(max(2 * end, Self.smallestSlab), Self.largestSlab), size)
+        end = max(TableMemory.slabSize(after: totalSize), size)
+        totalSize += end
         next = 0
         let address = TableMemory.allocate(end)
         slabs.append(address)

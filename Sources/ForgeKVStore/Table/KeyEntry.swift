@@ -86,8 +86,9 @@ struct KeyEntry {
     /// The hash of the name.
     var hash: UInt64 { KeyHash.hash(nameBytes) }
 
+    /// The name; valid while the entry is.
     @inline(__always)
-    private var nameBytes: UnsafeRawBufferPointer {
+    var nameBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: address + Self.frontSize, count: nameCount)
     }
 

@@ -17,14 +17,14 @@ struct PreparedBatch: Sendable {
     init(_ batch: KVBatch, valueLimit: Int, store: String?) throws(KVStoreError) {
         for requirement in batch.requirements {
             let name = KeyName(requirement.name)
-            try name.check(.batch, in: store)
+            try name.validate(.batch, in: store)
             requirements.append((name, requirement.revision))
         }
         steps.reserveCapacity(batch.changes.count)
         var size = 0
         for (change, type) in zip(batch.changes, batch.types) {
             var step = Step(name: KeyName(change.name), type: type)
-            try step.name.check(.batch, in: store)
+            try step.name.validate(.batch, in: store)
             if case .set(_, let bytes) = change {
                 guard bytes.count <= valueLimit else {
                     throw KVStoreError(.valueTooLarge, .batch, key: change.name, store: store)

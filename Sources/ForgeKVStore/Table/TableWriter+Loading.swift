@@ -33,7 +33,7 @@ extension TableWriter {
             }
             load(value, of: record)
         }
-        if hasGarbage { _ = collect() }
+        if hasGarbage { _ = collectGarbage() }
     }
 
     @inline(__always)

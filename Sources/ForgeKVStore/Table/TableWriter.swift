@@ -143,7 +143,7 @@ struct TableWriter: ~Copyable, Sendable {
     var hasGarbage: Bool { reclamation.isDue }
 
     /// Retired memory that no reader can see any more, for the caller to release outside the lock.
-    mutating func collect() -> DeferredReclamation.Garbage? {
+    mutating func collectGarbage() -> DeferredReclamation.Garbage? {
         reclamation.isDue ? reclamation.collect() : nil
     }
 }
@@ -175,24 +175,30 @@ extension TableWriter {
     /// Continues a scan: adds the values in the next slots whose revision is at most `revision`.
     ///
     /// - Returns: Whether slots are left. If the array was replaced meanwhile, the scan starts again.
-    func collect(
-        from position: inout Position, upTo revision: UInt64, into collected: inout [(name: KeyName, cell: ValueCell)]
+    func scan(
+        from position: inout Position, upTo revision: UInt64, into collected: inout CollectedValues
     ) -> Bool {
         let array = table.view.array
         if position.array != arrayNumber {
             position = Position(array: arrayNumber)
-            collected = []
+            collected.removeAll()
         }
         let end = min(position.slot + 512, array.count)
         array.forEach(in: position.slot..<end) { entry in
-            guard entry.revision <= revision, let cell = entry.content.asCell else { return }
-            collected.append((entry.name, cell))
+            if entry.revision <= revision { collected.append(entry) }
         }
         position.slot = end
         return end < array.count
     }
 
-    /// All names and values in the order of their revisions, so that a compacted log is the same in every process.
+    /// All names and values at once.
+    var collected: CollectedValues {
+        var collected = CollectedValues()
+        table.view.array.forEach { collected.append($0) }
+        return collected
+    }
+
+    /// All names and values, in the order of their revisions.
     ///
     /// - Complexity: O(*n* log *n*)
     var contents: [(name: KeyName, cell: ValueCell)] {
@@ -218,6 +224,6 @@ extension TableWriter {
         case .flushed: break
         }
         // There are no readers while the log is loaded.
-        _ = collect()
+        _ = collectGarbage()
     }
 }

@@ -6,14 +6,12 @@ final class ValueArena: @unchecked Sendable {
     // same invariant makes checks of exclusive access needless, which loading would notice.
 
     private var slabs: [(address: UnsafeMutableRawPointer, size: Int)] = []
+    private var totalSize = 0
     @exclusivity(unchecked) private var next: UnsafeMutableRawPointer?
     @exclusivity(unchecked) private var room = 0
 
     /// Values that are longer are kept in objects of their own, which are freed when they are overwritten.
     static let maximumValueSize = 1 << 10
-
-    private static let smallestSlab = 1 << 12
-    private static let largestSlab = TableMemory.largePage
 
     /// A copy of a value of at most ``maximumValueSize`` bytes.
     @inline(__always)
@@ -29,7 +27,8 @@ final class ValueArena: @unchecked Sendable {
 
     @inline(never)
     private func addSlab() {
-        let size = min(max(2 * (slabs.last?.size ?? 0), Self.smallestSlab), Self.largestSlab)
+        let size = TableMemory.slabSize(after: totalSize)
+        totalSize += size
         let address = TableMemory.allocate(size)
         slabs.append((address, size))
         next = address
@@ -40,6 +39,7 @@ final class ValueArena: @unchecked Sendable {
     func takeSlabs() -> [(address: UnsafeMutableRawPointer, size: Int)] {
         defer {
             slabs = []
+            totalSize = 0
             room = 0
         }
         return slabs

@@ -41,7 +41,7 @@ extension ValueTable {
     static func encoded<Value: Codable & Sendable>(
         _ value: Value, _ name: KeyName, version: UInt32, maximumSize: Int, store: String?
     ) throws(KVStoreError) -> EncodedBytes {
-        try name.check(.set, in: store)
+        try name.validate(.set, in: store)
         let encoded: EncodedBytes
         do {
             encoded = try coder.encoded(value, schemaVersion: version)

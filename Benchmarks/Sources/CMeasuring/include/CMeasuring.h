@@ -8,6 +8,9 @@ void measuring_keep_freed_memory(void);
 /// The resident memory of the process in bytes; 0 if unknown.
 int64_t measuring_resident_bytes(void);
 
+/// The memory of the process in bytes, of shared pages its proportion (Pss, proc(5)); elsewhere the resident memory.
+int64_t measuring_proportional_bytes(void);
+
 /// Has no effect but is opaque to the optimizer, so that the value must be computed.
 void measuring_keep(const void *value);
 

@@ -95,16 +95,10 @@ struct Openings {
     }
 
     private func open(_ kind: Opening.Kind, _ path: String) throws -> Opening.Outcome {
-        let process = Process()
-        let output = Pipe()
-        process.executableURL = Bundle.main.executableURL
-        process.arguments = [Opening.argument, kind.rawValue, path, "\(count / 2)"]
-        process.standardOutput = output
-        try process.run()
-        let line = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        guard process.terminationStatus == 0, let outcome = Opening.Outcome(line.trimmingCharacters(in: .newlines))
-        else { throw PeerFailure(library: kind.rawValue, operation: "open", code: process.terminationStatus) }
+        let line = try Child.run([Opening.argument, kind.rawValue, path, "\(count / 2)"])
+        guard let outcome = Opening.Outcome(line) else {
+            throw PeerFailure(library: kind.rawValue, operation: "open", code: 0)
+        }
         return outcome
     }
 }
