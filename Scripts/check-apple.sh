@@ -49,3 +49,4 @@ check ForgeCrypt +Linux.swift \
 example=Examples/SettingsApp/SettingsApp.swift
 swiftc -typecheck -swift-version 6 -parse-as-library -warnings-as-errors -I "$stubs" -I "$modules" $maps $example
 echo "check-apple: $example"
+python3 Scripts/check-snippets.py --swiftui "$stubs"

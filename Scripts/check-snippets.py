@@ -1,53 +1,106 @@
 #!/usr/bin/env python3
-"""Type-checks every printed program of Snippets/ in three contexts: at the top level of a file, in an asynchronous function
-and, unless it awaits something, in a synchronous one. The package must have been built; its modules are used.
+"""Type-checks the Swift code that the project prints in three contexts: at the top level of a file, in an asynchronous function
+and, unless it awaits something, in a synchronous one. Lists the fences that are not compiled. The package must have been built;
+its modules are used. printed_code.py describes how pages become programs.
 
-    Scripts/check-snippets.py
+    Scripts/check-snippets.py [--swiftui MODULES] [FILE...]
+
+--swiftui checks the programs that import SwiftUI, which are left out otherwise, with the modules in the directory MODULES.
 """
 
+import argparse
+import collections
+import concurrent.futures
 import glob
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
+from printed_code import Fragment, complete, doc_comments, page
+
 root = pathlib.Path(__file__).resolve().parent.parent
 os.chdir(root)
+arguments = argparse.ArgumentParser()
+arguments.add_argument("--swiftui", metavar="MODULES")
+arguments.add_argument("files", nargs="*")
+options = arguments.parse_args()
+
 products = subprocess.run(
     ["swift", "build", "--show-bin-path"], check=True, capture_output=True, text=True).stdout.strip()
 maps = glob.glob(".build/checkouts/swift-system/Sources/**/module.modulemap", recursive=True)
 maps += glob.glob(f"{products}/CForge*.build/module.modulemap") + glob.glob("Sources/CForge*/include/module.modulemap")
+resources = json.loads(subprocess.run(
+    ["swiftc", "-print-target-info"], check=True, capture_output=True, text=True).stdout)["paths"]["runtimeResourcePath"]
+modules = ([options.swiftui] if options.swiftui else []) + [f"{products}/Modules", f"{resources}/pm/ManifestAPI"]
+command = ["swiftc", "-emit-sil", "-o", "/dev/null", "-swift-version", "6", "-diagnostic-style", "llvm"]
+command += ["-package-description-version", "6.2"]
+command += [argument for path in modules for argument in ("-I", path)]
+command += [argument for path in maps for argument in ("-Xcc", f"-fmodule-map-file={path}")]
+
+# What a reader does with a result is not printed.
+expected_warning = re.compile(r"never used|is unused|never mutated|never read")
 
 
-def contexts(text):
-    """The name and the source of each context."""
-    lines = text.splitlines()
-    imports = "\n".join(line for line in lines if line.startswith("import "))
-    body = "\n".join("    " + line for line in lines if not line.startswith("import "))
-    yield "top level", text
-    if "\nextension " in text:
-        return  # An extension stands at the top level only.
-    yield "asynchronous", f"{imports}\nfunc program() async throws {{\n{body}\n}}\n"
-    if "await " not in text:
-        yield "synchronous", f"{imports}\nfunc program() throws {{\n{body}\n}}\n"
+def programs_of(file):
+    target = file.split("/")[1] if file.startswith("Sources/") else "ForgeStorage"
+    imports = ["Foundation", target]
+    if file.endswith(".md"):
+        return page(file, imports)
+    if not file.startswith("Sources/") or ".docc/" in file:
+        return [complete(file)], []
+    shared = f"Tests/PrintedCode/{target}.swift"
+    lines = pathlib.Path(shared).read_text().split("\n") if os.path.exists(shared) else []
+    return doc_comments(file, imports, [Fragment(shared, 1, lines, is_hidden=True)] if lines else [])
 
 
-failed = 0
-snippets = sorted(pathlib.Path("Snippets").glob("*.swift"))
-for snippet in snippets:
-    for name, source in contexts(snippet.read_text()):
+def check(program):
+    """The messages of each context in which the program does not compile, and the number of fragments of each."""
+    failures, counts = [], collections.Counter()
+    for context, shown, source in program.contexts():
         with tempfile.TemporaryDirectory() as directory:
-            file = pathlib.Path(directory, "main.swift")
+            file = pathlib.Path(directory, "main.swift" if context == "top level" else "program.swift")
             file.write_text(source)
-            command = ["swiftc", "-emit-sil", "-o", "/dev/null", "-swift-version", "6", "-I", f"{products}/Modules", str(file)]
-            command += [argument for path in maps for argument in ("-Xcc", f"-fmodule-map-file={path}")]
-            result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            failed += 1
-            print(f"check-snippets: {snippet}, {name}:\n{result.stdout}{result.stderr}", file=sys.stderr)
-        else:
-            print(f"check-snippets: {snippet}, {name}")
-if not snippets:
-    sys.exit("check-snippets: there are no snippets")
-sys.exit(1 if failed else 0)
+            parse = [] if context == "top level" else ["-parse-as-library"]
+            result = subprocess.run(command + parse + [str(file)], capture_output=True, text=True)
+        counts[context] = len(shown)
+        output = result.stdout + result.stderr
+        messages = [line for line in output.splitlines() if re.search(r"(error|warning|note): ", line)]
+        messages = [line for line in messages if not expected_warning.search(line)]
+        if result.returncode != 0 or messages:
+            failures.append("\n".join([f"check-snippets: {program.name}, {context}:"] + (messages or [output])))
+    return failures, counts
+
+
+files = options.files or sorted(
+    glob.glob("*.md") + glob.glob("Tests/PrintedCode/*.md") + glob.glob("Snippets/*.swift")
+    + glob.glob("Sources/*/*.docc/**/*.md", recursive=True) + glob.glob("Sources/**/*.swift", recursive=True))
+programs, others = [], []
+for file in files:
+    found, exempt = programs_of(file)
+    programs += [program for program in found if program.imports_swiftui == bool(options.swiftui)]
+    others += exempt + [f"{program.name}: SwiftUI, see check-apple.sh" for program in found if program.imports_swiftui]
+if not programs:
+    sys.exit("check-snippets: there is no printed code")
+
+total, failed = collections.Counter(), 0
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    for program, (failures, counts) in zip(programs, pool.map(check, programs)):
+        total += counts
+        failed += len(failures)
+        print(f"check-snippets: {program.name}:", ", ".join(f"{counts[name]} {name}" for name in counts))
+        for failure in failures:
+            print(failure, file=sys.stderr)
+
+if not options.swiftui:
+    languages = collections.Counter(other for other in others if ":" not in other)
+    for other in others:
+        if ":" in other:
+            print(f"check-snippets: not compiled here: {other}")
+    print("check-snippets: fences in other languages:", ", ".join(f"{languages[name]} {name}" for name in languages))
+print(f"check-snippets: {len(programs)} programs; fragments:", ", ".join(f"{total[name]} {name}" for name in total))
+if failed:
+    sys.exit(f"check-snippets: {failed} failures")

@@ -6,7 +6,7 @@ extension Trait where Self == SettingsInMemoryTrait {
     ///
     /// ```swift
     /// @Suite(.settingsInMemory) struct EditorTests {
-    ///     @Test func fontSizeIsKept() { … }
+    ///     @Test func defaultFontSize() { #expect(Setting(.fontSize).wrappedValue == 13) }
     /// }
     /// ```
     public static var settingsInMemory: Self { Self() }

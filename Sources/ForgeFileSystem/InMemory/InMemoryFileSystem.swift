@@ -11,7 +11,7 @@ public import SystemPackage
 /// ```swift
 /// let fileSystem = InMemoryFileSystem()
 /// try fileSystem.createDirectory(at: URL(filePath: "/cache"), withIntermediateDirectories: true)
-/// fileSystem.writeError = MyError.diskFull
+/// fileSystem.writeError = CocoaError(.fileWriteOutOfSpace)
 /// ```
 ///
 /// One lock guards the whole tree, so every operation is atomic and visible to all threads when it returns. Nothing

@@ -4,11 +4,16 @@ public import SwiftUI
 /// A setting in a SwiftUI view, which is updated when the value changes.
 ///
 /// ```swift
+/// import SwiftUI
+///
 /// struct ThemePicker: View {
 ///     @ObservedSetting(.theme) private var theme
 ///
 ///     var body: some View {
-///         Picker("Theme", selection: $theme) { … }
+///         Picker("Theme", selection: $theme) {
+///             Text("Light").tag(Theme.light)
+///             Text("Dark").tag(Theme.dark)
+///         }
 ///     }
 /// }
 /// ```

@@ -4,12 +4,12 @@ import Synchronization
 /// The settings of a store as a model that views observe.
 ///
 /// ```swift
-/// @MainActor let settings = ObservedSettings(store)
+/// let settings = ObservedSettings(store)
 ///
 /// withObservationTracking {
-///     label.text = settings[.theme].title
+///     label.text = settings[.theme].rawValue
 /// } onChange: {
-///     …
+///     print("the theme changes")
 /// }
 /// settings[.theme] = .dark
 /// ```

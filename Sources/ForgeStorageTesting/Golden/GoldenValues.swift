@@ -5,7 +5,7 @@ public import ForgeKVStore
 /// The file is text, to be committed beside the tests: a line for each value, of the key's name, the version of its
 /// type and the stored bytes in hexadecimal digits. Lines that begin with `#` and empty ones are passed over.
 ///
-/// ```
+/// ```text
 /// settings 1 1101a16569734461726bf5
 /// settings 2 1102a1657468656d65646461726b
 /// ```
