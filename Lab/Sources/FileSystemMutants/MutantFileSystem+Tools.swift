@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// What mutations are made of.
+/// Building blocks of mutations.
 extension MutantFileSystem {
     func status(_ path: POSIXPath, _ directory: Descriptor, follows: Bool = false) -> FileStatus? {
         do {
@@ -16,7 +16,7 @@ extension MutantFileSystem {
         status(path, directory, follows: follows)?.type
     }
 
-    /// What is known of how a descriptor was opened.
+    /// The recorded arguments of the `open` that made a descriptor.
     func call(of descriptor: Descriptor) -> OpenCall? { notes.opened.withLock { $0[descriptor] } }
 
     func isAppending(_ descriptor: Descriptor) -> Bool { call(of: descriptor)?.options.contains(.append) ?? false }
@@ -29,7 +29,7 @@ extension MutantFileSystem {
         try base.seek(descriptor, to: 0, from: .current)
     }
 
-    /// Where a read or write at `offset`, or at the file's own, starts.
+    /// The offset at which a read or write starts: `offset`, or the descriptor's own.
     func start(_ descriptor: Descriptor, _ offset: Int64?) throws(FileSystemError) -> Int64 {
         if let offset { return offset }
         return try position(of: descriptor)
@@ -39,7 +39,7 @@ extension MutantFileSystem {
         _ = try base.seek(descriptor, to: offset, from: .start)
     }
 
-    /// The descriptor opened once more, as a file of its own.
+    /// Opens the descriptor's file again, as an independent open file.
     func reopen(
         _ descriptor: Descriptor, _ change: (inout OpenCall) -> Void = { _ in }
     ) throws(FileSystemError) -> Descriptor {
@@ -62,7 +62,7 @@ extension MutantFileSystem {
         }
     }
 
-    /// Makes a call and gives the directory that holds a name its times back.
+    /// Makes a call and restores the times of the parent directory.
     func keepingTimesOfParent<Result>(
         _ path: POSIXPath, _ directory: Descriptor, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -73,12 +73,12 @@ extension MutantFileSystem {
         return result
     }
 
-    /// Sets a time if that is allowed.
+    /// Sets a modification time if that is allowed.
     func setModified(_ time: FileTime, of file: FileReference) {
         do { try base.setTimes(accessed: nil, modified: time, of: file) } catch _ {}
     }
 
-    /// Makes a call and gives what it changed its time of modification back.
+    /// Makes a call and restores the modification time of the file it changed.
     func keepingTimes(
         of file: FileReference, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -87,13 +87,13 @@ extension MutantFileSystem {
         setModified(before, of: file)
     }
 
-    /// Notes the time of change, which later looks show for good.
+    /// Records the current change time; every later status shows it.
     func freezeChange(of file: FileReference) throws(FileSystemError) {
         let status = try base.status(of: file)
         notes.frozen.withLock { $0[status.inode] = $0[status.inode] ?? status.changed }
     }
 
-    /// Removes whatever stands at a name.
+    /// Removes whatever exists at a path.
     func clear(_ path: POSIXPath, _ directory: Descriptor) throws(FileSystemError) {
         guard type(path, directory) != nil else { return }
         try base.removeTree(path, at: directory)
@@ -117,7 +117,7 @@ extension POSIXPath {
 
     var hasTrailingSlash: Bool { count > 1 && bytes.last == UInt8(ascii: "/") }
 
-    /// The path with its components changed one by one; nil leaves one out.
+    /// The path with each component transformed; nil drops a component.
     func mapComponents(_ change: (ArraySlice<UInt8>) -> [UInt8]?) -> POSIXPath {
         let slash = UInt8(ascii: "/")
         let parts = bytes.split(separator: slash, omittingEmptySubsequences: false)

@@ -2,19 +2,19 @@ package import ForgeFileSystem
 import Synchronization
 package import SystemPackage
 
-/// A file system in memory that breaks one rule, to see whether the checks notice.
+/// An in-memory file system that breaks one rule, to test whether the checks detect it.
 package struct MutantFileSystem: POSIXFileSystem {
     package let base: InMemoryFileSystem
     package let mutation: Mutation
     let notes: Notes
 
-    /// What is known of the past, for mutations that need it.
+    /// State recorded for mutations that depend on earlier calls.
     final class Notes: Sendable {
-        /// How each descriptor was opened that is open.
+        /// The `open` call of each open descriptor.
         let opened = Mutex<[Descriptor: OpenCall]>([:])
-        /// Bytes that were cut off, by inode.
+        /// Truncated bytes, by inode.
         let cut = Mutex<[UInt64: [UInt8]]>([:])
-        /// Times of change that no longer move, by inode.
+        /// Frozen change times, by inode.
         let frozen = Mutex<[UInt64: FileTime]>([:])
     }
 
@@ -28,7 +28,7 @@ package struct MutantFileSystem: POSIXFileSystem {
         self.notes = notes
     }
 
-    /// The same mutant as another user sees it.
+    /// The same mutant as seen by another user.
     package func process(user: UserID, group: GroupID) -> MutantFileSystem {
         MutantFileSystem(base.process(user: user, group: group), mutation, notes)
     }

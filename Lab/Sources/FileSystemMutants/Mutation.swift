@@ -1,11 +1,11 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// One rule of a file system that a ``MutantFileSystem`` breaks: the calls that it answers in a way of its own.
+/// One rule of a file system that a ``MutantFileSystem`` breaks, as replacements of single calls.
 ///
-/// Each closure stands for the call of the same name; where there is none, the file system in memory answers.
+/// Each closure replaces the call of the same name; without one, the in-memory file system answers.
 package struct Mutation: Sendable, CustomStringConvertible {
-    /// What is wrong, as a sentence: "an exclusive creation opens what exists".
+    /// The defect as a sentence: "an exclusive creation opens what exists".
     package let description: String
 
     typealias Failure = FileSystemError
@@ -15,7 +15,7 @@ package struct Mutation: Sendable, CustomStringConvertible {
     typealias Writer = UnsafeRawBufferPointer
     typealias Origin = FileDescriptor.SeekOrigin
 
-    /// What a path is taken for, in every call that takes one.
+    /// Replaces the path of every call that takes one.
     var path: (@Sendable (Path) -> Path)?
     var open: (@Sendable (Tree, OpenCall) throws(Failure) -> Descriptor)?
     var close: (@Sendable (Tree, Descriptor) throws(Failure) -> Void)?
@@ -42,14 +42,14 @@ package struct Mutation: Sendable, CustomStringConvertible {
     var removeDirectory: (@Sendable (Tree, Path, Descriptor) throws(Failure) -> Void)?
     var entries: (@Sendable (Tree, Descriptor) throws(Failure) -> [DirectoryEntry])?
 
-    /// A mutation that breaks nothing yet.
+    /// A mutation whose defect `breaking` fills in.
     init(_ description: String, _ breaking: (inout Mutation) -> Void) {
         self.description = description
         breaking(&self)
     }
 }
 
-/// An `open` with all its arguments, to be changed and then made.
+/// The arguments of an `open` call, which a mutation may change.
 struct OpenCall: Sendable {
     var path: POSIXPath
     var directory: Descriptor
@@ -64,7 +64,7 @@ struct OpenCall: Sendable {
     }
 }
 
-/// A `rename` or `link` with all its arguments, to be changed and then made.
+/// The arguments of a `rename` or `link` call, which a mutation may change.
 struct MoveCall: Sendable {
     var path: POSIXPath
     var directory: Descriptor

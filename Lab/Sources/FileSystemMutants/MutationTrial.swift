@@ -3,11 +3,11 @@ import ForgeStorageTesting
 import SystemPackage
 
 extension Mutation {
-    /// The first promise that a mutant was seen to break; nil if every published check passed.
+    /// The first violation that the published checks report for this mutant; nil if every check passes.
     ///
-    /// Every list for file systems is run, each check on a file system of its own that was set up for it.
+    /// Runs every list for file systems, each check on a new file system configured for that list.
     package func firstViolation() async -> String? {
-        // The quick ones first: most mutants do not come far.
+        // The short lists come first, because most mutants fail early.
         let lists = [
             (ConformanceChecks.fileSystemDescriptors, Setting.fewDescriptors),
             (ConformanceChecks.fileSystemPermissions, .users), (ConformanceChecks.fileSystemQuota, .quota),

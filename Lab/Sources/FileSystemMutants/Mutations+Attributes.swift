@@ -3,10 +3,10 @@ import SystemPackage
 
 extension Mutation {
     static let attributes: [Mutation] = [
-        seeing("a directory has two links whatever it holds") {
+        seeing("a directory has two links whatever it contains") {
             if $0.type == .directory, $0.linkCount > 2 { $0.linkCount = 2 }
         },
-        seeing("a file has one link whatever names it has") { if $0.type == .regular { $0.linkCount = 1 } },
+        seeing("a file has one link however many names it has") { if $0.type == .regular { $0.linkCount = 1 } },
         seeing("a file without a name still has a link") {
             if $0.type == .regular, $0.linkCount == 0 { $0.linkCount = 1 }
         },
@@ -24,7 +24,7 @@ extension Mutation {
         Mutation("a status never follows links") {
             $0.status = { (tree, file) throws(FileSystemError) in try tree.base.status(of: file.following(false)) }
         },
-        Mutation("what is missing has an empty status") {
+        Mutation("a missing file has an empty status") {
             $0.status = { (tree, file) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.status(of: file)
@@ -38,7 +38,7 @@ extension Mutation {
                 try tree.base.setPermissions(permissions, of: file.following(false))
             }
         },
-        Mutation("setting the mode takes what the umask has") {
+        Mutation("setting the mode applies the umask") {
             $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
                 try tree.base.setPermissions(
                     permissions.subtracting([.groupReadWriteExecute, .otherReadWriteExecute]), of: file)
@@ -56,7 +56,7 @@ extension Mutation {
                 try tree.base.setPermissions(permissions, of: file)
             }
         },
-        Mutation("an owner that is not given is the superuser") {
+        Mutation("an omitted owner is the superuser") {
             $0.setOwner = { (tree, owner, group, file) throws(FileSystemError) in
                 try tree.base.setOwner(owner ?? UserID(0), group: group, of: file)
             }
@@ -66,7 +66,7 @@ extension Mutation {
                 try tree.base.setOwner(owner, group: nil, of: file)
             }
         },
-        Mutation("the umask takes nothing from a new directory") {
+        Mutation("the umask does not apply to a new directory") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 try tree.base.createDirectory(path, at: directory, permissions: permissions)
                 try tree.base.setPermissions(permissions, of: .path(path, at: directory))
@@ -78,7 +78,7 @@ extension Mutation {
                     path, at: directory, type: .regular, permissions: permissions, deviceNumber: 0)
             }
         },
-        Mutation("creating a special file where something is replaces it") {
+        Mutation("creating a special file replaces an existing file") {
             $0.createNode = { (tree, path, directory, type, permissions) throws(FileSystemError) in
                 try tree.clear(path, directory)
                 try tree.base.createNode(path, at: directory, type: type, permissions: permissions, deviceNumber: 0)

@@ -21,7 +21,7 @@ extension Mutation {
                 if size > old { try tree.fill(file, old..<size, with: 0x5A) }
             }
         },
-        Mutation("what was cut off comes back when the file grows") {
+        Mutation("truncated bytes reappear when the file grows") {
             $0.truncate = { (tree, file, size) throws(FileSystemError) in
                 let status = try tree.base.status(of: file)
                 guard case .descriptor(let descriptor) = file, status.sizeInBytes < 1 << 20 else {
@@ -59,7 +59,7 @@ extension Mutation {
                 return count
             }
         },
-        Mutation("a write across 64 KiB stores zeros behind it") {
+        Mutation("a write across 64 KiB stores zeros after it") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)
                 guard let offset, offset < 65_536, offset + Int64(count) > 65_536 else { return count }
@@ -67,7 +67,7 @@ extension Mutation {
                 return count
             }
         },
-        Mutation("reading far behind the end gives zeros") {
+        Mutation("reading far beyond the end returns zeros") {
             $0.read = { (tree, descriptor, buffer, offset) throws(FileSystemError) in
                 guard let offset, offset > (try tree.size(of: descriptor)) + 4096 else {
                     return try tree.base.read(descriptor, into: buffer, at: offset)
@@ -76,7 +76,7 @@ extension Mutation {
                 return buffer.count
             }
         },
-        Mutation("reading behind the end is refused") {
+        Mutation("reading beyond the end is refused") {
             $0.read = { (tree, descriptor, buffer, offset) throws(FileSystemError) in
                 if let offset, offset > 0, offset > (try tree.size(of: descriptor)) {
                     throw FileSystemError(.read, .invalidArgument)
@@ -84,7 +84,7 @@ extension Mutation {
                 return try tree.base.read(descriptor, into: buffer, at: offset)
             }
         },
-        Mutation("reading a directory gives nothing") {
+        Mutation("reading a directory returns no bytes") {
             $0.read = { (tree, descriptor, buffer, offset) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.read(descriptor, into: buffer, at: offset)
@@ -93,7 +93,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("what is unlinked while open loses its content") {
+        Mutation("a file unlinked while open loses its content") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 if let status = tree.status(path, directory), status.type == .regular, status.linkCount == 1 {
                     try tree.base.truncate(.path(path, at: directory), to: 0)
@@ -101,7 +101,7 @@ extension Mutation {
                 try tree.base.unlink(path, at: directory)
             }
         },
-        Mutation("what is renamed over while open loses its content") {
+        Mutation("a file replaced by a rename while open loses its content") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 if call.mode == .replacing, tree.type(call.newPath, call.newDirectory) == .regular,
                     tree.type(call.path, call.directory) == .regular,
@@ -112,7 +112,7 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("a reservation sets the size, smaller too") {
+        Mutation("a reservation sets the size, even to a smaller one") {
             $0.allocate = { (tree, descriptor, offset, length) throws(FileSystemError) in
                 try tree.base.allocate(descriptor, at: offset, length: length)
                 try tree.base.truncate(.descriptor(descriptor), to: offset + length)
@@ -144,7 +144,7 @@ extension Mutation {
                 return status
             }
         },
-        Mutation("a full device takes no part of a write") {
+        Mutation("a full device accepts no partial write") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)
                 guard count == bytes.count else { throw FileSystemError(.write, .noSpace) }

@@ -18,7 +18,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("writing to what is no descriptor succeeds") {
+        Mutation("writing to an invalid descriptor succeeds") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.write(descriptor, from: bytes, at: offset)
@@ -27,7 +27,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("locks are never in the way") {
+        Mutation("locks never conflict") {
             $0.lock = { (tree, descriptor, mode, isWaiting) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.lock(descriptor, mode, waiting: false)
@@ -36,14 +36,14 @@ extension Mutation {
                 }
             }
         },
-        Mutation("nobody waits for a lock") {
+        Mutation("a call never waits for a lock") {
             $0.lock = { (tree, descriptor, mode, _) throws(FileSystemError) in
                 try tree.base.lock(descriptor, mode, waiting: false)
             }
         },
         Mutation("every lock is exclusive") {
             $0.lock = { (tree, descriptor, mode, _) throws(FileSystemError) in
-                // Who waited here might wait for himself.
+                // Waiting could deadlock with a lock held by the same caller.
                 try tree.base.lock(descriptor, mode == .shared ? .exclusive : mode, waiting: false)
             }
         },
@@ -52,12 +52,12 @@ extension Mutation {
                 try tree.base.lock(descriptor, mode == .exclusive ? .shared : mode, waiting: isWaiting)
             }
         },
-        Mutation("a lock cannot be given back") {
+        Mutation("a lock cannot be released") {
             $0.lock = { (tree, descriptor, mode, isWaiting) throws(FileSystemError) in
                 if mode != .unlocked { try tree.base.lock(descriptor, mode, waiting: isWaiting) }
             }
         },
-        Mutation("a lock goes with the first descriptor of the file that is closed") {
+        Mutation("closing any descriptor of the file releases a lock") {
             $0.close = { (tree, descriptor) throws(FileSystemError) in
                 if tree.call(of: descriptor) != nil { try tree.base.lock(descriptor, .unlocked, waiting: false) }
                 try tree.base.close(descriptor)
@@ -84,14 +84,14 @@ extension Mutation {
                 }
             }
         },
-        Mutation("synchronising what was unlinked is refused") {
+        Mutation("synchronising an unlinked file is refused") {
             $0.synchronize = { (tree, descriptor) throws(FileSystemError) in
                 if try tree.base.status(of: .descriptor(descriptor)).linkCount == 0 {
                     throw FileSystemError(.synchronize, .noSuchFileOrDirectory)
                 }
             }
         },
-        Mutation("synchronising what is no descriptor succeeds") { $0.synchronize = { (_, _) in } },
+        Mutation("synchronising an invalid descriptor succeeds") { $0.synchronize = { (_, _) in } },
         Mutation("a descriptor for reading truncates") {
             $0.truncate = { (tree, file, size) throws(FileSystemError) in
                 guard case .descriptor(let descriptor) = file, let call = tree.call(of: descriptor) else {
@@ -114,7 +114,7 @@ extension Mutation {
                 try tree.base.truncate(file, to: max(0, size))
             }
         },
-        Mutation("truncating creates what is missing") {
+        Mutation("truncating creates a missing file") {
             $0.truncate = { (tree, file, size) throws(FileSystemError) in
                 if case .path(let path, let directory, _) = file {
                     try tree.base.close(

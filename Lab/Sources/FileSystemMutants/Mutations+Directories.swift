@@ -18,7 +18,7 @@ extension Mutation {
                 try tree.base.createDirectory(path, at: directory, permissions: permissions)
             }
         },
-        Mutation("a directory is not created with a slash behind its name") {
+        Mutation("a directory is not created with a slash after its name") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 guard !path.hasTrailingSlash else {
                     throw FileSystemError(.createDirectory, .noSuchFileOrDirectory, path: path)
@@ -26,7 +26,7 @@ extension Mutation {
                 try tree.base.createDirectory(path, at: directory, permissions: permissions)
             }
         },
-        Mutation("a directory is created where a link to nowhere leads") {
+        Mutation("a directory is created at the target of a dangling link") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 guard tree.type(path, directory) == .symbolicLink, tree.type(path, directory, follows: true) == nil
                 else {
@@ -37,7 +37,7 @@ extension Mutation {
                     path.splitLast().parent.appending(target), at: directory, permissions: permissions)
             }
         },
-        Mutation("a directory is created in one that was removed") {
+        Mutation("a directory is created in a removed directory") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 if directory != .workingDirectory,
                     try tree.base.status(of: .descriptor(directory)).linkCount == 0
@@ -47,7 +47,7 @@ extension Mutation {
                 try tree.base.createDirectory(path, at: directory, permissions: permissions)
             }
         },
-        Mutation("a directory is removed with all that it holds") {
+        Mutation("a directory is removed with all its entries") {
             $0.removeDirectory = { (tree, path, directory) throws(FileSystemError) in
                 let isPlain = path.splitLast().name != "." && path.splitLast().name != ".."
                 guard isPlain, path != "/", tree.type(path, directory) == .directory else {
@@ -78,7 +78,7 @@ extension Mutation {
                 try tree.base.removeDirectory(name == "." ? parent : path, at: directory)
             }
         },
-        Mutation("removing what is missing succeeds") {
+        Mutation("removing a missing directory succeeds") {
             $0.removeDirectory = { (tree, path, directory) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.removeDirectory(path, at: directory)
@@ -104,7 +104,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("unlinking what is missing succeeds") {
+        Mutation("unlinking a missing file succeeds") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.unlink(path, at: directory)
@@ -113,7 +113,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("unlinking a link removes what it leads to") {
+        Mutation("unlinking a link removes its target") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 guard tree.type(path, directory) == .symbolicLink,
                     tree.type(path, directory, follows: true) == .regular
@@ -122,7 +122,7 @@ extension Mutation {
                 try tree.base.unlink(path.splitLast().parent.appending(target), at: directory)
             }
         },
-        Mutation("a slash behind a file does not keep it from being unlinked") {
+        Mutation("a file is unlinked despite a slash after its name") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 let plain = path.withoutTrailingSlashes
                 try tree.base.unlink(tree.type(plain, directory) == .regular ? plain : path, at: directory)

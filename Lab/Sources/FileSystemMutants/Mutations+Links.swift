@@ -3,7 +3,7 @@ import SystemPackage
 
 extension Mutation {
     static let links: [Mutation] = [
-        Mutation("a hard link is made to what a link leads to") {
+        Mutation("a hard link is made to the target of a symbolic link") {
             $0.link = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if tree.type(call.path, call.directory) == .symbolicLink,
@@ -15,7 +15,7 @@ extension Mutation {
                 try call.link(on: tree)
             }
         },
-        Mutation("a hard link replaces what stands at its name") {
+        Mutation("a hard link replaces an existing file") {
             $0.link = { (tree, call) throws(FileSystemError) in
                 if call.newPath.splitLast().name != ".", tree.type(call.path, call.directory) == .regular {
                     try tree.clear(call.newPath, call.newDirectory)
@@ -48,7 +48,7 @@ extension Mutation {
                 try call.link(on: tree)
             }
         },
-        Mutation("a symbolic link replaces what stands at its name") {
+        Mutation("a symbolic link replaces an existing file") {
             $0.createSymbolicLink = { (tree, path, directory, target) throws(FileSystemError) in
                 let name = path.splitLast().name
                 if name != ".", name != "..", !target.isEmpty, !path.hasTrailingSlash {
@@ -57,7 +57,7 @@ extension Mutation {
                 try tree.base.createSymbolicLink(path, at: directory, to: target)
             }
         },
-        Mutation("a symbolic link may hold nothing") {
+        Mutation("a symbolic link may be empty") {
             $0.createSymbolicLink = { (tree, path, directory, target) throws(FileSystemError) in
                 try tree.base.createSymbolicLink(path, at: directory, to: target.isEmpty ? "." : target)
             }
@@ -67,12 +67,12 @@ extension Mutation {
                 try tree.base.createSymbolicLink(path, at: directory, to: POSIXPath(target.bytes.prefix(1023)))
             }
         },
-        Mutation("a symbolic link cuts what is too long") {
+        Mutation("a symbolic link truncates a long target") {
             $0.createSymbolicLink = { (tree, path, directory, target) throws(FileSystemError) in
                 try tree.base.createSymbolicLink(path, at: directory, to: POSIXPath(target.bytes.prefix(4095)))
             }
         },
-        Mutation("a symbolic link must lead somewhere") {
+        Mutation("the target of a symbolic link must exist") {
             $0.createSymbolicLink = { (tree, path, directory, target) throws(FileSystemError) in
                 try tree.base.createSymbolicLink(path, at: directory, to: target)
                 guard tree.type(path, directory, follows: true) == nil else { return }
@@ -80,18 +80,18 @@ extension Mutation {
                 throw FileSystemError(.createSymbolicLink, .noSuchFileOrDirectory, path: path)
             }
         },
-        Mutation("reading a link gives the first 255 bytes") {
+        Mutation("reading a link returns the first 255 bytes") {
             $0.readSymbolicLink = { (tree, path, directory) throws(FileSystemError) in
                 POSIXPath(try tree.base.readSymbolicLink(path, at: directory).bytes.prefix(255))
             }
         },
-        Mutation("reading a link gives the path that it leads to") {
+        Mutation("reading a link returns the resolved path") {
             $0.readSymbolicLink = { (tree, path, directory) throws(FileSystemError) in
                 let target = try tree.base.readSymbolicLink(path, at: directory)
                 return target.isAbsolute ? target : path.splitLast().parent.appending(target)
             }
         },
-        Mutation("what is no link has itself as its target") {
+        Mutation("a file that is not a link has itself as its target") {
             $0.readSymbolicLink = { (tree, path, directory) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.readSymbolicLink(path, at: directory)

@@ -8,18 +8,18 @@ extension Mutation {
         listing("listings hold `.`") { $0.append(DirectoryEntry(name: ".", type: .directory, inode: 1)) },
         listing("listings hold `..`") { $0.insert(DirectoryEntry(name: "..", type: .directory, inode: 1), at: 0) },
         listing("a long listing ends at 100 names") { $0 = Array($0.prefix(100)) },
-        listing("a listing shows a name twice") { if let first = $0.first { $0.append(first) } },
-        listing("a listing leaves the last name out") { if $0.count > 1 { $0.removeLast() } },
-        listing("a listing takes everything for a file") { entries in
+        listing("a listing contains a name twice") { if let first = $0.first { $0.append(first) } },
+        listing("a listing omits the last name") { if $0.count > 1 { $0.removeLast() } },
+        listing("a listing reports every entry as a file") { entries in
             for index in entries.indices { entries[index].type = .regular }
         },
-        listing("a listing takes links for files") { entries in
+        listing("a listing reports links as files") { entries in
             for index in entries.indices where entries[index].type == .symbolicLink { entries[index].type = .regular }
         },
         listing("a listing has no inode numbers") { entries in
             for index in entries.indices { entries[index].inode = 0 }
         },
-        listing("a listing shows names as text") { entries in
+        listing("a listing converts names to text") { entries in
             for index in entries.indices { entries[index].name = POSIXPath(String(entries[index].name)) }
         },
         Mutation("a file can be listed") {
@@ -46,7 +46,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("what is no descriptor has an empty listing") {
+        Mutation("an invalid descriptor has an empty listing") {
             $0.entries = { (tree, descriptor) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.entries(of: descriptor)
@@ -55,7 +55,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("a directory can be listed once") {
+        Mutation("a directory can be listed only once") {
             $0.entries = { (tree, descriptor) throws(FileSystemError) in
                 let inode = try tree.base.status(of: .descriptor(descriptor)).inode
                 let isKnown = tree.notes.cut.withLock { $0.updateValue([], forKey: inode) != nil }

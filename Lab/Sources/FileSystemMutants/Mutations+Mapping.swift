@@ -5,7 +5,7 @@ import SystemPackage
 
 extension Mutation {
     static let mapping: [Mutation] = [
-        Mutation("what is stored stays with who stored it") {
+        Mutation("a store is visible only through its own mapping") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 let copy = PrivateCopy(try tree.content(of: descriptor, at: offset, count: count))
@@ -13,7 +13,7 @@ extension Mutation {
                     watching: mapping, load: { copy.bytes(in: $1) }, store: { copy.store($1, at: $2) })
             }
         },
-        Mutation("a mapping shows the file as it was when it was mapped") {
+        Mutation("a mapping does not show later writes") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 let copy = PrivateCopy(try tree.content(of: descriptor, at: offset, count: count))
@@ -25,7 +25,7 @@ extension Mutation {
                     })
             }
         },
-        Mutation("what is stored is there once it is written back") {
+        Mutation("a store is visible only after it is written back") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 let pending = PendingStores()
@@ -43,7 +43,7 @@ extension Mutation {
                 return try tree.base.map(descriptor, at: 0, count: count)
             }
         },
-        Mutation("a mapping goes with its descriptor") {
+        Mutation("closing the descriptor ends the mapping") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 return FileMapping(
@@ -51,7 +51,7 @@ extension Mutation {
                     store: { if tree.call(of: descriptor) != nil { $0.store($1, at: $2) } })
             }
         },
-        Mutation("a mapping goes with the name of its file") {
+        Mutation("unlinking the file ends the mapping") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let mapping = try tree.base.map(descriptor, at: offset, count: count)
                 return FileMapping(
@@ -65,7 +65,7 @@ extension Mutation {
                     store: { $0.store(UnsafeRawBufferPointer(rebasing: $1.dropLast()), at: $2) })
             }
         },
-        Mutation("a store ends with the page that it begins in") {
+        Mutation("a store does not cross a page boundary") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 FileMapping(
                     watching: try tree.base.map(descriptor, at: offset, count: count),
@@ -98,7 +98,7 @@ extension Mutation {
                     })
             }
         },
-        Mutation("what is stored is no modification") {
+        Mutation("a store is not a modification") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 FileMapping(
                     watching: try tree.base.map(descriptor, at: offset, count: count),
@@ -132,12 +132,12 @@ extension Mutation {
                 try tree.base.map(descriptor, at: offset & ~4095, count: count)
             }
         },
-        Mutation("no bytes are one byte when it comes to mapping") {
+        Mutation("mapping no bytes maps one byte") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 try tree.base.map(descriptor, at: offset, count: count == 0 ? 1 : count)
             }
         },
-        Mutation("a FIFO is mapped as a file is, if only in vain") {
+        Mutation("mapping a FIFO fails with the error for a file") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.map(descriptor, at: offset, count: count)
@@ -146,7 +146,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("no mapping is written back twice") {
+        Mutation("a mapping is written back only once") {
             $0.map = { (tree, descriptor, offset, count) throws(FileSystemError) in
                 let hasBeen = Flag()
                 return FileMapping(
@@ -161,7 +161,7 @@ extension Mutation {
 }
 
 extension MutantFileSystem {
-    /// Maps a file that was opened in the wrong way as if it were opened in the right one.
+    /// Maps a file opened with `mode` as if it were open for reading and writing.
     fileprivate func mapping(
         _ descriptor: Descriptor, _ offset: Int64, _ count: Int, insteadOf mode: FileDescriptor.AccessMode
     ) throws(FileSystemError) -> FileMapping {
@@ -174,7 +174,7 @@ extension MutantFileSystem {
         }
     }
 
-    /// What a mapping shows at first.
+    /// The initial content of a mapping.
     fileprivate func content(
         of descriptor: Descriptor, at offset: Int64, count: Int
     ) throws(FileSystemError) -> [UInt8] {
@@ -202,14 +202,14 @@ extension MutantFileSystem {
         do {
             if try self.size(of: descriptor) < size { try base.truncate(.descriptor(descriptor), to: size) }
         } catch {
-            // It was closed: there is nothing to extend it by.
+            // The descriptor is closed, so the file cannot be extended through it.
         }
     }
 }
 
-/// Memory that starts as a copy of a mapping and that nobody else changes.
+/// A private copy of a mapping's memory.
 private final class PrivateCopy: @unchecked Sendable {
-    /// Used by the one thread of a check.
+    /// Used only by the thread of one check.
     private let memory: UnsafeMutableRawBufferPointer
 
     init(_ content: [UInt8]) {
@@ -228,7 +228,7 @@ private final class PrivateCopy: @unchecked Sendable {
     }
 }
 
-/// What was stored and is not there yet.
+/// Stores that are not yet visible.
 private final class PendingStores: Sendable {
     private let stores = Mutex<[(place: Int, bytes: [UInt8])]>([])
 
@@ -246,10 +246,10 @@ private final class PendingStores: Sendable {
     }
 }
 
-/// Something that happens once.
+/// A flag that is raised at most once.
 private final class Flag: Sendable {
     private let isUp = Atomic(false)
 
-    /// Whether it was up before.
+    /// Raises the flag and returns whether it was already raised.
     func raise() -> Bool { isUp.exchange(true, ordering: .relaxed) }
 }

@@ -41,7 +41,7 @@ extension Mutation {
                 try tree.base.write(descriptor, from: bytes, at: offset.map { max(0, $0) })
             }
         },
-        Mutation("seeking before the start stops at it") {
+        Mutation("seeking before the start stops at the start") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try tree.base.seek(descriptor, to: offset, from: origin)
@@ -50,12 +50,12 @@ extension Mutation {
                 }
             }
         },
-        Mutation("seeking data skips a block") {
+        Mutation("seeking for data skips a block") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 try tree.base.seek(descriptor, to: origin == .data ? offset + 4096 : offset, from: origin)
             }
         },
-        Mutation("seeking behind the end stops at it") {
+        Mutation("seeking beyond the end stops at the end") {
             $0.seek = { (tree, descriptor, offset, origin) throws(FileSystemError) in
                 let position = try tree.base.seek(descriptor, to: offset, from: origin)
                 let size = try tree.size(of: descriptor)
@@ -72,7 +72,7 @@ extension Mutation {
                 try tree.base.seek(descriptor, to: offset, from: origin == .current ? .start : origin)
             }
         },
-        Mutation("a write at an offset keeps to it, appending or not") {
+        Mutation("a write at an offset ignores the append flag") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 guard offset != nil, tree.isAppending(descriptor) else {
                     return try tree.base.write(descriptor, from: bytes, at: offset)
@@ -83,7 +83,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("an append writes at the offset once it was moved") {
+        Mutation("an append after a seek writes at the offset") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let position = try tree.position(of: descriptor)
                 guard tree.isAppending(descriptor), offset == nil, position < (try tree.size(of: descriptor)) else {
@@ -95,7 +95,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("an append leaves the offset where it was") {
+        Mutation("an append does not move the offset") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let position = try tree.position(of: descriptor)
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)

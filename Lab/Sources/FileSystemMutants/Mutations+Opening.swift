@@ -7,8 +7,8 @@ extension Mutation {
         ignoring(.truncate, "opening never truncates"),
         ignoring(.noFollow, "a link at the end is always followed"),
         ignoring(.directory, "a file can be opened as a directory"),
-        ignoring(.append, "appending is writing at the offset"),
-        Mutation("an exclusive creation goes through a link to nowhere") {
+        ignoring(.append, "an append writes at the offset"),
+        Mutation("an exclusive creation follows a dangling link") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 let isDangling =
@@ -18,7 +18,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("a creation makes the directories that are missing") {
+        Mutation("a creation makes missing parent directories") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 let (parent, _) = call.path.splitLast()
                 if call.options.contains(.create), !parent.isEmpty {
@@ -27,7 +27,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("a creation does not go through a link to nowhere") {
+        Mutation("a creation does not follow a dangling link") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 if call.options.contains(.create), tree.type(call.path, call.directory) == .symbolicLink,
                     tree.type(call.path, call.directory, follows: true) == nil
@@ -64,14 +64,14 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("only who opens for writing truncates") {
+        Mutation("opening for reading does not truncate") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if call.mode == .readOnly { call.options.remove(.truncate) }
                 return try call(on: tree)
             }
         },
-        Mutation("the umask takes nothing from a new file") {
+        Mutation("the umask does not apply to a new file") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 let isNew = tree.type(call.path, call.directory, follows: true) == nil
                 let descriptor = try call(on: tree)
@@ -97,21 +97,21 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("a walk is not held beneath its start") {
+        Mutation("a path can leave the directory it is confined to") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 call.resolution.remove(.beneath)
                 return try call(on: tree)
             }
         },
-        Mutation("links are followed where none is allowed") {
+        Mutation("links are followed although forbidden") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 call.resolution.remove(.noSymbolicLinks)
                 return try call(on: tree)
             }
         },
-        Mutation("where no link is allowed only the last component is looked at") {
+        Mutation("when links are forbidden, only the last component is checked") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if call.resolution.contains(.noSymbolicLinks) { call.options.insert(.noFollow) }
@@ -119,7 +119,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("the highest number is given out, not the lowest") {
+        Mutation("a new descriptor has the highest free number, not the lowest") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 let lowest = try call(on: tree)
                 var call = call
@@ -128,7 +128,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("a process that has all files open is told that the system has") {
+        Mutation("the limit of the process is reported as the limit of the system") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try call(on: tree)

@@ -3,7 +3,7 @@ import SystemPackage
 
 extension Mutation {
     static let renaming: [Mutation] = [
-        replacing("a directory replaces one that holds something", .directory, over: .directory),
+        replacing("a directory replaces a non-empty directory", .directory, over: .directory),
         replacing("a file replaces a directory", .regular, over: .directory),
         replacing("a directory replaces a file", .directory, over: .regular),
         Mutation("a directory does not replace an empty one") {
@@ -29,7 +29,7 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("a rename into the own subtree does nothing") {
+        Mutation("renaming a directory into its own subtree does nothing") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try call.rename(on: tree)
@@ -38,7 +38,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("renaming a file over another name of its own takes one away") {
+        Mutation("renaming a file over another of its names removes one") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 let isSame =
                     tree.status(call.path, call.directory)?.inode
@@ -60,7 +60,7 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("renaming a link moves what it leads to") {
+        Mutation("renaming a link moves its target") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if tree.type(call.path, call.directory) == .symbolicLink,
@@ -96,7 +96,7 @@ extension Mutation {
                 try tree.base.unlink(call.path, at: call.directory)
             }
         },
-        Mutation("renaming what is missing succeeds") {
+        Mutation("renaming a missing file succeeds") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 guard
                     tree.type(call.path, call.directory) != nil || call.path.containsNUL
@@ -105,14 +105,14 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("an exclusive rename replaces") {
+        Mutation("an exclusive rename replaces an existing file") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if call.mode == .exclusive { call.mode = .replacing }
                 try call.rename(on: tree)
             }
         },
-        Mutation("an exchange is a rename") {
+        Mutation("an exchange only renames") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if call.mode == .exchanging {
@@ -124,7 +124,7 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("an exchange with what is missing is a rename") {
+        Mutation("an exchange with a missing file is a rename") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if tree.type(call.newPath, call.newDirectory) == nil { call.mode = .replacing }
@@ -133,7 +133,7 @@ extension Mutation {
         },
         telling("`.` cannot be renamed because the argument is invalid", .resourceBusy, .invalidArgument),
         telling("moving to another device is not supported", .improperLink, .notSupported),
-        Mutation("a slash behind a new name does not matter") {
+        Mutation("a slash after a new name is ignored") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 var call = call
                 if tree.type(call.newPath.withoutTrailingSlashes, call.newDirectory) == nil {
@@ -142,7 +142,7 @@ extension Mutation {
                 try call.rename(on: tree)
             }
         },
-        Mutation("a directory is not renamed with a slash behind its new name") {
+        Mutation("a directory is not renamed with a slash after its new name") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 guard !call.newPath.hasTrailingSlash else {
                     throw FileSystemError(.rename, .noSuchFileOrDirectory, path: call.path)
@@ -152,7 +152,7 @@ extension Mutation {
         },
     ]
 
-    /// A rename that clears its way.
+    /// A rename that first removes the target.
     private static func replacing(_ description: String, _ source: FileType, over target: FileType) -> Mutation {
         Mutation(description) {
             $0.rename = { (tree, call) throws(FileSystemError) in

@@ -2,9 +2,9 @@ import ForgeFileSystem
 import SystemPackage
 
 extension Mutation {
-    /// Rules that show only to other users, on other devices, and where something is full or closed to changes.
+    /// Rules that concern other users, other devices, full devices and read-only devices.
     static let surroundings: [Mutation] = [
-        Mutation("a device refuses no change of attributes") {
+        Mutation("a read-only device permits changes of attributes") {
             $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.setPermissions(permissions, of: file)
@@ -13,7 +13,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("a device refuses no change of times") {
+        Mutation("a read-only device permits changes of times") {
             $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.setTimes(accessed: accessed, modified: modified, of: file)
@@ -22,7 +22,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("a read-only device refuses who might have created") {
+        Mutation("a read-only device refuses every open that may create") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 if call.options.contains(.create) {
                     do throws(FileSystemError) {
@@ -35,7 +35,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("a full device has no room for what is there already") {
+        Mutation("a full device refuses to overwrite existing bytes") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 if offset == 0, try tree.base.usage().sizeInBytes > 90_000 {
                     throw FileSystemError(.write, .noSpace)
@@ -57,7 +57,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("a user may change the mode of another's file") {
+        Mutation("a user may change the mode of another user's file") {
             $0.setPermissions = { (tree, permissions, file) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     try tree.base.setPermissions(permissions, of: file)
@@ -66,7 +66,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("whoever may not do something is told that it is missing") {
+        Mutation("a forbidden call reports a missing file") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try call(on: tree)
@@ -86,7 +86,7 @@ extension Mutation {
                 return count
             }
         },
-        Mutation("what is created belongs to its maker's group, whatever the directory says") {
+        Mutation("a new file has the creator's group even in a set-group-id directory") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 let isNew = tree.type(call.path, call.directory, follows: true) == nil
                 let descriptor = try call(on: tree)

@@ -4,35 +4,35 @@ import SystemPackage
 
 extension Mutation {
     static let times: [Mutation] = [
-        Mutation("a creation does not show in the directory's time") {
+        Mutation("a creation does not change the directory's time") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 try tree.keepingTimesOfParent(call.path, call.directory) { () throws(FileSystemError) in
                     try call(on: tree)
                 }
             }
         },
-        Mutation("a removal does not show in the directory's time") {
+        Mutation("a removal does not change the directory's time") {
             $0.unlink = { (tree, path, directory) throws(FileSystemError) in
                 try tree.keepingTimesOfParent(path, directory) { () throws(FileSystemError) in
                     try tree.base.unlink(path, at: directory)
                 }
             }
         },
-        Mutation("a new directory does not show in its parent's time") {
+        Mutation("a new directory does not change its parent's time") {
             $0.createDirectory = { (tree, path, directory, permissions) throws(FileSystemError) in
                 try tree.keepingTimesOfParent(path, directory) { () throws(FileSystemError) in
                     try tree.base.createDirectory(path, at: directory, permissions: permissions)
                 }
             }
         },
-        Mutation("a rename does not show in the time of the directory that it leads to") {
+        Mutation("a rename does not change the time of the target directory") {
             $0.rename = { (tree, call) throws(FileSystemError) in
                 try tree.keepingTimesOfParent(call.newPath, call.newDirectory) { () throws(FileSystemError) in
                     try call.rename(on: tree)
                 }
             }
         },
-        Mutation("a write to a file shows in its directory's time") {
+        Mutation("a write to a file changes its directory's time") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)
                 if let call = tree.call(of: descriptor), !call.path.splitLast().parent.isEmpty {
@@ -91,7 +91,7 @@ extension Mutation {
                 return count
             }
         },
-        Mutation("a write of nothing changes the time of modification") {
+        Mutation("an empty write changes the time of modification") {
             $0.write = { (tree, descriptor, bytes, offset) throws(FileSystemError) in
                 let count = try tree.base.write(descriptor, from: bytes, at: offset)
                 if bytes.isEmpty {
@@ -145,7 +145,7 @@ extension Mutation {
                     accessed: accessed.map { min($0, end) }, modified: modified.map { min($0, end) }, of: file)
             }
         },
-        Mutation("a time that is not given is set as well") {
+        Mutation("an omitted time is set as well") {
             $0.setTimes = { (tree, accessed, modified, file) throws(FileSystemError) in
                 try tree.base.setTimes(
                     accessed: accessed ?? modified, modified: modified ?? accessed, of: file)
@@ -158,7 +158,7 @@ extension Mutation {
         },
     ]
 
-    /// A mutation that freezes times of change, which every look at a status then shows.
+    /// A mutation that freezes change times in every later status.
     private static func frozen(_ description: String, _ breaking: (inout Mutation) -> Void) -> Mutation {
         Mutation(description) {
             breaking(&$0)

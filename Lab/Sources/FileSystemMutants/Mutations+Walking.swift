@@ -4,15 +4,15 @@ import SystemPackage
 
 extension Mutation {
     static let walking: [Mutation] = [
-        Mutation("slashes behind a path are ignored") { $0.path = { $0.withoutTrailingSlashes } },
-        Mutation("slashes behind a path are ignored on opening") {
+        Mutation("slashes after a path are ignored") { $0.path = { $0.withoutTrailingSlashes } },
+        Mutation("slashes after a path are ignored on opening") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 var call = call
                 call.path = call.path.withoutTrailingSlashes
                 return try call(on: tree)
             }
         },
-        Mutation("`..` takes the component before it away, link or not") {
+        Mutation("`..` removes the component before it, link or not") {
             $0.path = { path in
                 var kept: [ArraySlice<UInt8>] = []
                 for part in path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false) {
@@ -27,7 +27,7 @@ extension Mutation {
                 return POSIXPath(kept.joined(separator: [UInt8(ascii: "/")]))
             }
         },
-        Mutation("`.` is taken out of paths") {
+        Mutation("`.` is removed from paths") {
             $0.path = { path in
                 path.count > 1 ? path.mapComponents { $0.elementsEqual(".".utf8) ? nil : Array($0) } : path
             }
@@ -45,10 +45,10 @@ extension Mutation {
                 }
             }
         },
-        Mutation("bytes that are no UTF-8 are replaced") {
+        Mutation("bytes that are not UTF-8 are replaced") {
             $0.path = { path in path.mapComponents { Array(String(decoding: $0, as: UTF8.self).utf8) } }
         },
-        Mutation("a name that is too long is cut") { $0.path = { $0.mapComponents { Array($0.prefix(255)) } } },
+        Mutation("a name that is too long is truncated") { $0.path = { $0.mapComponents { Array($0.prefix(255)) } } },
         Mutation("a path ends at a NUL") {
             $0.path = { path in POSIXPath(path.bytes.prefix { $0 != 0 }) }
         },
@@ -94,7 +94,7 @@ extension Mutation {
                 return try call(on: tree)
             }
         },
-        Mutation("links in a circle are nothing") {
+        Mutation("a cycle of links is reported as a missing file") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try call(on: tree)
@@ -103,7 +103,7 @@ extension Mutation {
                 }
             }
         },
-        Mutation("what stands below a file is missing") {
+        Mutation("a path below a file is reported as missing") {
             $0.open = { (tree, call) throws(FileSystemError) in
                 do throws(FileSystemError) {
                     return try call(on: tree)

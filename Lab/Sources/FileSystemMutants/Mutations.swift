@@ -1,10 +1,10 @@
 extension Mutation {
-    /// Defects that a file system could have, one each.
+    /// Every mutation, each with one defect.
     package static let all: [Mutation] =
         opening + walking + content + mapping + offsets + descriptors + times + attributes + directories + renaming
         + links
         + listing + surroundings
 
-    /// No defect: what is measured against.
+    /// The mutation without a defect, as the control.
     package static let none = Mutation("nothing is wrong") { _ in }
 }

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The maintainers' tools; not a product.
+/// Tools for maintainers; not a product.
 @main
 struct ForgeLab: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -10,22 +10,22 @@ struct MutationTests {
         "a read does not change the time of access"
     ]
 
-    @Test("every defect but the known ones is found", arguments: Mutation.all)
+    @Test("every defect except the known survivors is detected", arguments: Mutation.all)
     func isFound(_ mutation: Mutation) async {
         let violation = await mutation.firstViolation()
         if Self.knownSurvivors.contains(mutation.description) {
-            #expect(violation == nil, "\(mutation) is found now: take it off the list of survivors")
+            #expect(violation == nil, "\(mutation) is detected now: remove it from the list of survivors")
         } else {
-            #expect(violation != nil, "\(mutation) was not found")
+            #expect(violation != nil, "\(mutation) was not detected")
         }
     }
 
-    @Test("a file system without a defect passes, however it is set up")
+    @Test("a file system without a defect passes in every configuration")
     func soundPasses() async {
         #expect(await Mutation.none.firstViolation() == nil)
     }
 
-    @Test("at least 60 defects are tried, each described in its own words, and 95 of 100 are found")
+    @Test("there are at least 60 defects with distinct descriptions, and 95 % are detected")
     func isEnough() {
         #expect(Mutation.all.count >= 60)
         #expect(Set(Mutation.all.map(\.description)).count == Mutation.all.count)

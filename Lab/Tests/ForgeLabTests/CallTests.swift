@@ -1,11 +1,11 @@
 import Foundation
 import Testing
 
-/// The helper that speaks the language of pjdfstest's own.
+/// The helper that accepts the command lines of pjdfstest's own.
 @Suite(.serialized)
 struct CallTests {
     @Test(
-        "calls answer in the words of pjdfstest's helper",
+        "calls print the output of pjdfstest's helper",
         arguments: [
             ("mkdir d 0755 : stat d type,mode,nlink", "0\ndir,0755,2\n", 0),
             ("mkdir d 0755 : mkdir d 0755 : rmdir d", "0\nEEXIST\n", 1),

@@ -1,7 +1,7 @@
 import TestDepth
 import Testing
 
-/// These tests are built by `FORGE_DEEP` alone, so that running them without it would be a mistake.
+/// These tests are built only with `FORGE_DEEP`, which must also raise their limits.
 @Suite struct DepthTests {
     @Test("the lab's tests run with the limits of a deep run")
     func isDeep() { #expect(TestDepth.isDeep) }

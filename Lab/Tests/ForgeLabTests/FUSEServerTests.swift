@@ -6,11 +6,11 @@ import Testing
 
 @testable import forge_lab
 
-/// The server's answers to requests made here byte by byte, without a kernel.
+/// The server's replies to hand-made requests, without a kernel.
 struct FUSEServerTests {
     typealias Operation = FUSEProtocol.Operation
 
-    @Test("a file is created, written, read and removed, and nothing stays open")
+    @Test("a file is created, written, read and removed, and no descriptor stays open")
     func lifeOfAFile() throws {
         let kernel = try Kernel()
         let created = try kernel.ask(.create, .u32(0o102), .u32(0o644), .u64(0), .name("f"))
@@ -44,7 +44,7 @@ struct FUSEServerTests {
                 .rawValue)
     }
 
-    @Test("a listing goes on where it was although names go meanwhile")
+    @Test("a listing continues at its offset although names are removed meanwhile")
     func listing() throws {
         let kernel = try Kernel()
         for name in ["a", "b", "c", "d"] {
@@ -99,19 +99,19 @@ struct FUSEServerTests {
         #expect(released.map(\.unique) == [kernel.lastUnique, second])
     }
 
-    @Test("whatever bytes come as a request, the answer is well-formed", arguments: 0..<50)
+    @Test("the reply to any request bytes is well-formed", arguments: 0..<50)
     func hostileRequests(seed: UInt64) throws {
         let kernel = try Kernel()
         var generator = SplitMix64(seed: seed)
         for _ in 0..<200 {
             let operation = UInt32.random(in: 0...60, using: &generator)
             let count = Int.random(in: 0...120, using: &generator)
-            // Small numbers are the likely ones: nodes, handles, lengths.
+            // Small numbers are likely to be valid nodes, handles and lengths.
             let body = (0..<count).map { _ in
                 Bool.random(using: &generator) ? 0 : UInt8.random(in: 0...5, using: &generator)
             }
             let replies = kernel.answers(operation, [.bytes(body)], node: UInt64.random(in: 0...4, using: &generator))
-            // The likely ones may close a descriptor that holds a node; that is between the kernel and itself.
+            // Requests may close a node's descriptor, so any error number is acceptable.
             for reply in replies { #expect(reply.error <= 0 && reply.error > -200, "seed \(seed)") }
         }
         #expect(FUSEServer.answerCount(kernel, bytes: [1, 2, 3]) == 0)

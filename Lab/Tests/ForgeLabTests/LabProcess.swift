@@ -2,7 +2,7 @@ import Foundation
 
 /// A run of the lab's executable as a process of its own.
 struct LabProcess {
-    /// The executable that the same build has put beside the test bundle.
+    /// The executable of the same build, beside the test bundle.
     static func executable(_ name: String) throws -> URL {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {
@@ -25,7 +25,7 @@ struct LabProcess {
         var output: String
     }
 
-    /// Runs to the end, or until `killAfter` has passed; then the process gets SIGKILL in the middle of its work.
+    /// Runs to the end; a process still running after `killAfter` gets SIGKILL.
     static func run(
         _ executable: String, _ arguments: [String], killAfter: Duration? = nil
     ) throws -> Outcome {
@@ -33,7 +33,7 @@ struct LabProcess {
         process.executableURL = try Self.executable(executable)
         process.arguments = arguments
         let pipe = Pipe()
-        // Or another process that is started meanwhile keeps the pipe open for as long as it runs.
+        // Otherwise a process started meanwhile inherits the pipe and keeps it open.
         for handle in [pipe.fileHandleForReading, pipe.fileHandleForWriting] {
             guard fcntl(handle.fileDescriptor, F_SETFD, FD_CLOEXEC) == 0 else { throw POSIXError(.EBADF) }
         }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-/// The lab's tools that tell something about the stores, as processes.
+/// Runs of the lab's tools on the stores, as processes.
 @Suite struct LabTests {
     @Test("the same seed gives the same log and the same tree in every process")
     func determinism() throws {
@@ -16,13 +16,13 @@ import Testing
         #expect(!outputs.contains(other.output))
     }
 
-    @Test("crashing several programs at a time finds the same as one after the other")
+    @Test("crashing several programs in parallel gives the same results as in sequence")
     func crashJobs() throws {
         func counts(jobs: Int) throws -> [[Substring]] {
             let arguments = ["crash", "--store", "keyValue", "--states", "300", "--limit", "60", "--jobs", "\(jobs)"]
             let run = try LabProcess.run("forge-lab", arguments)
             #expect(run.status == 0, "\(run.output)")
-            // All columns but the last two, which tell how long it took.
+            // All columns but the last two, which contain durations.
             return run.output.split(separator: "\n").map { $0.split(separator: " ").dropLast(2) }
         }
         let expected = try counts(jobs: 1)
@@ -30,7 +30,7 @@ import Testing
         for _ in 0..<2 { #expect(try counts(jobs: 4) == expected) }
     }
 
-    @Test("every store of the toolkit keeps every promise, and nothing is left of the run")
+    @Test("every store keeps every promise, and the run leaves no files behind")
     func conformance() throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("lab-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: directory) }

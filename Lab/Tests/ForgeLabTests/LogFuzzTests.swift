@@ -1,6 +1,6 @@
 import Testing
 
-/// Stores opened on logs that were damaged and forged, by processes that may trap.
+/// Stores opened on damaged and forged logs, in processes that may trap.
 struct LogFuzzTests {
     @Test(
         "no damaged log makes a store trap, return values that were never written, or lose later writes",

@@ -5,7 +5,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-/// Real programs, the kernel between them and the file system in memory.
+/// Real programs on the in-memory file system, through the kernel.
 @Suite(.serialized, .enabled(if: MountedFileSystem.isPossible))
 struct MountTests {
     @Test(
@@ -31,7 +31,7 @@ struct MountTests {
         }
     }
 
-    @Test("git keeps a repository on a mounted file system", .enabled(if: MountedFileSystem.has("git")))
+    @Test("git works on a mounted file system", .enabled(if: MountedFileSystem.has("git")))
     func git() throws {
         try MountedFileSystem.with { place in
             let outcome = try place.shell(
@@ -47,7 +47,7 @@ struct MountTests {
         }
     }
 
-    @Test("SQLite keeps a database on a mounted file system", .enabled(if: MountedFileSystem.has("sqlite3")))
+    @Test("SQLite works on a mounted file system", .enabled(if: MountedFileSystem.has("sqlite3")))
     func sqlite() throws {
         try MountedFileSystem.with { place in
             let outcome = try place.shell(
@@ -61,7 +61,7 @@ struct MountTests {
     }
 
     @Test(
-        "other users meet the file system's own checks, with their further groups",
+        "the file system checks other users' permissions, with their supplementary groups",
         .enabled(if: MountedFileSystem.has("setpriv")))
     func users() throws {
         try MountedFileSystem.with { place in
@@ -124,7 +124,7 @@ struct MountTests {
         place.process.waitUntilExit()
         #expect(place.process.terminationStatus == 0)
         #expect(!place.isMounted)
-        // The file system is gone.
+        // The file system is unmounted.
         #expect(write(file, "x", 1) == -1)
         #expect(errno == ENOTCONN)
         try place.remove()
@@ -141,7 +141,7 @@ struct MountTests {
         try place.remove()
     }
 
-    @Test("seen through the kernel the file system does the same")
+    @Test("the file system behaves the same through the kernel")
     func conforms() async throws {
         let place = try MountedFileSystem()
         defer {

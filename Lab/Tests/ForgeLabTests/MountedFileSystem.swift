@@ -3,12 +3,12 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A file system in memory that a process of the lab has mounted at a new directory.
+/// An in-memory file system that a lab process has mounted at a new directory.
 final class MountedFileSystem: Sendable {
     let path: String
     let process: Process
 
-    /// Whether this process may mount through `/dev/fuse`; says so if not.
+    /// Whether this process may mount through `/dev/fuse`; prints a notice if not.
     static let isPossible: Bool = {
         let descriptor = open("/dev/fuse", O_RDWR | O_CLOEXEC)
         if descriptor >= 0 { close(descriptor) }
@@ -19,7 +19,7 @@ final class MountedFileSystem: Sendable {
         return isPossible
     }()
 
-    /// Whether there is a program of this name; says so if not.
+    /// Whether a program of this name exists; prints a notice if not.
     static func has(_ program: String) -> Bool {
         let places = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
         let found = places.contains { FileManager.default.isExecutableFile(atPath: "\($0)/\(program)") }
@@ -43,7 +43,7 @@ final class MountedFileSystem: Sendable {
         guard told.hasPrefix("mounted") else { throw NotMounted(told: told) }
     }
 
-    /// A mounted file system for as long as `body` runs; nothing is left of it then.
+    /// Mounts a file system while `body` runs, and removes it afterwards.
     static func with(_ arguments: [String] = [], _ body: (MountedFileSystem) throws -> Void) throws {
         let place = try MountedFileSystem(arguments)
         defer {
@@ -59,7 +59,7 @@ final class MountedFileSystem: Sendable {
         try place.remove()
     }
 
-    /// Whether something is mounted at the directory.
+    /// Whether a file system is mounted at the directory.
     var isMounted: Bool {
         do {
             return try String(contentsOfFile: "/proc/self/mounts", encoding: .utf8).contains(" \(path) ")
@@ -68,7 +68,7 @@ final class MountedFileSystem: Sendable {
         }
     }
 
-    /// The permissions that a new file gets of those that are asked for.
+    /// The requested permissions that a new file actually gets.
     func granted() throws -> FilePermissions {
         let fileSystem = SystemFileSystem()
         let probe = POSIXPath(path + "/\(UUID().uuidString)")
@@ -78,12 +78,12 @@ final class MountedFileSystem: Sendable {
         return try fileSystem.status(probe).permissions
     }
 
-    /// Removes the directory, where nothing may be mounted or left.
+    /// Removes the directory, which must be unmounted and empty.
     func remove() throws {
         guard rmdir(path) == 0 else { throw Errno(rawValue: errno) }
     }
 
-    /// Runs a script in the file system, for a minute at most.
+    /// Runs a script in the file system, for at most a minute.
     func shell(_ script: String) throws -> LabProcess.Outcome {
         let shell = Process()
         shell.executableURL = URL(fileURLWithPath: "/usr/bin/env")

@@ -5,16 +5,16 @@ import Glibc
 import SystemPackage
 import Testing
 
-/// Locks of `fcntl(2)`, which no file system here offers: why no store may build on them.
+/// Locks of `fcntl(2)`, and the reasons why no store uses them.
 @Suite(.serialized)
 struct RangeLockTests {
-    @Test("a lock of fcntl(2) is not in the way of its own process, and lost when any descriptor of the file is closed")
+    @Test("a lock of fcntl(2) does not exclude its own process, and closing any descriptor of the file releases it")
     func onDisk() throws {
         let path = FileManager.default.temporaryDirectory.path + "/forge-lock-\(UUID().uuidString)"
         try expectForgetfulLocks(path)
     }
 
-    @Test("so it is on a mounted file system", .enabled(if: MountedFileSystem.isPossible))
+    @Test("the same holds on a mounted file system", .enabled(if: MountedFileSystem.isPossible))
     func mounted() throws {
         try MountedFileSystem.with { place in try expectForgetfulLocks(place.path + "/f") }
     }

@@ -96,7 +96,7 @@ extension ConformanceChecks {
             try await fill(store)
             try await store.deleteDirectory("docs")
             try expect(!(await store.exists("docs")), "the directory should be gone")
-            try expect(!(await store.exists("docs/deep/c.txt")), "what it held should be gone")
+            try expect(!(await store.exists("docs/deep/c.txt")), "its entries should be gone")
             try expectEqual(try await keys(store.list(recursive: true)), ["docs2", "docs2/d.txt", "top"], "the rest")
         },
         FileStoreCheck("deleteAll leaves an empty store that can be used") { store in

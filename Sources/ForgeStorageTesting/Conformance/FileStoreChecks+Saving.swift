@@ -96,7 +96,7 @@ extension ConformanceChecks {
         FileStoreCheck("a file exists from its save to its removal") { store in
             try expect(!(await store.exists("file.txt")), "before")
             try await store.save(Data("x".utf8), to: "file.txt")
-            try expect(await store.exists("file.txt"), "while it stands")
+            try expect(await store.exists("file.txt"), "before its removal")
             try await store.delete("file.txt")
             try expect(!(await store.exists("file.txt")), "after")
         },

@@ -3,8 +3,7 @@ public import ForgeFileStore
 extension ConformanceChecks {
     /// The promises of a file store.
     ///
-    /// The checks for copying and moving files in create their sources in the machine's temporary directory and remove
-    /// them.
+    /// The checks for copying and moving create their source files in the temporary directory and remove them.
     public static let fileStore: [ConformanceCheck<any FileStoring>] =
         fileSaving + fileMetadata + fileListing + fileDeleting + fileKeys + fileValues + fileSources
         + fileExchangedSources + fileConcurrency

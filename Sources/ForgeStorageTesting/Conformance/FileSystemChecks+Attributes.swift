@@ -87,14 +87,14 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status("f").accessed, time, "accessed")
             }
         },
-        holds("a time that is not given is left alone") { tree in
+        holds("an omitted time is unchanged") { tree in
             try setOldTimes(tree, "f")
             let newer = FileTime(seconds: 1_500_000_000)
             try tree.fileSystem.setTimes(accessed: newer, modified: nil, of: .path(tree("f")))
             try expectEqual(try tree.status("f").modified, old, "modified")
             try expectEqual(try tree.status("f").accessed, newer, "accessed")
         },
-        holds("attributes follow a link or stay with it, as asked") { tree in
+        holds("setting attributes follows a link or not, as requested") { tree in
             let time = FileTime(seconds: 1_000)
             let link = FileReference.path(tree("sf"), followsSymbolicLinks: false)
             try tree.fileSystem.setTimes(accessed: time, modified: time, of: link)

@@ -32,7 +32,7 @@ extension ConformanceChecks {
             try tree.create("next", block)
             try tree.fileSystem.unlink(tree("e/big"))
         },
-        holds("a file can be extended by a hole on a full device, but no space be reserved") { tree in
+        holds("on a full device a file can be extended by a hole, but space cannot be reserved") { tree in
             try fill(tree, "big")
             try tree.fileSystem.truncate(.path(tree("big")), to: 1 << 30)
             try tree.opening(tree("f"), .readWrite) { descriptor in
@@ -111,7 +111,7 @@ extension ConformanceChecks {
         refuses("nothing is linked to another device", .improperLink) { tree in
             try tree.fileSystem.link(tree("f"), to: other(tree))
         },
-        holds("devices have numbers of their own") { tree in
+        holds("devices have distinct numbers") { tree in
             let device = try tree.fileSystem.status(tree.subject.otherDevice ?? "/").device
             try expect(try device != tree.status("f").device, "the numbers")
         },
@@ -130,7 +130,7 @@ extension ConformanceChecks {
             }
             try tree.expectErrno(.tooManyOpenFiles, "a creation") { try tree.open("new", .writeOnly, [.create]) }
             try tree.expectErrno(.tooManyOpenFiles, "a duplicate") { _ = try tree.fileSystem.duplicate(open[0]) }
-            try tree.expectErrno(.tooManyOpenFiles, "even of what is missing") { try tree.open("missing") }
+            try tree.expectErrno(.tooManyOpenFiles, "even of a missing file") { try tree.open("missing") }
             for descriptor in open { try tree.fileSystem.close(descriptor) }
             try expect(try !tree.exists("new"), "nothing was created")
         },

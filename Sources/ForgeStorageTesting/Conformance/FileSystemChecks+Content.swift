@@ -49,10 +49,10 @@ extension ConformanceChecks {
             for call in calls { try tree.expectErrno(.badFileDescriptor, "no descriptor", call) }
             try tree.fileSystem.close(none)
         },
-        holds("an absolute path does not ask where a relative one would start") { tree in
+        holds("an absolute path ignores the starting directory") { tree in
             _ = try tree.fileSystem.status(tree("f"), at: Descriptor(rawValue: 1_999_999))
         },
-        refuses("a relative path does not start from a file", .notDirectory) { tree in
+        refuses("a relative path cannot start from a file", .notDirectory) { tree in
             try tree.opening(tree("f"), .readOnly) { _ = try tree.fileSystem.status("x", at: $0) }
         },
         refuses("a descriptor for reading does not truncate", .invalidArgument) { tree in
@@ -144,7 +144,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        holds("a lock goes with the last descriptor of the open file") { tree in
+        holds("closing the last descriptor of an open file releases its lock") { tree in
             try tree.opening(tree("f"), .readOnly) { second in
                 let copy = try tree.opening(tree("f"), .readOnly) { first in
                     try tree.fileSystem.lock(first, .exclusive, waiting: false)
@@ -190,7 +190,7 @@ extension ConformanceChecks {
         refuses("a descriptor for reading reserves nothing", .badFileDescriptor) { tree in
             try tree.opening(tree("f"), .readOnly) { try tree.fileSystem.allocate($0, at: 0, length: 1) }
         },
-        holds("large and sparse contents are what was written, wherever pieces meet") { tree in
+        holds("large and sparse contents read as written, regardless of chunk boundaries") { tree in
             try checkLargeContent(tree)
         },
         holds("synchronising a file that was unlinked succeeds") { tree in

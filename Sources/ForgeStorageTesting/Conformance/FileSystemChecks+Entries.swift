@@ -10,11 +10,11 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("d/g").inode, inode, "the inode")
             try expectEqual(try tree.status("d/g").linkCount, 1, "the link count")
         },
-        holds("files have numbers of their own") { tree in
+        holds("files have distinct inode numbers") { tree in
             let names = ["f", "d", "d/s", "e", "sf", "dang"]
             try expectEqual(Set(try names.map { try tree.status($0).inode }).count, names.count, "the numbers")
         },
-        holds("a listing tells type and number of what each name leads to") { tree in
+        holds("a listing contains the type and inode number of each entry") { tree in
             let entries = try tree.fileSystem.withDirectory(tree(".")) { (directory) throws(FileSystemError) in
                 try tree.fileSystem.entries(of: directory)
             }
@@ -25,7 +25,7 @@ extension ConformanceChecks {
                 try expectEqual(entry.inode, status.inode, "the number of \(entry.name)")
             }
         },
-        holds("threads that list one open directory at the same time all find every name") { tree in
+        holds("concurrent listings of one open directory all contain every name") { tree in
             try tree.opening(tree("."), .readOnly, [.directory]) { directory in
                 let fileSystem = tree.fileSystem
                 let count = try fileSystem.entries(of: directory).count
@@ -37,7 +37,7 @@ extension ConformanceChecks {
                 try expectEqual(failures.compactMap { $0.map(String.init(describing:)) }, [], "the failures")
             }
         },
-        holds("in a removed directory there is nothing, whatever is asked") { tree in
+        holds("every lookup in a removed directory fails") { tree in
             try tree.opening(tree("e"), .readOnly, [.directory]) { directory in
                 let fileSystem = tree.fileSystem
                 try fileSystem.removeDirectory(tree("e"))
@@ -62,7 +62,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        holds("a rename shows in the times of both directories") { tree in
+        holds("a rename changes the times of both directories") { tree in
             let old = FileTime(seconds: 1_000_000)
             for name in [".", "d"] {
                 try tree.fileSystem.setTimes(accessed: old, modified: old, of: .path(tree(name)))
@@ -71,7 +71,7 @@ extension ConformanceChecks {
             try expect(try tree.status(".").modified != old, "where it was")
             try expect(try tree.status("d").modified != old, "where it is")
         },
-        holds("a new directory shows in its parent's time") { tree in
+        holds("a new directory changes its parent's time") { tree in
             let old = FileTime(seconds: 1_000_000)
             try tree.fileSystem.setTimes(accessed: old, modified: old, of: .path(tree("d")))
             try tree.makeDirectory("d/x")
@@ -83,7 +83,7 @@ extension ConformanceChecks {
             try expectEqual(try tree.content("f"), "content", "the content")
             try expectEqual(try tree.status("f").modified, old, "its time")
         },
-        holds("a second name moves the time of change of the file") { tree in
+        holds("a new hard link updates the change time of the file") { tree in
             let before = try tree.status("f").changed
             for number in 0..<1_000_000 {
                 try tree.fileSystem.link(tree("f"), to: tree("e/n"))
@@ -93,7 +93,7 @@ extension ConformanceChecks {
                 try tree.fileSystem.unlink(tree("e/m"))
             }
         },
-        holds("all bits of a mode are kept") { tree in
+        holds("all bits of a mode are stored") { tree in
             for mode: FilePermissions.RawValue in [0o4755, 0o2711, 0o1777, 0o7777, 0] {
                 let permissions = FilePermissions(rawValue: mode)
                 try tree.fileSystem.setPermissions(permissions, of: .path(tree("d")))
@@ -108,7 +108,7 @@ extension ConformanceChecks {
             let time = FileTime(seconds: 1, nanoseconds: 1_000_000_000)
             try tree.fileSystem.setTimes(accessed: nil, modified: time, of: .path(tree("f")))
         },
-        holds("a file is truncated relative to a directory as it is by its whole path") { tree in
+        holds("truncating relative to a directory is like truncating by the whole path") { tree in
             try tree.create("d/x", "content")
             try tree.fileSystem.createNode(
                 tree("d/socket"), at: .workingDirectory, type: .socket, permissions: .ownerReadWrite, deviceNumber: 0)

@@ -62,7 +62,7 @@ extension ConformanceChecks {
             try tree.fileSystem.rename(tree("e/e\u{301}"), to: tree("e/e\u{301}"))
             try expectEqual(try tree.content("e/\u{E9}"), "y", "the new content")
         },
-        holds("compatibility variants are other names") { tree in
+        holds("compatibility variants are different names") { tree in
             try tree.create("e/x\u{B2}")
             try expect(try !tree.exists("e/x2"), "a superscript is not its digit")
         },

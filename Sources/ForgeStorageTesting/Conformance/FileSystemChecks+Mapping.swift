@@ -3,14 +3,14 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemMapping: [FileSystemCheck] = [
-        holds("data stored into a mapping is read through a descriptor") { tree in
+        holds("data stored into a mapping can be read through a descriptor") { tree in
             try tree.mapping("x", size: 10_000) { descriptor, mapping in
                 tree.store("stored", at: 4093, in: mapping)
                 try expectEqual(try tree.read(descriptor, 8, at: 4092), "\0stored\0", "through the descriptor")
                 try expectEqual(try tree.content("x").count, 10_000, "the length of the content")
             }
         },
-        holds("written data is loaded from a mapping") { tree in
+        holds("written data can be loaded from a mapping") { tree in
             try tree.mapping("x", size: 10_000) { descriptor, mapping in
                 try tree.write(descriptor, "written", at: 8190)
                 try expectEqual(tree.load(8189..<8198, of: mapping), "\0written\0", "in the mapping")
@@ -18,7 +18,7 @@ extension ConformanceChecks {
                 try expectEqual(tree.load(8190..<8197, of: mapping), "Written", "after another descriptor's write")
             }
         },
-        holds("a mapping shows what was there before, and zeros behind the end") { tree in
+        holds("a mapping shows the existing content, and zeros beyond the end") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 4096)
                 try expectEqual(mapping.count, 4096, "the length")
@@ -26,7 +26,7 @@ extension ConformanceChecks {
                 try expectEqual(tree.load(0..<4096, of: mapping), "content" + zeros, "the first page")
             }
         },
-        holds("all mappings of a file are one") { tree in
+        holds("all mappings of a file are coherent") { tree in
             try tree.mapping("x", size: 200_000) { _, mapping in
                 try tree.opening(tree("x"), .readWrite) { other in
                     let whole = try tree.fileSystem.map(other, at: 0, count: 200_000)
@@ -40,7 +40,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        holds("a long store at an odd place is there to the last byte") { tree in
+        holds("a long store at an odd offset is complete") { tree in
             try tree.mapping("x", size: 200_000) { descriptor, mapping in
                 let long = String(repeating: "0123456789", count: 12_345)
                 tree.store(long, at: 3, in: mapping)
@@ -65,7 +65,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.content("x"), "another", "the file that has the name now")
             }
         },
-        holds("a mapping goes where its file goes") { tree in
+        holds("a mapping follows a rename of its file") { tree in
             try tree.mapping("x", size: 4096) { _, mapping in
                 try tree.fileSystem.rename(tree("x"), to: tree("d/y"))
                 tree.store("moved", at: 0, in: mapping)
@@ -73,11 +73,11 @@ extension ConformanceChecks {
                 try expect(try !tree.exists("x"), "the old name is gone")
             }
         },
-        holds("a file that is unmapped keeps what was stored") { tree in
+        holds("an unmapped file keeps the stored data") { tree in
             try tree.mapping("x", size: 4096) { _, mapping in tree.store("kept", at: 9, in: mapping) }
             try expectEqual(try tree.content("x").dropFirst(8).prefix(5), "\0kept", "the content")
         },
-        holds("truncated data is gone from a mapping when the file grows again") { tree in
+        holds("truncated data does not reappear in a mapping when the file grows") { tree in
             try tree.mapping("x", size: 20_000) { descriptor, mapping in
                 tree.store("gone", at: 98, in: mapping)
                 tree.store("gone", at: 16_000, in: mapping)
@@ -101,14 +101,14 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status("x").sizeInBytes, 150_008, "the size")
             }
         },
-        holds("storing does not change the size of a file") { tree in
+        holds("a store does not change the size of a file") { tree in
             try tree.mapping("x", size: 10, count: 4096) { descriptor, mapping in
                 tree.store("across the end", at: 4, in: mapping)
                 try expectEqual(try tree.status("x").sizeInBytes, 10, "the size")
                 try expectEqual(try tree.read(descriptor, 100, at: 0), "\0\0\0\0across", "the content")
             }
         },
-        holds("reserved space is stored into") { tree in
+        holds("reserved space can be stored into") { tree in
             try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
                 try tree.fileSystem.allocate(descriptor, at: 0, length: 100_000)
                 let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 100_000)
@@ -118,7 +118,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status("x").allocatedSizeInBytes, allocated, "the space")
             }
         },
-        holds("writing back and synchronising change nothing that can be seen") { tree in
+        holds("writing back and synchronising have no visible effect") { tree in
             try tree.mapping("x", size: 70_000) { descriptor, mapping in
                 for text in ["first", "again"] {
                     tree.store(text, at: 65_534, in: mapping)
@@ -139,7 +139,7 @@ extension ConformanceChecks {
                 try expect(try tree.status("x").modified > past, "the time of modification is the old one")
             }
         },
-        holds("a file open for appending is stored into where the store says") { tree in
+        holds("a store into a file open for appending goes to its own offset") { tree in
             try tree.opening(tree("f"), .readWrite, [.append]) { descriptor in
                 let mapping = try tree.fileSystem.map(descriptor, at: 0, count: 7)
                 tree.store("C", at: 0, in: mapping)
@@ -163,7 +163,7 @@ extension ConformanceChecks {
                 try tree.expectErrno(expected, "map") { _ = try tree.fileSystem.map(descriptor, at: 0, count: 7) }
             }
         },
-        holds("an access behind the file's last page faults, is noted, and changes no file") { tree in
+        holds("an access beyond the file's last page faults, is recorded, and changes no file") { tree in
             // Two pages of the largest size in use.
             try tree.mapping("short", size: 131_072) { descriptor, mapping in
                 tree.store("kept", at: 0, in: mapping)
@@ -182,7 +182,7 @@ extension ConformanceChecks {
                 try expect(mapping.hasFaulted, "the load is noted")
             }
         },
-        refuses("a number that is no descriptor is not mapped", .badFileDescriptor) { tree in
+        refuses("an invalid descriptor is not mapped", .badFileDescriptor) { tree in
             let none = Descriptor(rawValue: 1_999_999)
             try tree.expectErrno(.badFileDescriptor, "no bytes") {
                 _ = try tree.fileSystem.map(none, at: 0, count: 0)
@@ -192,7 +192,7 @@ extension ConformanceChecks {
             }
             _ = try tree.fileSystem.map(none, at: 0, count: 1)
         },
-        refuses("no bytes, and what starts within a page, are not mapped", .invalidArgument) { tree in
+        refuses("empty and unaligned ranges are not mapped", .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 for (offset, count) in [(0, 0), (0, -1), (1, 1), (512, 1), (-512, 1)] as [(Int64, Int)] {
                     try tree.expectErrno(.invalidArgument, "\(count) bytes at \(offset)") {

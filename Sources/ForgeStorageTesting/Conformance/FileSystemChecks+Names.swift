@@ -49,7 +49,7 @@ extension ConformanceChecks {
         refuses("a slash behind a link does not make it removable as a directory", .notDirectory) {
             try $0.fileSystem.removeDirectory($0("sd/"))
         },
-        holds("an empty directory is removed, with a slash behind its name too") { tree in
+        holds("an empty directory is removed, also with a slash after its name") { tree in
             try tree.fileSystem.removeDirectory(tree("e"))
             try tree.fileSystem.removeDirectory(tree("empty/"))
             try expect(try !tree.exists("e") && !tree.exists("empty"), "both are gone")
@@ -64,7 +64,7 @@ extension ConformanceChecks {
             try $0.fileSystem.unlink($0("f/"))
         },
         refuses("nothing is unlinked below a file", .notDirectory) { try $0.fileSystem.unlink($0("f/x")) },
-        holds("unlinking a link takes the link, not what it leads to") { tree in
+        holds("unlinking a link removes the link, not its target") { tree in
             try tree.fileSystem.unlink(tree("sf"))
             try expect(try tree.exists("f") && !tree.exists("sf"), "only the link is gone")
         },
@@ -120,7 +120,7 @@ extension ConformanceChecks {
             try expect(try tree.exists("f"), "the target stays")
         },
         refuses("an exclusive rename does not replace", .fileExists) { try rename($0, "f", "sf", .exclusive) },
-        refuses("an exclusive rename does not replace what is the same file", .fileExists) {
+        refuses("an exclusive rename does not replace another name of the same file", .fileExists) {
             try rename($0, "f", "f", .exclusive)
         },
         refuses("an exclusive rename reports an existing target before a trailing slash", .fileExists) {
@@ -130,7 +130,7 @@ extension ConformanceChecks {
             try rename(tree, "f", "g", .exclusive)
             try expectEqual(try tree.content("g"), "content", "the content")
         },
-        holds("an exchange lets a file and a directory change places") { tree in
+        holds("an exchange swaps a file and a directory") { tree in
             let inodes = (try tree.status("f").inode, try tree.status("d").inode)
             try rename(tree, "f", "d", .exchanging)
             try expectEqual(try tree.status("d").inode, inodes.0, "the file")
@@ -143,7 +143,7 @@ extension ConformanceChecks {
             try expectEqual(try tree.content("d/s"), "content", "the file")
         },
         refuses("an exchange needs both names", .noSuchFileOrDirectory) { try rename($0, "f", "missing", .exchanging) },
-        refuses("a directory does not change places with what it holds", .invalidArgument) {
+        refuses("a directory is not exchanged with an entry below it", .invalidArgument) {
             try rename($0, "d", "d/s", .exchanging)
         },
         holds("a directory that moved has its new parent as `..`") { tree in
@@ -190,13 +190,13 @@ extension ConformanceChecks {
             try expectEqual(try tree.fileSystem.status("/..").inode, root.inode, "/..")
             try expectEqual(try tree.fileSystem.status("/../..//.").inode, root.inode, "/../..//.")
         },
-        refuses("a link is not made with a slash behind its name", .noSuchFileOrDirectory) {
+        refuses("a link is not made with a slash after its name", .noSuchFileOrDirectory) {
             try $0.fileSystem.link($0("f"), to: $0("x/"))
         },
-        refuses("a file is not linked with a slash behind its name", .notDirectory) {
+        refuses("a file is not linked with a slash after its name", .notDirectory) {
             try $0.fileSystem.link($0("f/"), to: $0("x"))
         },
-        holds("data written through a hard link is read through the other name") { tree in
+        holds("data written through a hard link can be read through the other name") { tree in
             try tree.fileSystem.link(tree("f"), to: tree("h"))
             try tree.create("h", "new")
             try expectEqual(try tree.content("f"), "new", "the content")

@@ -3,7 +3,7 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemOffsets: [FileSystemCheck] = [
-        holds("reading and writing at an offset leave the file's own alone") { tree in
+        holds("reading and writing at an offset do not move the file's own") { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try expectEqual(try tree.read(descriptor, 2), "co", "the first read")
                 try expectEqual(try tree.read(descriptor, 3, at: 4), "ent", "the read at an offset")
@@ -36,7 +36,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 3), "ten", "the second read")
             }
         },
-        holds("a search for data behind holes skips none") { tree in
+        holds("a search for data after holes skips none") { tree in
             try tree.opening(tree("x"), .readWrite, [.create]) { descriptor in
                 let data: [Int64] = [1_000_000, 9_000_000]
                 for offset in data { try tree.write(descriptor, "x", at: offset) }
@@ -49,7 +49,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor, 1, at: data[1]), "x", "the data")
             }
         },
-        refuses("no range ends behind the largest number", .invalidArgument) { tree in
+        refuses("a range beyond the largest offset is refused", .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.expectErrno(.invalidArgument, "read") { _ = try tree.read(descriptor, at: .max) }
                 try tree.write(descriptor, "xx", at: .max)

@@ -28,7 +28,7 @@ extension ConformanceChecks {
                 ("../f", [.beneath, .noSymbolicLinks], .improperLink), ("x", [.beneath, .noSymbolicLinks], nil),
                 ("s/y", [.beneath, .noSymbolicLinks], nil),
             ]),
-        refuses("an absolute path is not beneath anything", .improperLink) { tree in
+        refuses("an absolute path is refused by `.beneath`", .improperLink) { tree in
             try tree.opening(tree("d"), .readOnly) { directory in
                 _ = try tree.fileSystem.open(
                     tree("f"), at: directory, .readOnly, options: [], permissions: [], resolution: .beneath)

@@ -18,7 +18,7 @@ extension ConformanceChecks {
             _ = try $0.status("d/x")
         },
         forbids("a directory that may not be read is not opened", .permissionDenied, mode: 0o711) { try $0.open("d") },
-        permits("names are found in a directory that may be searched but not read", mode: 0o711) {
+        permits("names can be looked up in a directory without read permission", mode: 0o711) {
             _ = try $0.status("d/x")
         },
         permits("names are listed in a directory that may be read but not searched", mode: 0o744) {
@@ -77,7 +77,7 @@ extension ConformanceChecks {
             }
             try tree.ownersFileSystem.unlink(tree("d/hidden"))
         },
-        permits("the group's permissions count for its members", mode: 0o755) { tree in
+        permits("group permissions apply to members of the group", mode: 0o755) { tree in
             let file = FileReference.path(tree("d/x"))
             let owner = tree.ownersFileSystem
             try owner.setOwner(nil, group: group, of: file)
@@ -85,12 +85,12 @@ extension ConformanceChecks {
             try tree.open("d/x", .readOnly)
             try tree.expectErrno(.permissionDenied, "writing") { try tree.open("d/x", .writeOnly) }
         },
-        permits("only the first class that fits counts: an owner without permission has none", mode: 0o777) { tree in
+        permits("only the first matching class applies: an owner without permission has none", mode: 0o777) { tree in
             try tree.create("d/own")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o077), of: .path(tree("d/own")))
             try tree.expectErrno(.permissionDenied, "the owner") { try tree.open("d/own") }
         },
-        permits("a file created without permission to write is written through its descriptor", mode: 0o777) { tree in
+        permits("a file created without write permission can be written through its descriptor", mode: 0o777) { tree in
             try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
             try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
         },

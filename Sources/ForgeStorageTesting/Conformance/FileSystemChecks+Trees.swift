@@ -70,7 +70,7 @@ extension ConformanceChecks {
                     try tree.fileSystem.lock(first, .unlocked, waiting: false)
                     if !isEarly { isOver.wait() }
                     try outcome.withLock { $0 }?.get()
-                    try expect(!isEarly, "the lock was given while another had it")
+                    try expect(!isEarly, "the lock was granted while another thread held it")
                 }
             }
         }
@@ -108,7 +108,7 @@ extension ConformanceChecks {
             try tree.create("copy/s/x", "changed")
             try expectEqual(try tree.content("d/s/x"), "deep", "the original")
         },
-        refuses("a tree is not copied onto what is there", .fileExists) {
+        refuses("a tree is not copied onto an existing entry", .fileExists) {
             try $0.fileSystem.copyTree($0("d"), to: $0("e"))
         },
         refuses("a tree is not copied into itself", .invalidArgument) {
@@ -152,7 +152,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.status(spelling).inode, inode, spelling)
             }
         },
-        holds("a file written by URL replaces what was there and comes back byte for byte") { tree in
+        holds("a file written by URL replaces the old one and round-trips byte for byte") { tree in
             let url = URL(tree("f"))
             try tree.fileSystem.write(Data([1, 2, 3]), to: url)
             try expectEqual(try tree.fileSystem.read(from: url), Data([1, 2, 3]), "the content")
@@ -166,10 +166,10 @@ extension ConformanceChecks {
                 try tree.fileSystem.removeItem(at: url)
             }
         },
-        refuses("a file is not written by URL into a directory that is missing", .noSuchFileOrDirectory) { tree in
+        refuses("a file is not written by URL into a missing directory", .noSuchFileOrDirectory) { tree in
             try tree.fileSystem.write(Data([1]), to: URL(tree("missing/x")))
         },
-        holds("an item removed by URL goes with all that it holds") { tree in
+        holds("an item is removed by URL with its whole tree") { tree in
             try tree.create("d/s/x")
             try tree.fileSystem.removeItem(at: URL(tree("d")))
             try expect(try !tree.exists("d"), "the directory is gone")

@@ -4,7 +4,7 @@ import SystemPackage
 extension ConformanceChecks {
     /// The promise of every store on disk to other programs: no call changes or removes entries that it did not create.
     public static let foreignFiles: [ConformanceCheck<ForeignFileFixture>] = [
-        keeps("files whose names only begin like those of temporary files") { place, directory in
+        keeps("files whose names only share a prefix with temporary files") { place, directory in
             for name in ["#tmp-x", "#tmp-", "#trash-x", "#move-x", "#tmp-vault-x", "#journal-x", "#lockx"] {
                 try place.plant(POSIXPath(name), in: directory)
             }
@@ -46,7 +46,7 @@ extension ConformanceChecks {
             try place.plant("first", in: directory)
             try place.fileSystem.link(place.path("first", in: directory), to: place.path("second", in: directory))
         },
-        keeps("a store of its own below the root, with its temporary file") { place, directory in
+        keeps("another store below the root, with its temporary file") { place, directory in
             guard directory != "." else { return }
             let nested = directory.appending("nested")
             try place.plantDirectory("nested", in: directory)
@@ -72,7 +72,7 @@ extension ConformanceChecks {
             }
             try journal.write(in: place.root, on: place.fileSystem)
         },
-        keeps("files with a second name that a journal names") { place, directory in
+        keeps("files with a second hard link that a journal names") { place, directory in
             let journal = place.journal(for: directory, [place.recorded(directory)])
             let name = journal.name("#tmp-", slot: 0)
             try place.plant(name, in: directory)

@@ -2,7 +2,7 @@ import ForgeKVStore
 import Foundation
 
 extension ConformanceChecks {
-    /// Reading changes nothing: not what is stored, and not what another reader has.
+    /// Reading changes neither the store nor a value that another reader has.
     static let keyValueReadings: [ConformanceCheck<any KVStoring>] = [
         ConformanceCheck("reading as another type changes nothing") { store in
             for sample in TypeSample.all {
@@ -56,7 +56,7 @@ extension ConformanceChecks {
 }
 
 extension ConformanceChecks {
-    /// The same of what is on disk.
+    /// The same promises for values on disk.
     static let keyValueReadingsAfterReopening: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] = [
         ConformanceCheck("a value reads as another type after reopening as it did before, and is not changed") {
             place in
@@ -90,7 +90,7 @@ extension ConformanceChecks {
     ]
 }
 
-/// A value of a type, to be read as others.
+/// A value of a type, to be read as other types.
 private struct TypeSample: Sendable {
     let name: String
     let text: String
@@ -104,7 +104,7 @@ private struct TypeSample: Sendable {
         read = { store, name in TypeReading(Value.self).read(store, name) }
     }
 
-    /// Numbers that are the same in every type, those that others round or refuse, and what is no number.
+    /// Numbers that are exact in every type, numbers that some types round or refuse, and non-numbers.
     static let all = [
         TypeSample(true), TypeSample(0), TypeSample(-7), TypeSample(Int.max), TypeSample(UInt64.max),
         TypeSample(UInt8(200)),
@@ -133,9 +133,9 @@ private struct TypeReading: Sendable {
     ]
 }
 
-/// An object that can be changed.
+/// A mutable object.
 final class CheckBox: Codable, @unchecked Sendable {
-    // Invariant of the unchecked conformance: each is used by one thread.
+    // Each object is used by one thread only.
     var number: Int
 
     init(_ number: Int) { self.number = number }

@@ -76,7 +76,7 @@ extension ConformanceChecks {
             let last = try revision(of: "a", in: store)
             try store.remove(key)
             try expect(
-                try !store.compareAndSet(key, revision: last, value: 4), "a removed value is still compared with")
+                try !store.compareAndSet(key, revision: last, value: 4), "a removed value still matches")
             try expect(!store.contains(key), "contains is true")
         },
         ConformanceCheck("createIfAbsent creates once, a stored nil counts") { store in

@@ -1,11 +1,11 @@
 public import ForgeKVStore
 
-/// A store, and how to see what it has set aside.
+/// A store, and access to the values that it has set aside.
 public struct SettingAsideStore<Store: Sendable>: Sendable {
     /// The store.
     public let store: Store
 
-    /// What was set aside so far: for each value bytes that contain it as it was encoded.
+    /// The values set aside so far, each as bytes that contain its encoding.
     public let setAside: @Sendable () throws -> [[UInt8]]
 
     /// A fresh, empty store that has set nothing aside.
@@ -16,10 +16,9 @@ public struct SettingAsideStore<Store: Sendable>: Sendable {
 }
 
 extension ConformanceChecks {
-    /// What stores promise that set unreadable values aside before they overwrite them; layers over such a store
-    /// promise it too.
+    /// The promises of stores that set unreadable values aside before overwriting them, and of layers over such stores.
     public static let keyValueSettingAside: [ConformanceCheck<SettingAsideStore<any KVRawStoring>>] = [
-        ConformanceCheck("set sets a value aside that cannot be read as the new type") { subject in
+        ConformanceCheck("set sets aside a value that cannot be read as the new type") { subject in
             try checkSettingAside(subject.store, subject.setAside) { try subject.store.set(KVKey<Int>("a"), value: 1) }
         },
         ConformanceCheck("a value that can be read as the new type is not set aside") { subject in
@@ -33,7 +32,7 @@ extension ConformanceChecks {
             try store.set(KVKey<Double>("a"), value: 0.5)
             try expectEqual(try subject.setAside().count, 0, "how many values were set aside")
         },
-        ConformanceCheck("a value that is removed is not set aside") { subject in
+        ConformanceCheck("a removed value is not set aside") { subject in
             let store = subject.store
             try store.set(KVKey<String>("a"), value: "one")
             try store.remove(KVKey<Int>("a"))
@@ -42,19 +41,19 @@ extension ConformanceChecks {
         },
     ]
 
-    /// The same of transactional stores, ``keyValueSettingAside`` included.
+    /// The promises of transactional stores, those of ``keyValueSettingAside`` included.
     public static let transactionalKeyValueSettingAside:
         [ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>] =
             keyValueSettingAside.map { check in check.on { SettingAsideStore($0.store, setAside: $0.setAside) } }
             + batchSettingAside
 
     private static let batchSettingAside: [ConformanceCheck<SettingAsideStore<any KVTransactionalStoring>>] = [
-        ConformanceCheck("a batch sets a value aside that cannot be read as the new type") { subject in
+        ConformanceCheck("a batch sets aside a value that cannot be read as the new type") { subject in
             try checkSettingAside(subject.store, subject.setAside) {
                 try subject.store.batch { try $0.set(KVKey<Int>("a"), value: 1) }
             }
         },
-        ConformanceCheck("an update sets a value aside that cannot be read as the new type") { subject in
+        ConformanceCheck("an update sets aside a value that cannot be read as the new type") { subject in
             let store = subject.store
             try checkSettingAside(store, subject.setAside) {
                 try store.compareAndSet(KVKey<Int>("a"), revision: try store.entry(named: "a")?.revision, value: 1)
@@ -62,7 +61,7 @@ extension ConformanceChecks {
         },
     ]
 
-    /// Stores a text, overwrites it by a number, and looks for the text among what was set aside.
+    /// Stores a text, overwrites it with a number, and expects the text among the values set aside.
     private static func checkSettingAside(
         _ store: any KVRawStoring, _ setAside: () throws -> [[UInt8]], _ overwrite: () throws -> Void
     ) throws {
@@ -75,7 +74,7 @@ extension ConformanceChecks {
         try expectEqual(store.get(KVKey<Int>(name)), 1, "the new value")
         let kept = try setAside()
         try expectEqual(kept.count, 1, "how many values were set aside")
-        try expect(kept.allSatisfy { contains($0, bytes) }, "what was set aside is not the value")
+        try expect(kept.allSatisfy { contains($0, bytes) }, "the value set aside is another one")
     }
 
     private static func contains(_ bytes: [UInt8], _ part: [UInt8]) -> Bool {

@@ -3,13 +3,13 @@ import SystemPackage
 
 /// A `#journal-` file whose owner has ended, in the format that the documentation of ForgeFileStore describes.
 package struct OwnerlessJournal {
-    /// The 16 characters of base 32 that are part of each name.
+    /// The 16 base-32 characters in each temporary name.
     package let id: String
 
     /// The recorded directories, by slot.
     package var directories: [POSIXPath]
 
-    /// A journal that records directories.
+    /// A journal with these recorded directories.
     package init(_ directories: [POSIXPath] = [], id: String = "abcdefghijklmnop") {
         self.directories = directories
         self.id = id
@@ -31,7 +31,7 @@ package struct OwnerlessJournal {
         return bytes
     }
 
-    /// Writes the file under the first number that is free in a root.
+    /// Writes the file under the first free number in a root.
     package func write(in root: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         var number = 0
         while try fileSystem.exists(path(number, in: root), followsSymbolicLinks: false) { number += 1 }

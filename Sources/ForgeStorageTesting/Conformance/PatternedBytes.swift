@@ -1,9 +1,9 @@
 import Foundation
 
 extension Data {
-    /// Bytes of every value, repeated with a period that no size of a page or buffer is a multiple of.
+    /// Bytes of every value, with a period that divides no page or buffer size.
     ///
-    /// They are made by doubling, because a closure for each byte is slow in debug builds.
+    /// Built by doubling, because a closure per byte is slow in debug builds.
     static func patterned(count: Int) -> Data {
         var bytes = Data((0..<4093).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
         while bytes.count < count { bytes += bytes }

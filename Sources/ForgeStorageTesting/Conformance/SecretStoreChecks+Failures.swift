@@ -4,7 +4,7 @@ import Foundation
 
 extension ConformanceChecks {
     static let secretFailures: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("a value of another type is undecodable, not absent, and stays") { store in
+        ConformanceCheck("a value of another type is undecodable, not absent, and is kept") { store in
             try store.set("text", for: secretToken)
             let error = try await expectSecretError(.undecodable, "get as an account") {
                 try store.get(CryptKey<SecretSamples.Account>(key: secretToken.key))
@@ -12,7 +12,7 @@ extension ConformanceChecks {
             try expectEqual(error.key, secretToken.key, "the key of the error")
             try expectEqual(try store.get(secretToken), "text", "get after")
         },
-        ConformanceCheck("a value that has no encoding is refused, and the old one stays") { store in
+        ConformanceCheck("a value that cannot be encoded is refused, and the old one is kept") { store in
             let key = CryptKey<SecretSamples.Refusing>(key: "refusing")
             try store.set(SecretSamples.Refusing(text: "fine"), for: key)
             try await expectSecretError(.unencodable, "set") {
@@ -21,7 +21,7 @@ extension ConformanceChecks {
             try expectEqual(try store.get(key)?.text, "fine", "get after")
             try expect(try store.contains(key), "contains after")
         },
-        ConformanceCheck("a value of more than 16 MiB is refused, and the old one stays") { store in
+        ConformanceCheck("a value of more than 16 MiB is refused, and the old one is kept") { store in
             let key = CryptKey<Data>(key: "large")
             try store.set(Data("small".utf8), for: key)
             try await expectSecretError(.tooLarge, "set") { try store.set(Data(count: 16 << 20 + 1), for: key) }

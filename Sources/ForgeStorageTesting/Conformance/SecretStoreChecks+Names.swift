@@ -37,7 +37,7 @@ extension ConformanceChecks {
             let names = try store.keys().map { Array($0.utf8) }
             try expectEqual(names, ["B", "a", "b", "e\u{301}"].map { Array($0.utf8) }, "keys")
         },
-        ConformanceCheck("raw values are what the typed calls read and write", needs: [.rawValues]) { store in
+        ConformanceCheck("raw values are those that the typed calls read and write", needs: [.rawValues]) { store in
             try expectEqual(try store.rawValue(named: "auth.access"), nil, "raw value of nothing")
             try store.set("token", for: secretToken)
             guard let raw = try store.rawValue(named: "auth.access") else {

@@ -3,12 +3,12 @@ import Foundation
 
 extension ConformanceChecks {
     static let secretValues: [ConformanceCheck<any CryptStoring>] = [
-        ConformanceCheck("an empty string and no bytes are values") { store in
+        ConformanceCheck("an empty string and empty data are values") { store in
             try roundTrip("", in: store)
             try roundTrip(Data(), in: store)
             try roundTrip([Int](), in: store)
         },
-        ConformanceCheck("truth values, integers and floating point numbers come back exactly") { store in
+        ConformanceCheck("booleans, integers and floating-point numbers round-trip exactly") { store in
             try roundTrip(false, in: store)
             try roundTrip(true, in: store)
             try roundTrip(Int.min, in: store)
@@ -18,18 +18,18 @@ extension ConformanceChecks {
             try roundTrip(Double.greatestFiniteMagnitude, in: store)
             try roundTrip(Float(1.5), in: store)
         },
-        ConformanceCheck("data comes back byte for byte") { store in
+        ConformanceCheck("data round-trips byte for byte") { store in
             try roundTrip(Data(0...255), in: store)
             try roundTrip([UInt8](0...255), in: store)
         },
-        ConformanceCheck("text of every kind comes back") { store in
+        ConformanceCheck("text of every kind round-trips") { store in
             try roundTrip("e\u{301} é 🔑 \u{0} \u{FFFD} \r\n\t\"\\", in: store)
         },
-        ConformanceCheck("dates and URLs come back") { store in
+        ConformanceCheck("dates and URLs round-trip") { store in
             try roundTrip(Date(timeIntervalSinceReferenceDate: 0.125), in: store)
             try roundTrip(URL(filePath: "/tmp/a b"), in: store)
         },
-        ConformanceCheck("structures, enumerations, arrays and dictionaries come back") { store in
+        ConformanceCheck("structures, enumerations, arrays and dictionaries round-trip") { store in
             let account = SecretSamples.Account(
                 name: "Ada", tokens: ["a": [1, 2], "b": []], role: .member(level: 3), nickname: nil)
             try roundTrip(account, in: store)
@@ -44,10 +44,10 @@ extension ConformanceChecks {
             try expectEqual(stored, nil, "get")
             try expect(try store.contains(key), "contains")
         },
-        ConformanceCheck("a value of one megabyte comes back") { store in
+        ConformanceCheck("a value of one megabyte round-trips") { store in
             try roundTrip(Data.patterned(count: 1_000_000), in: store)
         },
-        ConformanceCheck("a hundred secrets are kept apart") { store in
+        ConformanceCheck("a hundred secrets stay distinct") { store in
             for number in 0..<100 { try store.set(number, for: CryptKey(key: "number.\(number)")) }
             for number in stride(from: 0, to: 100, by: 3) { try store.delete(CryptKey<Int>(key: "number.\(number)")) }
             for number in 0..<100 {

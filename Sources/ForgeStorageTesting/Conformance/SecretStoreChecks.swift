@@ -24,19 +24,19 @@ extension ConformanceChecks {
             try store.set("second", for: secretToken)
             try expectEqual(try store.get(secretToken), "second", "get")
         },
-        ConformanceCheck("a shorter value leaves nothing of a longer one") { store in
+        ConformanceCheck("a shorter value fully replaces a longer one") { store in
             try store.set(String(repeating: "x", count: 10_000), for: secretToken)
             try store.set("y", for: secretToken)
             try expectEqual(try store.get(secretToken), "y", "get")
         },
-        ConformanceCheck("a deleted secret is nil, the others stay") { store in
+        ConformanceCheck("a deleted secret is nil, the others are kept") { store in
             try store.set("a", for: secretToken)
             try store.set("b", for: secretRefresh)
             try store.delete(secretToken)
             try expectEqual(try store.get(secretToken), nil, "get")
             try expectEqual(try store.get(secretRefresh), "b", "get of the other")
         },
-        ConformanceCheck("deleting what is not there is no error") { store in
+        ConformanceCheck("deleting a missing secret succeeds") { store in
             try store.delete(secretToken)
             try store.set("a", for: secretRefresh)
             try store.delete(secretToken)
@@ -50,7 +50,7 @@ extension ConformanceChecks {
             try store.delete(secretToken)
             try expect(try !store.contains(secretToken), "contains after delete")
         },
-        ConformanceCheck("contains asks for any value, of whatever type") { store in
+        ConformanceCheck("contains ignores the type of the value") { store in
             try store.set("a", for: secretToken)
             try expect(try store.contains(CryptKey<Int>(key: secretToken.key)), "contains with another type")
         },
@@ -60,21 +60,21 @@ extension ConformanceChecks {
             try store.set("b", for: secretToken)
             try expectEqual(try store.get(secretToken), "b", "get")
         },
-        ConformanceCheck("deleting all leaves nothing") { store in
+        ConformanceCheck("deleting all leaves an empty store") { store in
             try store.set("a", for: secretToken)
             try store.set("b", for: secretRefresh)
             try store.deleteAll()
             try expectEqual(try store.get(secretToken), nil, "get")
             try expect(try !store.contains(secretRefresh), "contains")
         },
-        ConformanceCheck("deleting all of nothing is no error, and once more is none") { store in
+        ConformanceCheck("deleting all from an empty store succeeds, also repeatedly") { store in
             try store.deleteAll()
             try store.set("a", for: secretToken)
             try store.deleteAll()
             try store.deleteAll()
             try expectEqual(try store.get(secretToken), nil, "get")
         },
-        ConformanceCheck("a store that was emptied takes values again") { store in
+        ConformanceCheck("values can be set in an emptied store") { store in
             try store.set("a", for: secretToken)
             try store.deleteAll()
             try store.set("b", for: secretRefresh)

@@ -72,7 +72,7 @@ extension ConformanceChecks {
 
     private static func checkManager<Storage: SessionStorage>(over storage: Storage) throws
     where Storage.User == ConformanceUser {
-        // One thread uses both.
+        // Only one thread uses both.
         nonisolated(unsafe) let shared = storage
         let manager = SessionManager(storage: shared)
         try expectEqual(try manager.loadUser(), nil, "the manager's user at first")

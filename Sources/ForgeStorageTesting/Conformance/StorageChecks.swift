@@ -41,9 +41,9 @@ extension ConformanceChecks {
         },
         ConformanceCheck("a handler is given the value that was saved, and the value that is fetched") { storage in
             let saved = try await outcome { storage.save(value: hello, for: "greeting", handler: $0) }.get()
-            try expectEqual(saved, hello, "what the save's handler was given")
+            try expectEqual(saved, hello, "the value passed to the save's handler")
             let fetched = try await outcome { storage.fetchValue(for: "greeting", handler: $0) }.get()
-            try expectEqual(fetched, hello, "what the fetch's handler was given")
+            try expectEqual(fetched, hello, "the value passed to the fetch's handler")
         },
         ConformanceCheck("a handler is given the error for a key that nothing was stored for") { storage in
             let fetched = await outcome { storage.fetchValue(for: "missing", handler: $0) }

@@ -1,16 +1,16 @@
 public import ForgeKVStore
 
-/// Values as earlier releases of an app stored them, to show that the present one still reads them.
+/// Values as earlier releases of an app stored them, to test that the current one still reads them.
 ///
-/// The file is text, to be committed beside the tests: a line for each value, of the key's name, the version of its
-/// type and the stored bytes in hexadecimal digits. Lines that begin with `#` and empty ones are passed over.
+/// The file is text, committed beside the tests. Each line contains the key's name, the version of its type and the
+/// stored bytes in hexadecimal. Empty lines and lines that begin with `#` are ignored.
 ///
 /// ```text
 /// settings 1 1101a16569734461726bf5
 /// settings 2 1102a1657468656d65646461726b
 /// ```
 ///
-/// Before a release that changes a type, add ``line(for:value:)`` of the present version; never change a line.
+/// Before a release that changes a type, add ``line(for:value:)`` of the current version; never change a line.
 ///
 /// ```swift
 /// let golden = try GoldenValues(text: String(contentsOf: url, encoding: .utf8))
@@ -19,29 +19,29 @@ public import ForgeKVStore
 public struct GoldenValues: Sendable {
     private var values: [(name: String, version: UInt32, bytes: [UInt8])] = []
 
-    /// The values in a text.
+    /// Parses the values in a text.
     ///
-    /// - Throws: ``ConformanceViolation`` that names the line which is none.
+    /// - Throws: ``ConformanceViolation`` with the number of the invalid line.
     public init(text: String) throws {
-        // By bytes: a line end and what follows may be one character.
+        // By bytes, because a line feed and the next scalar may form one character.
         for (index, line) in text.utf8.split(separator: 0x0A, omittingEmptySubsequences: false).enumerated() {
             let line = line.last == 0x0D ? line.dropLast() : line
             guard let first = line.first, first != UInt8(ascii: "#") else { continue }
             let parts = line.split(separator: UInt8(ascii: " ")).map(Array.init)
             guard parts.count == 3, let name = Self.name(parts[0]),
                 let version = UInt32(String(decoding: parts[1], as: UTF8.self)), let bytes = Self.bytes(parts[2])
-            else { throw ConformanceViolation("line \(index + 1) is not a name, a version and bytes") }
+            else { throw ConformanceViolation("line \(index + 1) does not contain a name, a version and bytes") }
             values.append((name, version, bytes))
         }
     }
 
-    /// Holds a key to what it has to read.
+    /// Checks that a key reads the values of all its versions.
     ///
     /// - Parameters:
     ///   - key: The key with its migrations.
-    ///   - expected: For each version that can be read the value that its line has to give now.
-    /// - Throws: ``ConformanceViolation`` if a version that the key reads has no line or no expected value, if a line
-    ///   does not give the value, or if the key writes the present version in other bytes than its line.
+    ///   - expected: The expected value of each readable version.
+    /// - Throws: ``ConformanceViolation`` if a readable version has no line or no expected value, if a line decodes to
+    ///   another value, or if the key writes the current version as other bytes than its line.
     public func check<Value: Equatable>(_ key: KVKey<Value>, expecting expected: [UInt32: Value]) throws {
         for version in key.migratedVersions + [key.schemaVersion] {
             guard let value = expected[version] else {
@@ -64,7 +64,7 @@ public struct GoldenValues: Sendable {
         } catch {
             throw ConformanceViolation("\(key): version \(version) is not read: \(error)")
         }
-        // Values stay out of the message.
+        // Error messages must not contain values.
         guard read == expected else { throw ConformanceViolation("\(key): version \(version) reads as another value") }
         guard version == key.schemaVersion else { return }
         try store.set(key, value: expected)
@@ -73,7 +73,7 @@ public struct GoldenValues: Sendable {
         }
     }
 
-    /// The line for a value as it is stored now.
+    /// The line for a value as it is stored by this release.
     ///
     /// - Throws: `KVStoreError` if the value cannot be encoded.
     public static func line<Value>(for key: KVKey<Value>, value: Value) throws -> String {
@@ -86,7 +86,7 @@ public struct GoldenValues: Sendable {
 
     // MARK: Text
 
-    /// A name without blanks and line ends: they, `%` and `#` are percent-encoded, and the empty name is `%`.
+    /// The name with blanks, line ends, `%` and `#` percent-encoded; `%` for the empty name.
     private static func escaped(_ name: String) -> String {
         guard !name.isEmpty else { return "%" }
         var bytes: [UInt8] = []

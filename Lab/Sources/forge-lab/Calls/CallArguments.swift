@@ -1,11 +1,11 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The arguments of one call, read and in their order.
+/// The parsed arguments of one call, in order.
 struct CallArguments {
     enum Value {
         case text([UInt8])
-        /// A pointer that leads nowhere.
+        /// An invalid pointer.
         case fault
         case number(Int64)
         case descriptor(Descriptor)
@@ -40,7 +40,7 @@ struct CallArguments {
         FilePermissions(rawValue: CInterop.Mode(truncatingIfNeeded: number(index) & 0o7777))
     }
 
-    /// A user or group; -1 leaves it as it is.
+    /// A user or group; -1 leaves it unchanged.
     func user(_ index: Int) -> UserID? {
         let number = UInt32(truncatingIfNeeded: number(index))
         return number == .max ? nil : UserID(rawValue: number)

@@ -3,14 +3,14 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Keeps a file system in memory for `forge-lab call`.
+/// Serves an in-memory file system to `forge-lab call`.
 struct ServeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "serve", abstract: "Answer `forge-lab call` from a file system in memory, until killed.")
+        commandName: "serve", abstract: "Answer `forge-lab call` from an in-memory file system, until killed.")
 
-    @Option(help: "The socket to listen on; nothing may be there.") var socket: String
-    @Option(help: "How many bytes there are; no limit if left out.") var size: Int64?
-    @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
+    @Option(help: "The path of the socket to create.") var socket: String
+    @Option(help: "The size in bytes; unlimited if omitted.") var size: Int64?
+    @Option(help: "The number of files; unlimited if omitted.") var inodes: Int?
 
     func run() throws {
         let server = try CallServer(InMemoryFileSystem(options: .served(size: size, inodes: inodes)), socket: socket)
@@ -19,10 +19,10 @@ struct ServeCommand: ParsableCommand {
     }
 }
 
-/// Makes system calls on the served file system, in the words of the helper that pjdfstest calls.
+/// Makes system calls on the served file system, in the syntax of pjdfstest's helper.
 struct CallCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "call", abstract: "Make system calls on a file system that is served.",
+        commandName: "call", abstract: "Make system calls on a served file system.",
         discussion: """
             The words are those of pjdfstest's own helper: [-U umask] [-u uid] [-g gid[,gid...]] call argument ... \
             [: call argument ...]. Each call prints 0, what was asked for, or the name of an error, which ends the run.
@@ -50,7 +50,7 @@ struct CallCommand: ParsableCommand {
         if response.status != 0 { throw ExitCode(Int32(response.status)) }
     }
 
-    /// The inode of the working directory, if that lies in the file system that is mounted here.
+    /// The inode of the working directory if it lies in the mounted file system, otherwise 0.
     private static func directory(below mount: String?) -> UInt64 {
         var root = stat()
         var own = stat()

@@ -1,20 +1,20 @@
-/// What `forge-lab call` asks: the words of its command line, and where it stands.
+/// The request of `forge-lab call`: its command line and its working directory.
 struct CallRequest: Equatable {
-    /// The number of the inode of its working directory, 0 if that lies in another file system.
+    /// The inode number of the working directory, 0 if that lies in another file system.
     var directory: UInt64
     var words: [[UInt8]]
 }
 
-/// What it is to print, and the status to end with.
+/// The output to print and the exit status.
 struct CallResponse: Equatable {
     var status: UInt8 = 0
     var output: [UInt8] = []
     var diagnostics: [UInt8] = []
 }
 
-/// Both as bytes: numbers in the order of the machine, every string behind its length.
+/// The encoding: integers in native byte order, each string after its length.
 extension CallRequest {
-    /// What is longer is no command line.
+    /// A longer request is not a command line.
     static let maximumSize = 4 << 20
 
     var bytes: [UInt8] {

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Answers `forge-lab call`: every command line is a process of its own on one file system in memory.
+/// Answers `forge-lab call`; each command line runs as a process of its own on one in-memory file system.
 final class CallServer: Sendable {
     private let fileSystem: InMemoryFileSystem
     private let path: String
@@ -15,9 +15,9 @@ final class CallServer: Sendable {
         socket = try LocalSocket(listeningAt: path)
     }
 
-    /// Answers one client after the other, for as long as the process lives.
+    /// Answers one client after another, until the process ends.
     func serve() {
-        // A client that has gone is an error of the call that answers it, not the end of the process.
+        // Writing to a closed socket then fails with an error instead of ending the process.
         signal(SIGPIPE, SIG_IGN)
         while true {
             do throws(Errno) {
@@ -26,7 +26,7 @@ final class CallServer: Sendable {
                 guard let request = CallRequest(bytes) else { continue }
                 try client.sendAll(answer(request).bytes)
             } catch .brokenPipe {
-                // The client has gone without waiting for its answer.
+                // The client disconnected before the response.
             } catch {
                 FileHandle.standardError.write(Data("calls: \(error)\n".utf8))
                 return
@@ -34,7 +34,7 @@ final class CallServer: Sendable {
         }
     }
 
-    /// Takes the socket's name away.
+    /// Removes the socket's path.
     func close() {
         unlink(path)
     }

@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Attributes.
+/// Calls on attributes.
 extension CallSession {
-    /// Makes the call if it is one of these: true if it has printed what came of it.
+    /// Makes the call if it is one of these; returns whether it printed its result.
     mutating func callAttributes(
         _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
     ) throws -> Bool? {
@@ -39,12 +39,12 @@ extension CallSession {
         return false
     }
 
-    /// What `pathconf(3)` says on Linux.
+    /// The limits that `pathconf(3)` reports on Linux.
     private static let limits = [
         "_PC_LINK_MAX": "65000", "_PC_NAME_MAX": "255", "_PC_PATH_MAX": "4096", "_PC_SYMLINK_MAX": "unlimited",
     ]
 
-    /// The file that a call is about, by the letters of its name, and the index of the next argument.
+    /// The file that a call operates on, according to the call's name, and the index of the next argument.
     private func reference(
         _ name: String, _ arguments: CallArguments, flags: Int
     ) throws -> (FileReference, Int) {
@@ -79,7 +79,7 @@ extension CallSession {
 }
 
 extension InMemoryFileSystem.NodeStatus {
-    /// One of the fields that the helper prints.
+    /// One field of a status as the helper prints it.
     fileprivate func field(_ name: Substring) -> String {
         switch name {
         case "mode": "0" + String(status.permissions.rawValue, radix: 8)

@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Opening, reading and writing.
+/// Calls that open, read and write.
 extension CallSession {
-    /// Makes the call if it is one of these: true if it has printed what came of it.
+    /// Makes the call if it is one of these; returns whether it printed its result.
     mutating func callDescriptors(
         _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
     ) throws -> Bool? {
@@ -56,7 +56,7 @@ extension CallSession {
             case "O_EXCL": options.insert(.exclusiveCreate)
             case "O_NOFOLLOW": options.insert(.noFollow)
             case "O_DIRECTORY": options.insert(.directory)
-            // They change nothing that can be seen here.
+            // These flags have no visible effect here.
             case "O_SYNC", "O_FSYNC", "O_NOCTTY", "O_DIRECT": break
             default: throw Misuse(description: "unknown flag '\(flag)'")
             }
@@ -76,7 +76,7 @@ extension CallSession {
         text == "none" || text == "0" ? [] : text.split { $0 == "," || $0 == "|" }
     }
 
-    /// A single flag that may be given; whether it is.
+    /// Whether the only permitted flag is given.
     static func flag(_ name: String, in text: String) throws -> Bool {
         let flags = try flags(text)
         if let unknown = flags.first(where: { $0 != name }) { throw Misuse(description: "unknown flag '\(unknown)'") }

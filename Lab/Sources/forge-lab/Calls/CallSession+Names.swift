@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Names and what they lead to.
+/// Calls on names and links.
 extension CallSession {
-    /// Makes the call if it is one of these: true if it has printed what came of it.
+    /// Makes the call if it is one of these; returns whether it printed its result.
     mutating func callNames(
         _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
     ) throws -> Bool? {
@@ -91,7 +91,7 @@ extension CallSession {
             ).encoded)
     }
 
-    /// Gives a socket its name.
+    /// Creates a socket node.
     private func bind(_ path: POSIXPath, _ directory: Descriptor, _ fileSystem: InMemoryFileSystem) throws {
         do throws(FileSystemError) {
             try fileSystem.createNode(
@@ -103,7 +103,7 @@ extension CallSession {
         }
     }
 
-    /// Finds a socket by its name; nobody listens there.
+    /// Looks up a socket node; the connection is always refused.
     private func connect(_ path: POSIXPath, _ directory: Descriptor, _ fileSystem: InMemoryFileSystem) throws {
         let node = try fileSystem.openNode(Self.socketPath(path), at: directory, followsSymbolicLinks: true)
         defer { close(node, fileSystem) }
@@ -111,16 +111,16 @@ extension CallSession {
         throw Errno.connectionRefused
     }
 
-    /// The address of a socket has room for 107 bytes; the helper leaves out what is more.
+    /// A socket address holds 107 bytes; the helper truncates longer paths.
     private static func socketPath(_ path: POSIXPath) -> POSIXPath { POSIXPath(path.bytes.prefix(107)) }
 
     private func close(_ descriptor: Descriptor, _ fileSystem: InMemoryFileSystem) {
-        // It was opened a moment ago, and its process ends in another one.
+        // The descriptor was just opened, so closing it cannot fail.
         do throws(FileSystemError) { try fileSystem.close(descriptor) } catch {}
     }
 }
 
-/// A device's number in the 32 bits that the kernel and file systems of Linux keep.
+/// A device number in the 32 bits that the kernel and file systems of Linux store.
 struct DeviceNumber {
     var major: UInt32
     var minor: UInt32

@@ -1,12 +1,12 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// One run of the helper: who asks, the descriptors that were opened on the way, and what was printed.
+/// One run of the helper: its identity, open descriptors and output.
 struct CallSession {
     private(set) var response = CallResponse()
     var descriptors: [Descriptor] = []
 
-    /// A command line that is wrong, as opposed to a call that fails.
+    /// An invalid command line, as opposed to a failing call.
     struct Misuse: Error { var description: String }
 
     private struct Identity {
@@ -15,7 +15,7 @@ struct CallSession {
         var umask = FilePermissions()
     }
 
-    /// Carries out a command line as a process of its own, until a call fails.
+    /// Runs a command line as a process of its own, until a call fails.
     mutating func run(_ request: CallRequest, on tree: InMemoryFileSystem) -> CallResponse {
         do {
             var words = request.words[...]
@@ -62,7 +62,7 @@ struct CallSession {
         }
     }
 
-    /// Makes the call; true if it has printed what came of it.
+    /// Makes the call; returns whether it printed its result.
     private mutating func perform(
         _ name: String, _ arguments: CallArguments, _ fileSystem: InMemoryFileSystem
     ) throws(FileSystemError) -> Bool {
@@ -152,13 +152,13 @@ struct CallSession {
 }
 
 extension Errno {
-    /// The name of the error number, with those that only the helper gives.
+    /// The symbol of the error number, including those that only the helper uses.
     fileprivate var symbol: String {
         switch self {
         case .badAddress: "EFAULT"
         case .addressInUse: "EADDRINUSE"
         case .connectionRefused: "ECONNREFUSED"
-        // On Linux both are one number, and this is the helper's name for it.
+        // Both are one number on Linux; the helper prints this symbol.
         case .notSupportedOnSocket, .notSupported: "EOPNOTSUPP"
         default: name
         }

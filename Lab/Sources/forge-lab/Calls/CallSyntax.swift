@@ -1,4 +1,4 @@
-/// The calls and their arguments, as pjdfstest's helper takes them.
+/// The calls and their arguments in the syntax of pjdfstest's helper.
 enum CallSyntax {
     enum Argument {
         case text
@@ -8,7 +8,7 @@ enum CallSyntax {
 
     struct Form {
         var arguments: [Argument]
-        /// How many of the last arguments may be left out.
+        /// The number of trailing arguments that may be omitted.
         var optionalCount = 0
     }
 

@@ -15,14 +15,14 @@ final class LocalSocket: Sendable {
         try Self.withAddress(path) { address, size in connect(descriptor, address, size) }
     }
 
-    /// Listens at a path, where there must be nothing.
+    /// Listens at a path, which must not exist.
     convenience init(listeningAt path: String) throws(Errno) {
         self.init(taking: try Self.make())
         try Self.withAddress(path) { address, size in bind(descriptor, address, size) }
         guard listen(descriptor, 64) == 0 else { throw Errno(rawValue: errno) }
     }
 
-    /// Waits for the next client.
+    /// Waits for and accepts the next client.
     func nextClient() throws(Errno) -> LocalSocket {
         while true {
             let client = accept(descriptor, nil, nil)
@@ -31,7 +31,7 @@ final class LocalSocket: Sendable {
         }
     }
 
-    /// Sends everything and tells the other side that this was all.
+    /// Sends all bytes and shuts down the sending side.
     func sendAll(_ bytes: [UInt8]) throws(Errno) {
         var sent = 0
         while sent < bytes.count {
@@ -45,7 +45,7 @@ final class LocalSocket: Sendable {
         _ = shutdown(descriptor, Self.endOfWriting)
     }
 
-    /// Receives until the other side has sent everything.
+    /// Receives until the peer shuts down its sending side.
     func receiveAll(limit: Int) throws(Errno) -> [UInt8] {
         var received: [UInt8] = []
         while received.count <= limit {

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 
 extension InMemoryFileSystem.Options {
-    /// A file system that other programs look at: with the time of day, and as many descriptors as they want.
+    /// Options for a file system that other programs use: real time, and no limit on descriptors.
     static func served(size: Int64?, inodes: Int?) -> Self {
         var options = Self(quota: .init(sizeInBytes: size, inodeCount: inodes), maximumOpenFileCount: .max)
         options.clock = {

@@ -2,7 +2,7 @@ import ArgumentParser
 import ForgeStorageTesting
 import Foundation
 
-/// Holds every store of the toolkit to the published checks.
+/// Runs the published checks on every store of the package.
 struct ConformanceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "conformance",
@@ -12,10 +12,10 @@ struct ConformanceCommand: AsyncParsableCommand {
             exit status is 1 if a promise was broken, or if a store was held to none.
             """)
 
-    @Option(help: ArgumentHelp("Where stores on disk go; the temporary directory by default.", valueName: "dir"))
+    @Option(help: ArgumentHelp("The parent directory of stores on disk; temporary by default.", valueName: "dir"))
     var directory: String?
 
-    @Flag(help: "Say which checks do not apply, and why.") var reasons = false
+    @Flag(help: "List the checks that do not apply, with reasons.") var reasons = false
 
     func run() async throws {
         let place = try LabDirectory(in: directory)
@@ -38,7 +38,7 @@ struct ConformanceCommand: AsyncParsableCommand {
     }
 }
 
-/// The table of what came of each suite on each store.
+/// The table of results of each suite on each store.
 private enum ConformanceTable {
     static let header = columns("suite", "store", "passed", "violated", "not applicable")
 

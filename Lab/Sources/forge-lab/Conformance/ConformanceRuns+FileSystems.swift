@@ -5,7 +5,7 @@ import Foundation
 import SystemPackage
 
 extension ConformanceRuns {
-    /// What each file system is held to: the list for all, and those that it was set up for.
+    /// Runs of every file system: the common list, and the lists that need a special configuration.
     var fileSystems: [Run] { [onDisk, inMemory] + configured }
 
     private var onDisk: Run {
@@ -45,7 +45,7 @@ extension ConformanceRuns {
         }
     }
 
-    /// What takes a file system that was set up for it.
+    /// Runs on file systems with a special configuration.
     private var configured: [Run] {
         func run(
             _ name: String, _ checks: [ConformanceCheck<FileSystemUnderTest>], _ options: InMemoryFileSystem.Options

@@ -3,7 +3,7 @@ import ForgeStorage
 import ForgeStorageTesting
 import Foundation
 
-/// Every store of the toolkit, on the disk and in memory, with the suites that it is held to.
+/// Every store of the package, on disk and in memory, with its suites of checks.
 struct ConformanceRuns {
     typealias Run = () async -> ConformanceReport
 

@@ -2,18 +2,18 @@ import ForgeStorage
 import Foundation
 import Synchronization
 
-/// Suites of user defaults that are made for one run and go with it.
+/// User defaults suites created for one run and removed with it.
 final class DefaultsSuites: Sendable {
     private let names = Mutex<[String]>([])
 
-    /// The name of a suite that nobody has used.
+    /// The name of a new suite.
     func next() -> String {
         let name = "forge-lab.\(UUID().uuidString)"
         names.withLock { $0.append(name) }
         return name
     }
 
-    /// Empties all suites and, where each is a file of its own, removes the files.
+    /// Empties all suites, and removes their files where each suite has one.
     func remove() {
         for name in names.withLock({ $0 }) {
             do {

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// A directory on the disk that is made for one run of a tool and goes with it.
+/// A directory on disk created for one run and removed with it.
 final class LabDirectory: Sendable {
     let url: URL
     private let count = Mutex(0)
@@ -17,7 +17,7 @@ final class LabDirectory: Sendable {
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
     }
 
-    /// A place below that nothing stands at yet.
+    /// The URL of a new entry, which does not exist yet.
     func next() -> URL {
         let number = count.withLock { count in
             count += 1
@@ -26,14 +26,14 @@ final class LabDirectory: Sendable {
         return url.appending(component: "\(number)", directoryHint: .isDirectory)
     }
 
-    /// The path of a new, empty directory below.
+    /// The path of a new, empty subdirectory.
     func nextDirectory() throws -> POSIXPath {
         let path = try POSIXPath(next())
         try SystemFileSystem().createDirectory(path, permissions: FilePermissions(rawValue: 0o755))
         return path
     }
 
-    /// The umask of this process, read off a new file: asking umask(2) would change it for a moment.
+    /// The umask of this process, derived from a new file: `umask(2)` would change it briefly.
     func umask() throws -> FilePermissions {
         let everything = FilePermissions(rawValue: 0o777)
         let fileSystem = SystemFileSystem()

@@ -3,33 +3,34 @@ import ForgeStorageTesting
 import Foundation
 import StoreCrashes
 
-/// Many random programs, crashed, on one kind of store.
+/// Crashes many random programs on one kind of store.
 struct CrashCampaign {
     let kind: StoreKind
     private(set) var programCount = 0
-    /// States that a crash of the program left.
+    /// States left by a crash of a program.
     private(set) var stateCount = 0
-    /// States that a crash during the recovery from a power cut left.
+    /// States left by a crash during the recovery from a power cut.
     private(set) var nestedStateCount = 0
-    /// Kills after which the program was started again.
+    /// Kills followed by a restart of the program.
     private(set) var killCount = 0
-    /// States that a crash after such a kill left.
+    /// States left by a crash after such a kill.
     private(set) var stateCountAfterKills = 0
     private(set) var exhaustiveCount = 0
     private(set) var violationCount = 0
     private(set) var duration = Duration.zero
 
-    /// Crashes programs until that many states have been checked, and as many after kills.
+    /// Crashes programs until `states` states have been checked, and as many after kills.
     ///
     /// - Parameters:
+    ///   - Parameters:
     ///   - kind: The store.
-    ///   - states: How many states are enough, of crashes of programs and of crashes after kills each.
-    ///   - seed: What the programs follow from.
-    ///   - limit: How many states of one program are checked at most.
-    ///   - jobs: How many programs are crashed at the same time; what is found does not depend on it.
-    ///   - tell: Is told of each program that broke a promise, in the order of the programs.
-    /// - Returns: What was checked.
-    /// - Throws: What a program throws while nothing crashes.
+    ///   - states: The minimum number of states, for crashes of programs and for crashes after kills each.
+    ///   - seed: The seed of all programs.
+    ///   - limit: The maximum number of states checked per program.
+    ///   - jobs: The number of programs crashed in parallel; the results do not depend on it.
+    ///   - tell: Called for each program that violated a promise, in the order of the programs.
+    /// - Returns: The counts of checked states.
+    /// - Throws: The error of a program that fails without a crash.
     static func run(
         on kind: StoreKind, states: Int, seed: UInt64, limit: Int, jobs: Int, tell: (String) -> Void
     ) async throws -> CrashCampaign {
@@ -48,15 +49,15 @@ struct CrashCampaign {
         return campaign
     }
 
-    /// What came of one program.
+    /// The result of one program.
     private struct Outcome: Sendable {
         let number: Int
         let report: CrashReport
         var failure: String?
     }
 
-    /// Programs count in the order of their numbers, whichever ends first; those that are still running when there are
-    /// enough states do not count.
+    /// Results are added in program order, regardless of which program ends first; programs still running once there
+    /// are enough states are not counted.
     private mutating func run<Store: StoreUnderCrash & SendableMetatype>(
         _: Store.Type, _ states: Int, _ seed: UInt64, _ limit: Int, _ jobs: Int, _ tell: (String) -> Void
     ) async throws {

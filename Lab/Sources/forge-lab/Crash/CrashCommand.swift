@@ -2,7 +2,7 @@ import ArgumentParser
 import ForgeCrashTesting
 import Foundation
 
-/// Crashes the stores on disk in the middle of random programs, in every state that a power cut may leave.
+/// Crashes the stores on disk during random programs, in every state that a power cut may leave.
 struct CrashCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "crash", abstract: "Crash random programs on the stores and check what each recovers.",
@@ -13,11 +13,11 @@ struct CrashCommand: AsyncParsableCommand {
             acknowledged and nothing else, and take further calls.
             """)
 
-    @Option(help: "A store; one of each kind if none is given.") var store: [StoreKind] = []
-    @Option(help: "How many states of each store are checked at least, and as many after kills.") var states = 100_000
-    @Option(help: "What all programs follow from.") var seed: UInt64 = 1
-    @Option(help: "How many states of one program are checked at most, before a sample is taken.") var limit = 4000
-    @Option(help: "How many programs are crashed at the same time; what is found does not depend on it.")
+    @Option(help: "A store; all kinds if omitted.") var store: [StoreKind] = []
+    @Option(help: "The minimum number of states checked per store, and as many after kills.") var states = 100_000
+    @Option(help: "The seed of all programs.") var seed: UInt64 = 1
+    @Option(help: "The number of states per program above which only a sample is checked.") var limit = 4000
+    @Option(help: "The number of programs crashed in parallel; the results do not depend on it.")
     var jobs = ProcessInfo.processInfo.activeProcessorCount
 
     func validate() throws {

@@ -1,15 +1,15 @@
 import ArgumentParser
 
-/// Plays a workload that follows from a seed, and prints a hash of all that came of it.
+/// Runs a workload derived from a seed and prints a hash of all results.
 struct DeterminismCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "determinism",
-        abstract: "Play a workload in memory and print a hash of every result and of the tree it leaves.",
+        abstract: "Run a workload in memory and print a hash of every result and of the tree it leaves.",
         discussion: "The same seed gives the same line in every process, or something depends on chance.")
 
-    @Option(help: "What the workload follows from.") var seed: UInt64 = 0
-    @Option(help: "How many operations there are of each kind.") var operations = 2_000
-    @Flag(help: "Print every result too.") var log = false
+    @Option(help: "The seed of the workload.") var seed: UInt64 = 0
+    @Option(help: "The number of operations of each kind.") var operations = 2_000
+    @Flag(help: "Also print every result.") var log = false
 
     func run() async throws {
         let outcome = try await DeterminismWorkload(seed: seed, count: operations).run()

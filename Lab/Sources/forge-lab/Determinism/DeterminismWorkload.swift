@@ -3,9 +3,9 @@ import ForgeStorageTesting
 import Foundation
 import SystemPackage
 
-/// Calls on a file system in memory, and stores on top of it, all of which follow from a seed.
+/// Calls on an in-memory file system, and on stores on top of it, all derived from a seed.
 struct DeterminismWorkload {
-    /// What came of a run.
+    /// The results of a run.
     struct Outcome {
         var log: [String]
         var logHash: UInt64
@@ -30,7 +30,7 @@ struct DeterminismWorkload {
             log: log, logHash: Fingerprint.of(log), treeHash: Fingerprint.of(tree))
     }
 
-    /// The stores whose bytes follow from their file system; a vault's do not, because its nonces are random.
+    /// Uses stores whose bytes depend only on their file system; a vault's nonces are random.
     private func useStores(on fileSystem: InMemoryFileSystem) async throws -> [String] {
         var log: [String] = []
         var random = SplitMix64(seed: ~seed)
@@ -70,7 +70,7 @@ enum Fingerprint {
     }
 }
 
-/// Everything that is in a file system, a line for each name, in the order of its listings.
+/// The content of a file system, one line per name, in listing order.
 struct TreeListing {
     let lines: [String]
 
@@ -88,7 +88,7 @@ struct TreeListing {
                 var line = "\(path) \(status)"
                 switch entry.type {
                 case .directory: pending.append(path)
-                // The number of the process stands in it.
+                // The file contains the process identifier.
                 case .regular where entry.name != "#lock":
                     // A file of many gigabytes is one hole.
                     let size = min(status.sizeInBytes, 1 << 20)

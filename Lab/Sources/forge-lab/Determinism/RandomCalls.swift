@@ -2,7 +2,7 @@ import ForgeStorage
 import ForgeStorageTesting
 import SystemPackage
 
-/// Random calls of one process on a file system, with what came of each.
+/// Random calls of one process on a file system, with their results.
 struct RandomCalls {
     private let fileSystem: InMemoryFileSystem
     private var random: SplitMix64
@@ -16,7 +16,7 @@ struct RandomCalls {
 
     private mutating func number(below limit: UInt64) -> Int { Int(random.next() % limit) }
 
-    /// One of few names, one to three levels deep, so that calls meet.
+    /// A path one to three levels deep, from few names, so that calls affect each other.
     private mutating func path() -> POSIXPath {
         let depth = 1 + number(below: 3)
         return (0..<depth).reduce("/") { path, _ in path.appending(POSIXPath("n\(number(below: 12))")) }
@@ -27,7 +27,7 @@ struct RandomCalls {
         return open[number(below: UInt64(open.count))]
     }
 
-    /// Makes the next call and notes what came of it.
+    /// Makes the next call and records its result.
     mutating func callNext() {
         let kind = number(below: 16)
         let path = path()

@@ -9,20 +9,20 @@ import Glibc
 import Musl
 #endif
 
-/// The side on the disk: the directory that this process is locked into, or at least stays in.
+/// The side on disk: the directory that confines this process, by `chroot(2)` or by the form of its paths.
 struct DiskSide: FuzzSide {
     let fileSystem = SystemFileSystem()
-    /// Whether the process has privileges and has given up everything outside (`chroot(2)`).
+    /// Whether the process is confined by `chroot(2)`.
     let isLockedIn: Bool
-    /// Who acts first.
+    /// The identity of the first calls.
     let identity: FuzzIdentity
-    /// The root directory, which the process is never without.
+    /// The root directory, which stays open.
     private let home: Descriptor
     private var current: FuzzIdentity
 
-    /// Locks the process into an empty directory for good, if that is asked for and allowed.
+    /// Confines the process to an empty directory permanently, if requested and permitted.
     ///
-    /// Where it is not locked in, the calls must keep away from `..` and absolute paths.
+    /// Without confinement, the calls must avoid `..` and absolute paths.
     init(directory: String, locksIn: Bool = true) throws {
         umask(FuzzIdentity.superuser.umask.rawValue)
         isLockedIn = locksIn && geteuid() == 0
@@ -52,7 +52,7 @@ struct DiskSide: FuzzSide {
             try Self.check(fchdir(home.rawValue), "fchdir")
         }
         try empty(home)
-        // Somebody may have changed the root directory itself.
+        // A call may have changed the attributes of the root directory itself.
         try fileSystem.setOwner(isLockedIn ? identity.user : nil, group: identity.group, of: root)
         try fileSystem.setPermissions(FilePermissions(rawValue: 0o755), of: root)
         let past = FileTime(seconds: 1_500_000_000)
@@ -80,7 +80,7 @@ struct DiskSide: FuzzSide {
         return result
     }
 
-    /// Removes everything in a directory, whatever its permissions.
+    /// Removes all entries of a directory, regardless of their permissions.
     private func empty(_ directory: Descriptor) throws(FileSystemError) {
         if !isLockedIn { try fileSystem.setPermissions(.ownerReadWriteExecute, of: .descriptor(directory)) }
         for entry in try fileSystem.entries(of: directory) {
@@ -98,7 +98,7 @@ struct DiskSide: FuzzSide {
         }
     }
 
-    /// Lets the whole process be somebody else, by way of the superuser, who may enter any directory.
+    /// Switches the identity of the whole process, through the superuser, which can enter any directory.
     private func act(as identity: FuzzIdentity, goingTo directory: Descriptor? = nil) throws {
         try Self.check(seteuid(0), "seteuid")
         if let directory { try Self.check(fchdir(directory.rawValue), "fchdir") }
@@ -124,7 +124,7 @@ struct DiskSide: FuzzSide {
     }
 }
 
-/// Something outside the comparison went wrong.
+/// A failure outside the comparison.
 struct FuzzFailure: Error, CustomStringConvertible {
     let description: String
 

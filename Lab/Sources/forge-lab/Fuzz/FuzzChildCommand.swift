@@ -3,7 +3,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// What `fuzz` starts; it gives up everything outside of its directory, for good.
+/// The child process of `fuzz`, which confines itself to its directory permanently.
 struct FuzzChildCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz-child", abstract: "The part of fuzz that makes the calls.", shouldDisplay: false)
@@ -15,11 +15,11 @@ struct FuzzChildCommand: ParsableCommand {
     @Flag var confined = false
     @Flag var outcomes = false
 
-    /// How many calls are made on one tree.
+    /// The number of calls on one tree.
     private static let callsPerRound = 400
 
     func run() throws {
-        // A FIFO that nobody reads is an error, not the end.
+        // Writing to a FIFO without a reader then fails instead of ending the process.
         signal(SIGPIPE, SIG_IGN)
         let probe = FuzzProbe()
         let disk = try DiskSide(directory: directory, locksIn: !confined)
@@ -38,7 +38,7 @@ struct FuzzChildCommand: ParsableCommand {
         if hasFailed { throw ExitCode.failure }
     }
 
-    /// Plays round after round and returns whether the two sides came apart.
+    /// Runs round after round; returns whether the two sides differ.
     private func play(_ duel: FuzzDuel<DiskSide, MemorySide>, _ disk: DiskSide) throws -> Bool {
         var seeds = FuzzRandom(seed: seed)
         let clock = ContinuousClock()

@@ -1,22 +1,22 @@
 import ArgumentParser
 import Foundation
 
-/// Makes the same random calls on a directory of the disk and in memory.
+/// Makes the same random calls on a directory on disk and in memory.
 ///
-/// The calls are made by a child process, which locks itself into a directory of its own (`chroot(2)`) if it has the
-/// privileges and plays several users then; otherwise it makes only calls that stay below by their form.
+/// A child process makes the calls. With privileges it confines itself to a directory by `chroot(2)` and acts as
+/// several users; otherwise it uses only paths that cannot leave the directory by their form.
 struct FuzzCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz", abstract: "Make the same random calls on the disk and in memory and compare.")
 
-    @Option(help: "Where the random calls start from; the same seed makes the same calls.") var seed: UInt64 = 1
-    @Option(help: "How many calls to make.") var operations = 200_000
-    @Option(help: "Where to make a directory to work in; it is removed afterwards.") var directory: String?
-    @Flag(inversion: .prefixedNo, help: "Make a failing sequence short before it is printed.") var minimise = true
+    @Option(help: "The seed of the random calls.") var seed: UInt64 = 1
+    @Option(help: "The number of calls to make.") var operations = 200_000
+    @Option(help: "The parent of the working directory, which is removed afterwards.") var directory: String?
+    @Flag(inversion: .prefixedNo, help: "Shrink a failing sequence before printing it.") var minimise = true
 
-    @Flag(help: "Print how often each call ended how.") var outcomes = false
+    @Flag(help: "Print the outcomes of each call with their counts.") var outcomes = false
 
-    @Flag(help: "Stay in the directory by the form of the paths alone, even with privileges.") var confined = false
+    @Flag(help: "Confine the calls by the form of their paths alone, even with privileges.") var confined = false
 
     func run() throws {
         let parent = directory.map { URL(fileURLWithPath: $0) } ?? FileManager.default.temporaryDirectory

@@ -1,25 +1,25 @@
 import ForgeFileSystem
 
-/// Where two file systems came apart.
+/// The first difference between two file systems.
 struct FuzzDifference: Sendable {
-    /// The place of the call in the sequence.
+    /// The index of the call in the sequence.
     var index: Int
     var disk: String
     var memory: String
-    /// How the calls up to there ended on the disk.
+    /// The outcomes of all calls up to `index` on disk.
     var outcomes: [FuzzOutcome]
 }
 
-/// Two file systems side by side: every call is made on both, and what comes of it compared.
+/// Two file systems side by side: makes every call on both and compares the outcomes.
 final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
     let limits: FuzzLimits
     private var disk: FuzzPlayer<Disk>
     private var memory: FuzzPlayer<Memory>
     private let buffer: UnsafeMutableRawBufferPointer
-    /// What came of all calls.
+    /// The outcomes of all calls.
     private(set) var tally = FuzzTally()
 
-    /// After how many calls the trees are compared.
+    /// The number of calls between two comparisons of the trees.
     private static var callsPerComparison: Int { 50 }
 
     init(_ disk: Disk, _ memory: Memory, limits: FuzzLimits) {
@@ -34,13 +34,13 @@ final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
         buffer.deallocate()
     }
 
-    /// Starts over, makes the calls, and stops where something differs.
+    /// Resets both sides, makes the calls, and stops at the first difference.
     func play(_ operations: [FuzzOperation]) throws -> FuzzDifference? {
         try play(operations.count, { operations[$0] }, learning: { _, _ in })
     }
 
-    /// Starts over, makes as many calls as asked for, each made up when those before have ended, and stops where
-    /// something differs.
+    /// Resets both sides, makes `count` calls, each generated after the previous one ended, and stops at the first
+    /// difference.
     func play(
         _ count: Int, _ operation: (Int) -> FuzzOperation, learning: (FuzzOperation, FuzzOutcome) -> Void
     ) throws -> FuzzDifference? {
@@ -72,7 +72,7 @@ final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
         return nil
     }
 
-    /// Leaves the directory as it was found.
+    /// Restores the directory to its initial state.
     func finish() throws {
         try disk.reset()
     }
@@ -85,12 +85,12 @@ final class FuzzDuel<Disk: FuzzSide, Memory: FuzzSide> {
 }
 
 extension FuzzDuel {
-    /// Makes a failing sequence as short as it can be, given where it fails; returns it and what differs then.
+    /// Shrinks a failing sequence, given the index of its failure; returns it with its difference.
     func shrink(
         _ operations: [FuzzOperation], _ difference: FuzzDifference
     ) throws -> ([FuzzOperation], FuzzDifference) {
         let shortest = try FuzzShrinker { candidate in
-            // What comes after the difference does not matter.
+            // Calls after the difference are irrelevant.
             try self.play(candidate).map { $0.index == candidate.count - 1 } ?? false
         }.shrink(Array(operations[...difference.index]))
         return (shortest, try play(shortest) ?? difference)

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Generates random calls. It records how earlier calls ended, so that most calls find what they work on. What it makes
-/// follows from its seed and limits and from that alone.
+/// Generates random calls. It records how earlier calls ended, so that most calls use existing files. Its output
+/// depends only on its seed and limits.
 struct FuzzGenerator {
     let limits: FuzzLimits
     private var random: FuzzRandom
@@ -15,7 +15,7 @@ struct FuzzGenerator {
         paths = FuzzPaths(isConfined: limits.isConfined)
     }
 
-    /// Is told how a call ended, before it makes the next.
+    /// Records how a call ended, before the next is generated.
     mutating func learn(_ operation: FuzzOperation, _ outcome: FuzzOutcome) {
         knowledge.learn(operation, outcome)
     }
@@ -70,7 +70,7 @@ struct FuzzGenerator {
     ]
 
     private mutating func open() -> FuzzOperation {
-        // Nobody else is there who could open the other end of a FIFO.
+        // No other process opens the other end of a FIFO.
         var options: FileDescriptor.OpenOptions = [.nonBlocking]
         for (option, percent) in Self.optionBits where random.chance(percent) { options.insert(option) }
         let place: FuzzOperation.Place
@@ -122,7 +122,7 @@ struct FuzzGenerator {
 
     private mutating func mapping() -> Int { random.below(FuzzOperation.mappingCount) }
 
-    /// A multiple of every system's page size, or of none.
+    /// A multiple of every system's page size, or an unaligned offset.
     private mutating func mapOffset() -> Int64 {
         switch random.below(40) {
         case 0: random.pick([1, 100, -1, -65_536, .max & ~65_535, 1 << 40])
@@ -156,14 +156,14 @@ struct FuzzGenerator {
         return .rename(place(), to: mode == .exchanging || random.chance(25) ? place() : newPlace(), mode)
     }
 
-    /// Any slot at times, otherwise one that something is open in, and that something fits.
+    /// Sometimes any slot, otherwise an open one that `fits` accepts.
     private mutating func slot(_ fits: (FuzzKnowledge.Slot) -> Bool = { _ in true }) -> Int {
         var slots = random.chance(90) ? knowledge.slots(where: fits) : []
         if slots.isEmpty, random.chance(80) { slots = knowledge.slots { _ in true } }
         return slots.isEmpty ? random.below(FuzzOperation.slotCount) : random.pick(slots)
     }
 
-    /// The directory that a path starts from.
+    /// The slot of the directory that a path starts from.
     private mutating func base() -> Int? {
         guard random.chance(20) else { return nil }
         let directories = knowledge.slots { $0.kind == .directory }
@@ -190,7 +190,7 @@ struct FuzzGenerator {
         random.chance(percentOfSlots) ? .slot(slot()) : .place(place(), followsLinks: random.chance(70))
     }
 
-    /// How many bytes to move.
+    /// The number of bytes to transfer.
     private mutating func count() -> Int {
         switch random.below(10) {
         case 0: random.pick([0, 1, 4095, 4096, 4097, 16_384, 65_536, 70_000])
@@ -208,7 +208,7 @@ struct FuzzGenerator {
         }
     }
 
-    /// An offset that something can be written at, or that must be refused.
+    /// A valid offset for a write, or one that must be refused.
     private mutating func writeOffset() -> Int64? {
         switch random.below(40) {
         case 0: pick([-1, 1 << 33], nearMaximum: -1)
@@ -228,13 +228,13 @@ struct FuzzGenerator {
         }
     }
 
-    /// One of these, or one about which the length of the longest file decides.
+    /// One of `numbers`, or a number near the maximum file size.
     private mutating func pick(_ numbers: [Int64], nearMaximum distance: Int64) -> Int64 {
         guard let maximum = limits.maximumFileSize else { return random.pick(numbers) }
         return random.pick(numbers + [maximum, maximum + distance, .max, .max - 5])
     }
 
-    /// One of these, or any.
+    /// One of `usual`, or any permissions.
     private mutating func permissions(_ usual: [FilePermissions.RawValue]) -> FilePermissions {
         var mode = random.chance(85) ? random.pick(usual) : FilePermissions.RawValue(random.below(0o10000))
         // Some systems protect links and files in shared sticky directories beyond POSIX.

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What a generator believes of the tree and of the slots, from how the calls before ended: a guess that need not be
-/// right, so that most calls find something to do.
+/// A generator's model of the tree and the slots, derived from earlier outcomes. It may be wrong; it makes most calls
+/// use existing files.
 struct FuzzKnowledge {
     enum Kind: Equatable {
         case file, directory, link, special
@@ -14,11 +14,11 @@ struct FuzzKnowledge {
         var isWritable: Bool
     }
 
-    /// Paths from the working directory, or from the root directory, that something was created at.
+    /// Paths of created files, relative to the working directory or the root directory.
     private(set) var names: [(path: POSIXPath, kind: Kind)] = []
     private(set) var slots = [Slot?](repeating: nil, count: FuzzOperation.slotCount)
 
-    /// What there is to choose from is never more than this.
+    /// The maximum number of names.
     private static let maximumNameCount = 40
 
     func paths(_ kinds: [Kind]) -> [POSIXPath] {
@@ -29,7 +29,7 @@ struct FuzzKnowledge {
         slots.indices.filter { slots[$0].map(condition) ?? false }
     }
 
-    /// Directories that nothing is believed to be in.
+    /// Directories believed to be empty.
     var emptyDirectories: [POSIXPath] {
         paths([.directory]).filter { directory in
             let beginning = Array(directory.bytes) + [UInt8(ascii: "/")]
@@ -37,10 +37,10 @@ struct FuzzKnowledge {
         }
     }
 
-    /// How many slots something is open in.
+    /// The number of slots believed to be open.
     var openCount: Int { slots.count { $0 != nil } }
 
-    /// Whether something is believed to be there.
+    /// Whether a file is believed to exist at a path.
     func has(_ path: POSIXPath) -> Bool { names.contains { $0.path == path } }
 
     mutating func learn(_ operation: FuzzOperation, _ outcome: FuzzOutcome) {

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 
 extension FuzzOperation {
-    /// Whether no path of the call, nor any link that it makes, can lead above where it starts.
+    /// Whether no path of the call, and no link that it makes, can lead above its start.
     var staysInside: Bool {
         paths.allSatisfy { path in
             !path.isAbsolute && !path.bytes.split(separator: UInt8(ascii: "/")).contains { $0.elementsEqual("..".utf8) }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension FuzzOperation {
-    /// The same call with one argument made plainer, in each way that there is.
+    /// All variants of the call with one argument simplified.
     var plainer: [FuzzOperation] {
         switch self {
         case .open(let slot, let place, let mode, let options, let permissions, let resolution):
@@ -60,7 +60,7 @@ extension FuzzOperation {
         }
     }
 
-    /// All but `nonBlocking`, without which the call may wait for ever.
+    /// All but `nonBlocking`, without which the call may block forever.
     private static let options: [FileDescriptor.OpenOptions] = [
         .create, .truncate, .exclusiveCreate, .noFollow, .directory, .append, .closeOnExec,
     ]
@@ -85,7 +85,7 @@ extension FuzzOperation.Place {
 }
 
 extension POSIXPath {
-    /// The path without one of its components, or without the slashes that it has too many.
+    /// Variants without one component, or without redundant slashes.
     fileprivate var plainer: [POSIXPath] {
         let slash = UInt8(ascii: "/")
         let parts = bytes.split(separator: slash)

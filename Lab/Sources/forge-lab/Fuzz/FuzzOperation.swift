@@ -1,8 +1,8 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// One call with all its arguments. Descriptors are named by slots, so that a call means something whatever became of
-/// the calls before it and a sequence stays one when calls are left out.
+/// One call with all its arguments. Slots name descriptors, so that a call keeps its meaning whatever earlier calls
+/// returned, and when calls are left out of the sequence.
 enum FuzzOperation: Equatable, Sendable {
     /// A path and the slot of the directory that it starts from, nil for the working directory.
     struct Place: Equatable, Sendable {
@@ -15,7 +15,7 @@ enum FuzzOperation: Equatable, Sendable {
         case place(Place, followsLinks: Bool)
     }
 
-    /// Opens something in the place of what the slot holds, which is closed if that succeeds.
+    /// Opens a file into the slot and closes the slot's old descriptor if that succeeds.
     case open(
         slot: Int, Place, FileDescriptor.AccessMode, FileDescriptor.OpenOptions, FilePermissions, PathResolution)
     case close(Int)
@@ -26,7 +26,7 @@ enum FuzzOperation: Equatable, Sendable {
     case truncate(Target, to: Int64)
     case allocate(Int, at: Int64, length: Int64)
     case synchronize(Int, SyncLevel)
-    /// Maps a part of an open file in place of what the slot for mappings held.
+    /// Maps a part of an open file into a slot, replacing the slot's mapping.
     case map(Int, at: Int64, count: Int, into: Int)
     /// Stores bytes into a mapping, as far as the file reaches.
     case store(Int, count: Int, byte: UInt8, at: Int)
@@ -48,9 +48,9 @@ enum FuzzOperation: Equatable, Sendable {
     case removeDirectory(Place)
     case list(Int)
     case lock(Int, LockMode)
-    /// Makes a directory the working directory.
+    /// Changes the working directory.
     case enter(POSIXPath)
-    /// Closes all slots and goes on as another process with another user.
+    /// Closes all slots and continues as another process with another user.
     case become(FuzzIdentity)
 
     static let slotCount = 8
@@ -93,7 +93,7 @@ enum FuzzOperation: Equatable, Sendable {
     }
 }
 
-/// As whom a file system is used.
+/// The identity under which calls are made.
 struct FuzzIdentity: Equatable, Sendable {
     var user: UserID
     var group: GroupID
@@ -103,7 +103,7 @@ struct FuzzIdentity: Equatable, Sendable {
     static let superuser = FuzzIdentity(
         user: UserID(0), group: GroupID(0), groups: [], umask: FilePermissions(rawValue: 0o022))
 
-    /// The users that a fuzzer with privileges plays.
+    /// The identities that a fuzzer with privileges uses.
     static let all = [
         superuser,
         FuzzIdentity(

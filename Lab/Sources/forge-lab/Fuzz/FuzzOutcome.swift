@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What came of a call, as far as two file systems must agree on it.
+/// The outcome of a call, reduced to what two file systems must agree on.
 enum FuzzOutcome: Equatable, Sendable {
     case done
     case failed(Errno)
@@ -10,20 +10,20 @@ enum FuzzOutcome: Equatable, Sendable {
     case status(FuzzStatus)
     case path(POSIXPath)
     case names([String])
-    /// The call was not made: its answer is the file system's own business.
+    /// The call was not made: its result is file-system-specific.
     case skipped
 }
 
-/// What a status tells that follows from the calls alone: neither inode numbers nor the clock.
+/// The fields of a status that depend on the calls alone: no inode numbers, no clock times.
 struct FuzzStatus: Equatable, Sendable {
     var type: FileType
     var permissions: FilePermissions
-    /// Nil for a directory, whose size is the file system's own business.
+    /// Nil for a directory, whose size is file-system-specific.
     var sizeInBytes: Int64?
     var linkCount: UInt64
     var owner: UserID
     var group: GroupID
-    /// Times that a call has set, nil if the clock has set them since.
+    /// Times set by a call; nil once the clock has set them since.
     var accessed: FileTime?
     var modified: FileTime?
 

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 
-/// Makes paths of few names, so that calls meet, with everything that walks stumble over.
+/// Generates paths from few names, so that calls affect each other, with all hard cases of path resolution.
 struct FuzzPaths {
-    /// Whether `..` and absolute paths are left out, for a process that cannot be locked into its directory.
+    /// Whether `..` and absolute paths are avoided, for a process that cannot be confined by `chroot(2)`.
     let isConfined: Bool
 
     private static let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map { Array($0.utf8) }
@@ -19,12 +19,12 @@ struct FuzzPaths {
         self.isConfined = isConfined
     }
 
-    /// A path, mostly one of `likely` just as it is, if there are any.
+    /// A path, mostly one of `likely` unchanged if there are any.
     func path(_ random: inout FuzzRandom, likely: [POSIXPath]) -> POSIXPath {
         !likely.isEmpty && random.chance(70) ? random.pick(likely) : path(&random, from: likely)
     }
 
-    /// A path to something new, mostly right below one of these directories.
+    /// A path for a new file, mostly directly below one of `directories`.
     func newPath(_ random: inout FuzzRandom, below directories: [POSIXPath]) -> POSIXPath {
         guard random.chance(70) else { return path(&random, from: directories) }
         let name = POSIXPath(random.pick(Self.names))
@@ -34,7 +34,7 @@ struct FuzzPaths {
         return directory.count < 48 ? directory.appending(name) : name
     }
 
-    /// A path of any form, which may begin with one of these.
+    /// A path of any form, which may begin with one of `beginnings`.
     private func path(_ random: inout FuzzRandom, from beginnings: [POSIXPath]) -> POSIXPath {
         let odd = random.below(400)
         if odd < 5 { return oddPath(odd, &random) }
@@ -69,7 +69,7 @@ struct FuzzPaths {
         case 1: return POSIXPath(name + [0] + name)
         case 2: return isConfined ? "." : POSIXPath([UInt8](repeating: Self.slash, count: 1 + random.below(3)))
         default:
-            // As long as a path may be, or one byte longer.
+            // The maximum path length, or one byte more.
             let padding = [UInt8](repeating: Self.slash, count: 4094 + random.below(2) - name.count)
             return POSIXPath(Self.dot + padding + name)
         }

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Makes the calls on one side and keeps the descriptors that they yield.
+/// Makes the calls on one side and keeps the resulting descriptors.
 struct FuzzPlayer<Side: FuzzSide> {
     private(set) var side: Side
     private let comparesAccess: Bool
@@ -9,24 +9,24 @@ struct FuzzPlayer<Side: FuzzSide> {
     private var mappings = [Mapped?](repeating: nil, count: FuzzOperation.mappingCount)
     private let buffer: UnsafeMutableRawBufferPointer
 
-    /// A mapping, and a descriptor of its file that tells how far it may be used.
+    /// A mapping and a descriptor of its file, which shows how much of the mapping is usable.
     private struct Mapped {
         var mapping: FileMapping
         var offset: Int64
         var descriptor: Descriptor
     }
 
-    /// No process has as many files open.
+    /// Higher than any process's open-file limit.
     private static var closed: Descriptor { Descriptor(rawValue: 1_999_999) }
 
-    /// The buffer must hold as many bytes as any call moves; a player that is done does not touch it.
+    /// The buffer must hold as many bytes as any call transfers; a finished player does not access it.
     init(_ side: Side, limits: FuzzLimits, buffer: UnsafeMutableRawBufferPointer) {
         self.side = side
         self.buffer = buffer
         comparesAccess = limits.comparesAccess
     }
 
-    /// Starts over with nothing open and an empty tree.
+    /// Resets to an empty tree without open descriptors.
     mutating func reset() throws {
         try closeAll()
         try side.reset()
@@ -62,7 +62,7 @@ struct FuzzPlayer<Side: FuzzSide> {
         let fileSystem = side.fileSystem
         switch operation {
         case .open(let slot, let place, let mode, let options, let permissions, let resolution):
-            // The old descriptor may be where the path starts.
+            // The path may start at the old descriptor, so that is closed last.
             let opened = try fileSystem.open(
                 place.path, at: base(place), mode, options: options, permissions: permissions,
                 resolution: resolution)
@@ -120,7 +120,7 @@ struct FuzzPlayer<Side: FuzzSide> {
             return .number(
                 Int64(try fileSystem.write(slots[slot], from: UnsafeRawBufferPointer(bytes), at: offset)))
         case .seek(let slot, let offset, let origin):
-            // The offset of a directory is a cookie.
+            // A directory's offset is an opaque cookie.
             guard try fileSystem.status(of: .descriptor(slots[slot])).type != .directory else { return .skipped }
             return .number(try fileSystem.seek(slots[slot], to: offset, from: origin))
         case .truncate(let target, let size):
@@ -147,8 +147,8 @@ struct FuzzPlayer<Side: FuzzSide> {
             let bytes = UnsafeMutableRawBufferPointer(rebasing: buffer[..<range.count])
             fuzzFill(bytes, byte)
             mapped.mapping.store(UnsafeRawBufferPointer(bytes), at: offset)
-            // Whether a store counts as a modification depends on what was stored before and when it was written out: a
-            // byte is written once more, so that there is a modification in any case.
+            // Whether a store counts as a modification depends on earlier stores and on write-back. Writing one byte
+            // again makes a modification in any case.
             let last = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(bytes).suffix(1))
             let place = mapped.offset + Int64(range.upperBound - 1)
             return .number(Int64(try fileSystem.write(mapped.descriptor, from: last, at: place)))
@@ -164,7 +164,7 @@ struct FuzzPlayer<Side: FuzzSide> {
         }
     }
 
-    /// The part of a range that lies within a mapping and within its file; nil if nothing does.
+    /// The part of a range within a mapping and its file; nil if that is empty.
     private func reachable(
         _ slot: Int, _ offset: Int, _ count: Int, _ fileSystem: Side.FileSystem
     ) throws -> (Mapped, Range<Int>)? {
@@ -229,7 +229,7 @@ struct FuzzPlayer<Side: FuzzSide> {
     }
 }
 
-/// Bytes that differ from place to place, so that a mixture shows.
+/// Bytes that vary with their position, so that mixed-up data is detected.
 func fuzzFill(_ bytes: UnsafeMutableRawBufferPointer, _ first: UInt8) {
     let word = UInt64(first) &* 0x0103_0507_090B_0D0F
     var offset = 0

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// Finds out which rules hold where the fuzzer runs. It is made before the process is locked in.
+/// Probes the rules of the host. Created before the process is confined.
 struct FuzzProbe {
     private let guardsSharedDirectories: Bool
     private let guardsHardLinks: Bool
@@ -48,7 +48,7 @@ struct FuzzProbe {
         return limits
     }
 
-    /// Whether the node of a device that is none is refused as such; a mount may refuse all nodes (`nodev`).
+    /// Whether opening a node without a device reports the missing device; a mount may refuse all nodes (`nodev`).
     private func opensDevices(_ fileSystem: SystemFileSystem, _ probe: POSIXPath) throws -> Bool {
         do throws(FileSystemError) {
             try fileSystem.createNode(

@@ -1,4 +1,4 @@
-/// SplitMix64: the same numbers from the same seed, everywhere.
+/// SplitMix64: the same numbers from the same seed on every platform.
 struct FuzzRandom {
     private var state: UInt64
 

@@ -1,9 +1,9 @@
-/// Makes a failing sequence of calls short and its calls plain.
+/// Shrinks a failing sequence of calls and simplifies its calls.
 struct FuzzShrinker {
     /// Whether a sequence still fails.
     let fails: ([FuzzOperation]) throws -> Bool
 
-    /// The shortest sequence that leaving out any run of calls, or making any one plainer, lets succeed.
+    /// A failing sequence that succeeds if any run of calls is removed or any call is simplified further.
     func shrink(_ operations: [FuzzOperation]) throws -> [FuzzOperation] {
         var current = operations
         while true {
@@ -14,7 +14,7 @@ struct FuzzShrinker {
         }
     }
 
-    /// Leaves out runs of half the length, a quarter and so on down to single calls (delta debugging).
+    /// Removes runs of half the length, a quarter and so on down to single calls (delta debugging).
     private func leavingOut(_ operations: [FuzzOperation]) throws -> [FuzzOperation] {
         var current = operations
         var length = max(1, current.count / 2)

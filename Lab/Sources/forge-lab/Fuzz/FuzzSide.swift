@@ -1,31 +1,31 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// One of the two file systems that get the same calls, with what lies outside of `POSIXFileSystem`.
+/// One of the two compared file systems, with the operations outside `POSIXFileSystem`.
 protocol FuzzSide {
     associatedtype FileSystem: POSIXFileSystem
 
-    /// As whom the calls are made.
+    /// The file system under the current identity.
     var fileSystem: FileSystem { get }
 
-    /// Starts over with an empty root directory, as the first user and in the root directory.
+    /// Resets to an empty root directory, as the first user and in the root directory.
     mutating func reset() throws
 
-    /// Goes on as another process, in the root directory.
+    /// Continues as another process, in the root directory.
     mutating func become(_ identity: FuzzIdentity) throws
 
     /// Changes the working directory (`chdir(2)`).
     func enter(_ path: POSIXPath) throws(FileSystemError)
 
-    /// Calls `body` as somebody who may see everything, if there is such a user, with the open root directory.
+    /// Calls `body` with the open root directory, as the superuser where there is one.
     func observing<Result>(_ body: (FileSystem, Descriptor) throws -> Result) throws -> Result
 }
 
 /// The side in memory.
 struct MemorySide: FuzzSide {
-    /// Who owns the root directory and acts first.
+    /// Owner of the root directory, and the first identity.
     let identity: FuzzIdentity
-    /// Whether the tree is looked at with all privileges.
+    /// Whether the tree is observed with all privileges.
     let observesAsSuperuser: Bool
     private var superuser: InMemoryFileSystem
     private(set) var fileSystem: InMemoryFileSystem

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// How many calls there were of each operation and how they ended: whether a fuzzer gets anywhere.
+/// Counts of calls by operation and outcome, to show that most calls succeed.
 struct FuzzTally {
     private struct Outcome: Hashable {
         var operation: String
@@ -16,7 +16,7 @@ struct FuzzTally {
         counts[Outcome(operation: operation.name, errno: errno), default: 0] += 1
     }
 
-    /// One line about all calls.
+    /// A summary line over all calls.
     var summary: String {
         let all = counts.values.reduce(0, +)
         let successes = counts.filter { $0.key.errno == nil }.values.reduce(0, +)
@@ -25,7 +25,7 @@ struct FuzzTally {
             + "\(Set(failures.map(\.errno)).count) errors, \(Set(counts.keys.map(\.operation)).count) operations"
     }
 
-    /// One line about each operation: how many calls, how many of them succeeded, and which errors how often.
+    /// One line per operation: calls, successes, and errors with their counts.
     var lines: [String] {
         Dictionary(grouping: counts, by: \.key.operation).sorted { $0.key < $1.key }.map { operation, outcomes in
             let all = outcomes.reduce(0) { $0 + $1.value }

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// A sequence of calls as the text of a Swift test that holds the file system in memory to what the disk did.
+/// Renders a sequence of calls as a Swift test that expects the outcomes on disk from the in-memory file system.
 struct FuzzTestText {
     let name: String
     let operations: [FuzzOperation]
@@ -32,7 +32,7 @@ struct FuzzTestText {
     }
 }
 
-/// One call as Swift source.
+/// Renders one call as Swift source.
 private struct FuzzCallText {
     let text: String
 
@@ -111,7 +111,7 @@ private struct FuzzCallText {
         }
     }
 
-    /// A literal, or the bytes where a literal would be unreadable.
+    /// A string literal, or an array of bytes where a literal would be unreadable.
     private static func path(_ path: POSIXPath) -> String {
         let isPlain = path.bytes.allSatisfy { (0x20..<0x7F).contains($0) && $0 != 0x22 && $0 != 0x5C }
         return isPlain ? "\"\(path)\"" : "POSIXPath(\(Array(path.bytes)))"

@@ -1,20 +1,20 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// All that is in a tree, as far as two file systems must agree on it, in the order of the paths.
+/// The content of a tree, reduced to what two file systems must agree on, sorted by path.
 struct FuzzTree: Equatable, Sendable {
     struct Node: Equatable, Sendable {
         var path: POSIXPath
         var status: FuzzOutcome
-        /// The hash of a file's content, the target of a link.
+        /// The hash of a file's content, or the target of a link.
         var content: FuzzOutcome
-        /// Which node was the first with the same inode.
+        /// The index of the first node with the same inode.
         var original: Int
     }
 
     private(set) var nodes: [Node] = []
 
-    /// Looks at everything below an open directory.
+    /// Reads everything below an open directory.
     init(
         of home: Descriptor, in fileSystem: some POSIXFileSystem, limits: FuzzLimits,
         buffer: UnsafeMutableRawBufferPointer
@@ -52,7 +52,7 @@ struct FuzzTree: Equatable, Sendable {
         }
     }
 
-    /// The first thing that differs, as text.
+    /// The first difference, as text.
     func difference(from other: FuzzTree) -> (String, String) {
         func text(_ node: Node?) -> String {
             node.map { "\($0.path) \($0.status) content \($0.content) first name of it #\($0.original)" } ?? "nothing"
@@ -63,7 +63,7 @@ struct FuzzTree: Equatable, Sendable {
         )
     }
 
-    /// The bytes near the start and near the end: what lies between is nearly always a hole.
+    /// The bytes near the start and near the end: the middle is nearly always a hole.
     private static func content(
         of path: POSIXPath, _ type: FileType, at home: Descriptor, in fileSystem: some POSIXFileSystem,
         _ buffer: UnsafeMutableRawBufferPointer

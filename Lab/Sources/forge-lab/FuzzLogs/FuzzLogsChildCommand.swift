@@ -2,20 +2,20 @@ import ArgumentParser
 import Foundation
 import SystemPackage
 
-/// What `fuzz-logs` starts: if it traps, the number of the case is left in a file.
+/// The child process of `fuzz-logs`; if it traps, a file contains the number of the case.
 struct FuzzLogsChildCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz-logs-child", abstract: "The part of fuzz-logs that opens the logs.", shouldDisplay: false)
 
-    @Argument(help: "Where to note the number of the case that is under way.") var progress: String
+    @Argument(help: "The file that receives the number of the current case.") var progress: String
     @Option var seed: UInt64
     @Option var first: Int
     @Option var count: Int
 
-    /// How many seconds a case may take before it counts as endless.
+    /// The number of seconds after which a case counts as endless.
     private static let patience: UInt32 = 20
 
-    /// So many violations are told in full.
+    /// The number of violations reported in full.
     private static let toldCount = 10
 
     func run() throws {
@@ -24,7 +24,7 @@ struct FuzzLogsChildCommand: ParsableCommand {
         var tally = LogTally()
         for number in first..<first + count {
             _ = try withUnsafeBytes(of: number) { try file.writeAll(toAbsoluteOffset: 0, $0) }
-            // Nobody handles the signal: it ends the process.
+            // Without a handler, the signal ends the process.
             alarm(Self.patience)
             let log = LogCase(seed: seed, number: number)
             do {

@@ -1,26 +1,26 @@
 import ArgumentParser
 import Foundation
 
-/// Damages logs in every way that comes to mind, and opens stores on them.
+/// Opens stores on damaged and forged logs.
 struct FuzzLogsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fuzz-logs", abstract: "Open key-value stores on damaged and forged logs.",
         discussion: """
-            A store has to open, or to refuse with an error; to serve nothing that was not written under its name, unless \
-            the bytes were forged; and to keep what is set then. A case that traps or does not end is told like any other: \
-            --first with its number and --count 1 make it again.
+            A store must open, or throw an error; must not serve a value that was not written under its name, unless the \
+            bytes were forged; and must keep later writes. A case that traps or does not end is reported like any other. \
+            To repeat a case, pass its number to --first, with --count 1.
             """)
 
-    @Option(help: "What all damage follows from.") var seed: UInt64 = 1
-    @Option(help: "How many logs.") var count = 100_000
-    @Option(help: "The number of the first.") var first = 0
-    @Option(help: "How many processes.") var jobs = ProcessInfo.processInfo.activeProcessorCount
+    @Option(help: "The seed of all damage.") var seed: UInt64 = 1
+    @Option(help: "The number of logs.") var count = 100_000
+    @Option(help: "The number of the first log.") var first = 0
+    @Option(help: "The number of processes.") var jobs = ProcessInfo.processInfo.activeProcessorCount
 
     func validate() throws {
         guard count > 0, first >= 0, jobs > 0 else { throw ValidationError("Count and jobs have to be positive.") }
     }
 
-    /// So many cases are given to a process at a time.
+    /// The number of cases per child process.
     private static let portion = 25_000
 
     func run() async throws {
@@ -45,8 +45,7 @@ struct FuzzLogsCommand: AsyncParsableCommand {
         if tally.violationCount > 0 { throw ExitCode.failure }
     }
 
-    /// Plays cases in a process of their own; one that takes the process down counts, and those behind it are played
-    /// too.
+    /// Runs cases in a child process; a case that ends the process is counted, and the cases after it are run too.
     private func play(_ cases: Range<Int>) async throws -> LogTally {
         var tally = LogTally()
         var rest = cases
@@ -57,21 +56,21 @@ struct FuzzLogsCommand: AsyncParsableCommand {
             }
             guard let fatal = outcome.fatalCase else { break }
             tally.violationCount += 1
-            // What was counted before it is lost with the process.
+            // The counts of the cases before it are lost with the process.
             rest = fatal + 1..<max(rest.upperBound, fatal + 1)
         }
         return tally
     }
 }
 
-/// A process that plays cases.
+/// A child process that runs cases.
 private struct LogChild {
     let seed: UInt64
     let cases: Range<Int>
 
     struct Outcome {
         var lines: [Substring]
-        /// The case that took the process down.
+        /// The case that ended the process.
         var fatalCase: Int?
     }
 
@@ -87,7 +86,7 @@ private struct LogChild {
         let pipe = Pipe()
         child.standardOutput = pipe
         let output = try await withCheckedThrowingContinuation { continuation in
-            // Waiting is no work for the threads that tasks share.
+            // A blocking wait would occupy a thread of the cooperative pool.
             DispatchQueue.global().async {
                 continuation.resume(
                     with: Result {

@@ -1,13 +1,12 @@
 import ForgeFileSystem
 import ForgeKVStore
 
-/// Where things stand in a log of format version 1, as the documentation gives them, and the checksums
-/// that make forged bytes count.
+/// Offsets and checksums of log format version 1, as documented, written independently of the store.
 enum LogBytes {
     static let headerSize = 64
     static let frameSize = 20
 
-    /// The records of a log, as far as lengths lead from one to the next.
+    /// The ranges of a log's records, as far as their lengths are consistent.
     static func records(_ log: [UInt8]) -> [Range<Int>] {
         var records: [Range<Int>] = []
         var offset = headerSize
@@ -20,12 +19,12 @@ enum LogBytes {
         return records
     }
 
-    /// Gives a log the checksum that makes its header right.
+    /// Recomputes the checksum of the header.
     static func signHeader(_ log: inout [UInt8]) {
         log.store(checksum([log[0..<60]]), at: 60)
     }
 
-    /// Gives a record of a log, which need not begin where one did, the checksum that makes it right.
+    /// Recomputes the checksum of a record, which need not begin at a record boundary.
     static func sign(_ record: Range<Int>, of log: inout [UInt8]) {
         let start = record.lowerBound
         log.store(
@@ -41,12 +40,12 @@ enum LogBytes {
 }
 
 extension [UInt8] {
-    /// The number at an offset, least significant byte first.
+    /// The little-endian integer at an offset.
     func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, _: Number.Type) -> Number {
         withUnsafeBytes { Number(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: Number.self)) }
     }
 
-    /// Puts a number at an offset, least significant byte first.
+    /// Stores a little-endian integer at an offset.
     mutating func store(_ number: some FixedWidthInteger & BitwiseCopyable, at offset: Int) {
         withUnsafeMutableBytes { $0.storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number)) }
     }

@@ -1,4 +1,4 @@
-/// What may happen to bytes by accident: none of it makes a checksum right.
+/// Accidental damage: it never makes a checksum valid.
 extension LogCase {
     mutating func damage() {
         guard !log.isEmpty else { return history.append("the log is empty") }
@@ -50,7 +50,7 @@ extension LogCase {
         history.append("\(count) bytes of \(["zeros", "ones", "noise"][kind]) are appended")
     }
 
-    /// Puts a piece of a log somewhere, of another one perhaps.
+    /// Inserts a piece of this log or of another one.
     private mutating func splice(at offset: Int) {
         let other = random.chance(50) ? sources.min() ?? 0 : random.below(LogTemplate.all.count - 2)
         hasMoved = hasMoved || sources.contains(other)

@@ -1,4 +1,4 @@
-/// What only somebody does who knows the format: fields are changed, and the checksums made right.
+/// Deliberate forgery: fields are changed and the checksums recomputed.
 extension LogCase {
     mutating func forge() {
         guard log.count >= LogBytes.headerSize else { return damage() }
@@ -11,7 +11,7 @@ extension LogCase {
         }
     }
 
-    /// Makes the checksum of a record right, and with it whatever has happened to the record before.
+    /// Recomputes the checksum of a record, which also covers all earlier damage to it.
     private mutating func sign(_ record: Range<Int>) {
         LogBytes.sign(record, of: &log)
         isForged = true
@@ -27,7 +27,7 @@ extension LogCase {
         history.append("the header says \(value) at \(offset), and its checksum is right")
     }
 
-    /// Changes what a record says of its length, its number, or what had been flushed.
+    /// Changes a record's length, revision or flush marker.
     private mutating func forgeFrame() {
         let records = LogBytes.records(log)
         guard !records.isEmpty else { return insertRecord() }
@@ -37,7 +37,7 @@ extension LogCase {
         case 0:
             let size = extreme(near: UInt64(record.count - LogBytes.frameSize))
             log.store(UInt32(truncatingIfNeeded: size), at: start)
-            // Where the bytes are there, the checksum can be made right.
+            // The checksum can be recomputed only if all bytes exist.
             let end = start + LogBytes.frameSize + Int(clamping: UInt32(truncatingIfNeeded: size))
             if end <= log.count { record = start..<end }
             hasForgedContent = true
@@ -52,7 +52,7 @@ extension LogCase {
         history.append("the frame of \(record) is \(Array(log[start..<start + 16])), and its checksum is right")
     }
 
-    /// Changes what a record does: its operation, flags, lengths, or any byte.
+    /// Changes a record's payload: its operation, flags, lengths, or any byte.
     private mutating func forgePayload() {
         let records = LogBytes.records(log)
         guard !records.isEmpty else { return insertRecord() }
@@ -69,7 +69,7 @@ extension LogCase {
         history.append("the payload of \(record) begins with \(Array(log[start..<min(start + 8, record.upperBound)]))")
     }
 
-    /// Adds a record that nobody wrote.
+    /// Inserts a forged record.
     private mutating func insertRecord() {
         let records = LogBytes.records(log)
         let end = records.last?.upperBound ?? LogBytes.headerSize

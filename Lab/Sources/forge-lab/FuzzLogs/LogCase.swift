@@ -1,36 +1,36 @@
-/// A log, damaged or forged; what it is follows from a seed and a number alone.
+/// A damaged or forged log, derived from a seed and a number.
 struct LogCase {
     var log: [UInt8]
 
-    /// What stands in the page that processes share; nil for a store that one process has for itself.
+    /// The content of the shared page; nil for a store with exclusive access.
     var page: [UInt8]?
 
     /// The templates that bytes were taken from.
     var sources: Set<Int>
 
-    /// What was done to the bytes, for whoever has to find out.
+    /// The changes to the bytes, for diagnosis.
     var history: [String] = []
 
-    /// Whether a checksum was made right, which no accident does.
+    /// Whether a checksum was recomputed, which accidental damage never does.
     var isForged = false
 
-    /// Whether intact records stand where none stood, which takes more than an accident too.
+    /// Whether intact records were moved, which accidental damage does not do either.
     var hasMoved = false
 
-    /// Whether names or values were forged, so that nobody knows what is served.
+    /// Whether names or values were forged, so that the served values are unpredictable.
     var hasForgedContent = false
 
     var random: FuzzRandom
 
     init(seed: UInt64, number: Int) {
         random = FuzzRandom(seed: seed ^ UInt64(truncatingIfNeeded: number) &* 0xD134_2543_DE82_EF95)
-        // The last templates are long, which takes time.
+        // The last templates are long and therefore slow.
         let choice = random.below(random.chance(10) ? LogTemplate.all.count : LogTemplate.all.count - 2)
         let template = LogTemplate.all[choice]
         sources = [choice]
         log = template.log
         if random.chance(3) { page = SharedPageBytes.make(&random) }
-        // Some are left as they are.
+        // Some logs stay undamaged.
         let count = random.chance(3) ? 0 : 1 + random.below(random.chance(20) ? 12 : 3)
         for _ in 0..<count {
             switch random.below(10) {
@@ -41,7 +41,7 @@ struct LogCase {
         }
     }
 
-    /// A place in the log, most often where a record or a part of one begins.
+    /// An offset in the log, most often at the start of a record or of one of its fields.
     mutating func place() -> Int {
         let records = LogBytes.records(log)
         if random.chance(20) || records.isEmpty { return random.below(log.count + 1) }
@@ -50,7 +50,7 @@ struct LogCase {
             log.count, random.pick([record.lowerBound, record.upperBound]) + (random.chance(60) ? 0 : random.below(26)))
     }
 
-    /// A number that somebody may not have thought of, or one close to the one that is there.
+    /// A boundary value, or a value close to `number`.
     mutating func extreme(near number: UInt64) -> UInt64 {
         switch random.below(4) {
         case 0: return random.pick([0, 1, 2, 3, 4, 19, 20, 63, 64, 255, 256, 1024, 1025, 65_535, 65_536])
@@ -63,7 +63,7 @@ struct LogCase {
     }
 }
 
-/// What somebody may have left in the page that processes share.
+/// Possible contents of the page that processes share.
 enum SharedPageBytes {
     static func make(_ random: inout FuzzRandom) -> [UInt8] {
         var bytes = [UInt8](repeating: random.pick([0, 0xFF, 0x20]), count: random.pick([0, 1, 64, 4096, 4096, 5000]))

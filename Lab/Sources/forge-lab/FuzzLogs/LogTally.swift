@@ -1,4 +1,4 @@
-/// How many cases there were, and how the stores took them.
+/// Counts of the cases by outcome.
 struct LogTally {
     private var counts = [Int](repeating: 0, count: LogTrial.Outcome.allCases.count)
     private var forgedCount = 0
@@ -6,7 +6,7 @@ struct LogTally {
 
     init() {}
 
-    /// Reads what another process printed as its ``line``; nil if it is none.
+    /// Parses the ``line`` that another process printed; nil if it is invalid.
     init?(line: some StringProtocol) {
         let numbers = line.split(separator: " ").compactMap { Int($0) }
         guard line.hasPrefix("tally "), numbers.count == counts.count + 2 else { return nil }
@@ -32,7 +32,7 @@ struct LogTally {
 
     var caseCount: Int { counts.reduce(violationCount, +) }
 
-    /// All of it in words.
+    /// A summary in words.
     var summary: String {
         "\(caseCount) logs, \(forgedCount) of them forged: \(self[.clean]) opened clean, \(self[.damaged]) with damage "
             + "told, \(self[.torn]) torn, \(self[.readOnly]) read-only, \(self[.refused]) refused; "

@@ -4,19 +4,19 @@ import ForgeKVStore
 import ForgeStorageTesting
 import SystemPackage
 
-/// The log of a store that a healthy program wrote, before anything is damaged.
+/// The undamaged log of a store.
 struct LogTemplate: Sendable {
     private(set) var log: [UInt8] = []
 
-    /// Every value that was ever written under a name.
+    /// Every value ever written under a name.
     private(set) var written: [String: Set<[UInt8]>] = [:]
 
-    /// The names, always in the same order.
+    /// The names, in a fixed order.
     private(set) var names: [String] = []
 
-    /// What a healthy program does.
+    /// A step of the program that writes the log.
     enum Step {
-        /// Sets a name to a text of about that many bytes, which occurs once.
+        /// Sets a name to a unique text of about that many bytes.
         case set(String, size: Int = 8)
         case remove(String)
         case removeAll
@@ -55,7 +55,7 @@ struct LogTemplate: Sendable {
     }()
 
     private init(_ steps: [Step], _ number: Int, _ isClosed: Bool) throws {
-        // Logs of one number would be told apart by nothing.
+        // Equal seeds would give the logs equal identifiers.
         let fileSystem = InMemoryFileSystem(options: .init(seed: 1000 + UInt64(number)))
         var store: FileKVStore? = try FileKVStore(at: "/store", fileSystem: fileSystem, options: Self.options)
         for (place, step) in steps.enumerated() {
@@ -68,12 +68,12 @@ struct LogTemplate: Sendable {
         }
         if isClosed { store = nil }
         log = try fileSystem.readFile("/store/log")
-        // An open store has reserved more than is worth looking at.
+        // An open store has preallocated more zeros than are useful here.
         if !isClosed { log.removeLast(max(0, log.count - (log.lastIndex { $0 != 0 } ?? 0) - 200)) }
         names = written.keys.sorted()
     }
 
-    /// Options under which everything is the same in every run.
+    /// Options that make every run identical.
     static var options: FileKVStore.Options {
         var options = FileKVStore.Options.silent
         options.compactsInBackground = false

@@ -4,28 +4,28 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// Opens a store on damaged bytes, uses it, and looks whether it keeps what it promises.
+/// Opens a store on damaged bytes, uses it, and verifies its promises.
 struct LogTrial {
     private var log: LogCase
     private let fileSystem: InMemoryFileSystem
     private let issues = IssueCounter()
     private let names: [String]
 
-    /// How a store took it.
+    /// The store's reaction to the bytes.
     enum Outcome: Int, CaseIterable {
-        /// Nothing was told: nothing that counts was damaged, or the log is another healthy one.
+        /// No issue was reported: no relevant damage, or the log is another undamaged one.
         case clean
 
-        /// Bytes were set aside, or records found to be missing.
+        /// Bytes were set aside, or records were found to be missing.
         case damaged
 
-        /// The log ended in something unfinished.
+        /// The log ended in an unfinished record.
         case torn
 
-        /// The store could be read only.
+        /// The store was opened read-only.
         case readOnly
 
-        /// An error was thrown by the opening.
+        /// Opening threw an error.
         case refused
     }
 
@@ -71,14 +71,14 @@ struct LogTrial {
         try fileSystem.close(file)
     }
 
-    /// A store is refused only if a later version wrote it, and is left as it is then.
+    /// A store is refused only if a later version wrote it, and is then left unchanged.
     private func checkRefusal(_ error: KVStoreError) throws {
-        // Only a checksum that was made right, or a part of it spliced in, makes a version believed.
+        // Only a recomputed checksum, or a spliced part of a forged log, makes a foreign version credible.
         guard "\(error.code)".hasPrefix("unknown format"), log.isForged else {
             throw FuzzFailure("refused: \(error)")
         }
         guard try fileSystem.readFile("/store/log") == log.log else {
-            throw FuzzFailure("what was refused has changed")
+            throw FuzzFailure("the refused log has changed")
         }
     }
 
@@ -86,7 +86,7 @@ struct LogTrial {
         do {
             _ = try KVInspection(of: URL(filePath: "/store"), fileSystem: fileSystem)
         } catch let error as KVStoreError where "\(error.code)".hasPrefix("unknown format") && log.isForged {
-            // The opening is refused too.
+            // Opening is refused too.
         }
     }
 }
@@ -94,14 +94,14 @@ struct LogTrial {
 // MARK: Using the store
 
 extension LogTrial {
-    /// What has to be there when the store is opened again.
+    /// The state that must survive reopening.
     private struct Kept {
         var name: String
         var value: String
-        /// Nil if the value could not be set.
+        /// False if the value could not be set.
         var isSet = false
         var content: [String: [UInt8]] = [:]
-        /// Whether all was read before, so that all damage was found.
+        /// Whether every value was read before, so that all damage was found.
         var isWhole = false
     }
 
@@ -109,7 +109,7 @@ extension LogTrial {
         for _ in 0..<4 where !names.isEmpty {
             let name = log.random.pick(names)
             try check(name, try store.rawValue(named: name))
-            // What was read as a type is encoded anew when its bytes are asked for, as no forger may have written it.
+            // After a typed read the store re-encodes the value, which then differs from a forged encoding.
             if !log.hasForgedContent { _ = store.get(KVKey<String>(name)) }
         }
         var kept = Kept(name: log.random.chance(50) ? "new" : names.last ?? "new", value: "set \(log.log.count)")
@@ -125,17 +125,17 @@ extension LogTrial {
             if log.random.chance(5) { try store.synchronize() }
             kept.isSet = true
         } catch let error as KVStoreError where log.isForged && error.code.unavailability != nil {
-            // A forged number leaves none for what is written next; the caller was told.
+            // A forged revision leaves none for later writes; the caller received an error.
         }
         if kept.isWhole { kept.content = try content(of: store) }
         return kept
     }
 
-    /// A value that is served was written under its name.
+    /// A served value must have been written under its name.
     private func check(_ name: String, _ bytes: [UInt8]?) throws {
         guard let bytes, !log.hasForgedContent else { return }
         guard log.sources.contains(where: { LogTemplate.all[$0].written[name]?.contains(bytes) ?? false }) else {
-            throw FuzzFailure("\(name) has a value that nobody wrote: \(bytes.prefix(40))")
+            throw FuzzFailure("\(name) has a value that was never written: \(bytes.prefix(40))")
         }
     }
 
@@ -148,11 +148,11 @@ extension LogTrial {
         let second = issues.descriptions
         for name in content.keys { _ = store.get(KVKey<String>(name)) }
         guard value == kept.value, content[kept.name] != nil else {
-            throw FuzzFailure("what was set is not there any more: first \(first), then \(second)")
+            throw FuzzFailure("a value that was set is missing: first \(first), then \(second)")
         }
         guard !kept.isWhole || content == kept.content else {
             let names = Set(content.keys).union(kept.content.keys).filter { content[$0] != kept.content[$0] }.sorted()
-            throw FuzzFailure("\(names) are not what they were: first \(first), then \(second)")
+            throw FuzzFailure("\(names) have changed: first \(first), then \(second)")
         }
         guard second.isEmpty || !kept.isWhole else {
             throw FuzzFailure("not repaired: first \(first), then \(second)")
@@ -166,7 +166,7 @@ extension LogTrial {
     }
 }
 
-/// What a store has told.
+/// Counts the issues that a store reports.
 final class IssueCounter: Sendable {
     private let issues = Mutex<[KVStoreIssue]>([])
 
@@ -174,7 +174,7 @@ final class IssueCounter: Sendable {
 
     var descriptions: [String] { issues.withLock { $0.map(\.description) } }
 
-    /// What was told up to now, which is forgotten.
+    /// Returns the issues since the last call, and clears them.
     func take() -> [String] {
         issues.withLock { issues in
             defer { issues = [] }
@@ -182,7 +182,7 @@ final class IssueCounter: Sendable {
         }
     }
 
-    /// The worst that was told.
+    /// The most severe outcome.
     var outcome: LogTrial.Outcome {
         issues.withLock { issues in
             var outcome = LogTrial.Outcome.clean

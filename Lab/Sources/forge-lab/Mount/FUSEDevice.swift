@@ -2,13 +2,13 @@
 import Glibc
 import SystemPackage
 
-/// The descriptor of `/dev/fuse` through which one mounted file system and the kernel talk.
+/// The descriptor of `/dev/fuse` that connects one mounted file system to the kernel.
 final class FUSEDevice: Sendable {
-    /// The most bytes that one write request carries.
+    /// The maximum number of bytes in one write request.
     static let maximumWriteSize = 1 << 20
 
     let descriptor: CInt
-    /// A pipe whose reader tells the loop to end.
+    /// A pipe that wakes the loop so that it ends.
     private let stop: (reader: CInt, writer: CInt)
 
     init() throws(Errno) {
@@ -29,14 +29,14 @@ final class FUSEDevice: Sendable {
         close(stop.writer)
     }
 
-    /// Ends ``serve(_:)`` from any thread. The kernel answers what is still asked with `ENOTCONN` once the device is
-    /// closed.
+    /// Ends ``serve(_:)`` from any thread. Once the device is closed, the kernel answers pending requests with
+    /// `ENOTCONN`.
     func endServing() {
         var byte: UInt8 = 0
         _ = Glibc.write(stop.writer, &byte, 1)
     }
 
-    /// Hands every request to the server until the file system is unmounted or ``endServing()`` was called.
+    /// Passes every request to the server until the file system is unmounted or ``endServing()`` is called.
     func serve(_ server: FUSEServer) throws(Errno) {
         let size = Self.maximumWriteSize + 65_536
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
@@ -49,17 +49,17 @@ final class FUSEDevice: Sendable {
                 continue
             }
             switch errno {
-            // Unmounted, or given up by whoever administers the machine.
+            // Unmounted, or aborted by an administrator.
             case ENODEV, ECONNABORTED: return
             case EAGAIN: if try !waitForRequest() { return }
-            // ENOENT: a request was withdrawn while it was being read.
+            // ENOENT: the request was withdrawn while it was read.
             case EINTR, ENOENT: continue
             default: throw Errno(rawValue: errno)
             }
         }
     }
 
-    /// Waits for a request; false if the loop is to end.
+    /// Waits for a request; returns false if the loop is to end.
     private func waitForRequest() throws(Errno) -> Bool {
         var descriptors = [
             pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -73,7 +73,7 @@ final class FUSEDevice: Sendable {
         let count = reply.bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
         guard count < 0 else { return }
         switch errno {
-        // The request was withdrawn, or the file system is gone, which the next read tells.
+        // The request was withdrawn, or the file system is unmounted, which the next read reports.
         case ENOENT, ENODEV, ECONNABORTED: return
         default: throw Errno(rawValue: errno)
         }

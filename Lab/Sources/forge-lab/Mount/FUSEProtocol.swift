@@ -1,5 +1,5 @@
 #if os(Linux)
-/// Numbers of the protocol that the kernel speaks on `/dev/fuse` (`linux/fuse.h`, version 7.31 and later).
+/// Constants of the protocol of `/dev/fuse` (`linux/fuse.h`, version 7.31 and later).
 enum FUSEProtocol {
     static let majorVersion: UInt32 = 7
     static let minorVersion: UInt32 = 38
@@ -10,7 +10,7 @@ enum FUSEProtocol {
     static let entrySize = 40 + attributesSize
     static let directoryEntryHeaderSize = 24
 
-    /// What is asked for.
+    /// The operation of a request.
     enum Operation: UInt32 {
         case lookUp = 1
         case forget, getAttributes, setAttributes, readLink, symbolicLink
@@ -25,22 +25,22 @@ enum FUSEProtocol {
         case allocate, readDirectoryPlus, rename2
     }
 
-    /// What the two sides agree on at the start.
+    /// Features negotiated by `FUSE_INIT`.
     struct Features: OptionSet {
         let rawValue: UInt64
         static let atomicTruncation = Features(rawValue: 1 << 3)
         static let bigWrites = Features(rawValue: 1 << 5)
         static let fileLocks = Features(rawValue: 1 << 10)
         static let readDirectoryPlus = Features(rawValue: 1 << 13)
-        /// The server, not the kernel, takes set-user-id and set-group-id bits away when content or owner changes.
+        /// The server, not the kernel, clears set-user-id and set-group-id bits when content or owner changes.
         static let dropsPrivilegeBits = Features(rawValue: 1 << 19)
         static let maximumPages = Features(rawValue: 1 << 22)
         static let extended = Features(rawValue: 1 << 30)
-        /// Files whose reads and writes pass the kernel's cache by can be mapped all the same (7.39).
+        /// Files that bypass the page cache for reads and writes can still be mapped (7.39).
         static let directMapping = Features(rawValue: 1 << 36)
     }
 
-    /// Which attributes are to be set.
+    /// The attributes to set.
     struct AttributeChanges: OptionSet {
         let rawValue: UInt32
         static let mode = AttributeChanges(rawValue: 1 << 0)
@@ -62,7 +62,7 @@ enum FUSEProtocol {
     static let wholeFileLock: UInt32 = 1
     /// `FUSE_FSYNC_FDATASYNC`.
     static let dataOnly: UInt32 = 1
-    /// `FUSE_WRITE_CACHE`: pages that were changed through a mapping, whoever did it.
+    /// `FUSE_WRITE_CACHE`: write-back of a mapping's pages, whichever process changed them.
     static let fromCache: UInt32 = 1
 }
 #endif

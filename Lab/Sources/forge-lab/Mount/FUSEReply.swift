@@ -2,7 +2,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// An answer to the kernel: room for the header, then the body from front to back.
+/// A reply to the kernel: space for the header, then the body, appended in order.
 struct FUSEReply {
     private(set) var bytes: [UInt8]
 
@@ -12,7 +12,7 @@ struct FUSEReply {
         bytes.append(contentsOf: repeatElement(0, count: FUSEProtocol.replyHeaderSize))
     }
 
-    /// A reply of up to `count` bytes that `body` fills, telling how many they are.
+    /// A reply whose body `body` fills with up to `count` bytes; it returns their number.
     init(
         count: Int, _ body: (UnsafeMutableRawBufferPointer) throws(FileSystemError) -> Int
     ) throws(FileSystemError) {
@@ -30,7 +30,7 @@ struct FUSEReply {
         bytes.removeLast(count - filled)
     }
 
-    /// How many bytes the body has.
+    /// The size of the body in bytes.
     var bodyCount: Int { bytes.count - FUSEProtocol.replyHeaderSize }
 
     mutating func append(_ value: UInt32) { appendInteger(value) }
@@ -60,14 +60,14 @@ struct FUSEReply {
         append(UInt32(0))
     }
 
-    /// `struct fuse_entry_out`, with nothing that the kernel may keep.
+    /// `struct fuse_entry_out`, with zero cache timeouts.
     mutating func appendEntry(_ node: InMemoryFileSystem.NodeStatus, number: UInt64) {
         append(number)
         appendZeros(32)
         append(node)
     }
 
-    /// `struct fuse_attr_out`, with nothing that the kernel may keep.
+    /// `struct fuse_attr_out`, with zero cache timeouts.
     mutating func appendAttributes(_ node: InMemoryFileSystem.NodeStatus) {
         appendZeros(16)
         append(node)
@@ -80,7 +80,7 @@ struct FUSEReply {
         append(UInt32(0))
     }
 
-    /// Fills in the header; an error has no body.
+    /// Fills in the header; an error reply has no body.
     mutating func finish(unique: UInt64, error: Errno? = nil) {
         if error != nil { bytes.removeLast(bodyCount) }
         let count = UInt32(bytes.count)

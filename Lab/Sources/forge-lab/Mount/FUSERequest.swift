@@ -2,7 +2,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// One request of the kernel: a header, and a body that is read from front to back.
+/// One request of the kernel: a header, and a body that is read in order.
 struct FUSERequest {
     let operation: UInt32
     let unique: UInt64
@@ -13,7 +13,7 @@ struct FUSERequest {
     private let body: UnsafeRawBufferPointer
     private var position = 0
 
-    /// A request that lies in `bytes` for as long as it is used; nil if they are no request.
+    /// A request in `bytes`, which must outlive it; nil if they are not a request.
     init?(_ bytes: UnsafeRawBufferPointer) {
         guard bytes.count >= FUSEProtocol.requestHeaderSize,
             Int(bytes.loadUnaligned(fromByteOffset: 0, as: UInt32.self)) == bytes.count
@@ -31,7 +31,7 @@ struct FUSERequest {
 
     mutating func u64() throws(FileSystemError) -> UInt64 { try integer() }
 
-    /// A number of 64 bits that the file system takes as a signed one, such as an offset.
+    /// A 64-bit integer interpreted as signed, such as an offset.
     mutating func offset() throws(FileSystemError) -> Int64 { Int64(bitPattern: try integer()) }
 
     mutating func skip(_ count: Int) throws(FileSystemError) { _ = try bytes(count) }
@@ -57,7 +57,7 @@ struct FUSERequest {
 }
 
 extension FUSERequest: CustomStringConvertible {
-    /// What is asked for, about which node and by whom; of a call that opens, the flags too.
+    /// Operation, node and caller; for a call that opens, also the flags.
     var description: String {
         let operation = FUSEProtocol.Operation(rawValue: operation)
         let name = operation.map { "\($0)" } ?? "operation \(self.operation)"

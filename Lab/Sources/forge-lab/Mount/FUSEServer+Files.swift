@@ -4,14 +4,14 @@ import SystemPackage
 
 /// Open files and directories.
 extension FUSEServer {
-    /// The flags of `open(2)` that are the file system's business; the kernel has seen to the others.
+    /// The flags of `open(2)` that the file system handles; the kernel handles the others.
     private static let options: FileDescriptor.OpenOptions = [.create, .exclusiveCreate, .truncate, .append]
 
     private static func split(
         _ flags: UInt32
     ) throws(FileSystemError) -> (mode: FileDescriptor.AccessMode, options: FileDescriptor.OpenOptions) {
         let flags = CInt(bitPattern: flags)
-        // 3 asks for neither reading nor writing, only for ioctl(2).
+        // Access mode 3 permits only ioctl(2).
         guard flags & 3 != 3 else { throw FileSystemError(.open, .invalidArgument) }
         return (
             FileDescriptor.AccessMode(rawValue: flags & 3),
@@ -59,7 +59,7 @@ extension FUSEServer {
         let flags = FileDescriptor.OpenOptions(rawValue: CInt(bitPattern: try request.u32()))
         try request.skip(4)
         let bytes = try request.bytes(size)
-        // Pages of a mapping go where they came from, however the file was opened.
+        // Write-back of a mapping goes to its offset, even if the file is open for appending.
         let appends = flags.contains(.append) && writeFlags & FUSEProtocol.fromCache == 0
         try fileSystem.setAppends(appends, of: descriptor)
         let count = try fileSystem.write(descriptor, from: bytes, at: offset)
@@ -106,8 +106,8 @@ extension FUSEServer {
         return FUSEReply(capacity: 0)
     }
 
-    /// Lists as many names as fit. An entry's offset is its place in the listing, which is made when the reading begins
-    /// at 0, so names that come and go meanwhile move no other.
+    /// Lists as many names as fit. An entry's offset is its index in the listing, which is made when reading starts at
+    /// 0, so that concurrent changes do not shift other entries.
     func list(_ request: inout FUSERequest, withAttributes: Bool) throws(FileSystemError) -> FUSEReply {
         let handle = try request.u64()
         let start = try request.u64()
@@ -137,12 +137,12 @@ extension FUSEServer {
     private func listing(of directory: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         let names = try fileSystem.entries(of: directory)
         let own = try fileSystem.status(of: .descriptor(directory)).inode
-        // The kernel knows what `..` leads to; the number is for show.
+        // The kernel resolves `..` itself; this number is informational.
         return [".", ".."].map { DirectoryEntry(name: $0, type: .directory, inode: own) } + names
     }
 
-    /// Tells the kernel a node together with its name, or that it has to ask: where the directory may be read but not
-    /// searched, or the name is gone.
+    /// Appends an entry with its node, or without one where the kernel has to look it up: the directory is readable but
+    /// not searchable, or the name was removed.
     private func appendNode(_ entry: DirectoryEntry, in directory: Descriptor, _ reply: inout FUSEReply) {
         let isDot = entry.name == "." || entry.name == ".."
         do throws(FileSystemError) {

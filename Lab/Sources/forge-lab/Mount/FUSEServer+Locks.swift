@@ -2,9 +2,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Locks on whole files (`flock(2)`); those on ranges the kernel keeps itself.
+/// Locks on whole files (`flock(2)`); the kernel keeps those on ranges itself.
 extension FUSEServer {
-    /// Somebody who waits for a lock.
+    /// A pending request for a lock.
     struct WaitingLock {
         var unique: UInt64
         var descriptor: Descriptor
@@ -34,12 +34,12 @@ extension FUSEServer {
         return .reply(FUSEReply(capacity: 0))
     }
 
-    /// `flock(2)` has no way to ask; only locks on ranges have.
+    /// `flock(2)` cannot query a lock; only range locks can.
     func lockInTheWay(_ request: inout FUSERequest) throws(FileSystemError) -> FUSEReply {
         throw FileSystemError(.lock, .noFunction)
     }
 
-    /// Lets those go on whose locks are free by now, who waits longest first.
+    /// Grants the pending locks that are free by now, oldest request first.
     func retryLocks() -> [FUSEReply] {
         guard !waitingLocks.isEmpty else { return [] }
         var replies: [FUSEReply] = []
@@ -58,7 +58,7 @@ extension FUSEServer {
         return replies
     }
 
-    /// A signal came for somebody; only who waits for a lock still has something to interrupt.
+    /// A signal arrived for a pending request; only lock requests can be pending.
     func interrupt(_ request: inout FUSERequest) throws(FileSystemError) -> Answer {
         let unique = try request.u64()
         guard let index = waitingLocks.firstIndex(where: { $0.unique == unique }) else { return .none }

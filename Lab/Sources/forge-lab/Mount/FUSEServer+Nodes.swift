@@ -2,21 +2,21 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Names and attributes.
+/// Requests for names and attributes.
 extension FUSEServer {
     func lookUp(_ request: inout FUSERequest) throws(FileSystemError) -> FUSEReply {
         let directory = try node(request.node)
         return try entry(of: try request.path(), in: directory)
     }
 
-    /// Tells the kernel a node.
+    /// The reply that describes a node to the kernel.
     private func entry(of name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> FUSEReply {
         var reply = FUSEReply()
         try tell(fileSystem.openNode(name, at: directory), &reply)
         return reply
     }
 
-    /// Tells the kernel the node that a new descriptor holds.
+    /// Appends the entry of the node that a new descriptor holds.
     func tell(_ descriptor: Descriptor, _ reply: inout FUSEReply) throws(FileSystemError) {
         let status = try fileSystem.nodeStatus(of: .descriptor(descriptor))
         let number = status.status.inode
@@ -90,7 +90,7 @@ extension FUSEServer {
             changes, .accessed, .accessedNow, seconds.0, nanoseconds.0)
         let modified = Self.time(
             changes, .modified, .modifiedNow, seconds.1, nanoseconds.1)
-        // A change of size has set the time of modification.
+        // A change of size has already set the modification time.
         if !changes.contains(.size) || modified != .now, accessed != .unchanged || modified != .unchanged {
             try fileSystem.setTimes(accessed: accessed, modified: modified, of: file)
         }

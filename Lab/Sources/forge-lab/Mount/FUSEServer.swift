@@ -2,42 +2,42 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Answers the kernel's requests with a file system in memory.
+/// Answers the kernel's requests from an in-memory file system.
 ///
-/// The kernel walks paths, name by name; every check of permissions and every effect is the file system's own. The
-/// kernel is allowed to keep nothing: neither names nor attributes nor, but for mappings, content.
+/// The kernel resolves paths name by name; the file system makes all permission checks and changes. The kernel must not
+/// cache names, attributes or, except for mappings, content.
 ///
-/// It serves one request after the other and never waits for anything but the next one: who waits for a lock is
-/// answered when it is free.
+/// Serves one request after another and waits only for the next one: a request for a lock is answered once the lock is
+/// free.
 final class FUSEServer {
     let fileSystem: InMemoryFileSystem
     var nodes: NodeTable
-    /// What each open directory lists, as it was when its listing began.
+    /// The entries of each open directory, as of the start of its listing.
     var listings: [UInt64: [DirectoryEntry]] = [:]
     var waitingLocks: [WaitingLock] = []
-    /// Is told every request and what came of it.
+    /// Receives every request and its outcome.
     var trace: ((String) -> Void)?
-    /// Whether a file can be mapped although the kernel's cache is passed by.
+    /// The flags of replies to `open`: direct I/O where mapping stays possible with it.
     private var openFlags: UInt32 = 0
 
-    /// What became of a request.
+    /// The answer to a request.
     enum Answer {
         case reply(FUSEReply)
-        /// One that has its header, to another request.
+        /// A complete reply to another request.
         case finished(FUSEReply)
-        /// The kernel wants none.
+        /// The operation has no reply.
         case none
-        /// It comes when a lock is free.
+        /// The reply follows when a lock is free.
         case later
     }
 
-    /// A server for a tree; `fileSystem` is a process of its own, whose identity is that of whoever asks.
+    /// A server for a tree; `fileSystem` is a process of its own that takes the identity of each caller.
     init(_ fileSystem: InMemoryFileSystem) throws(FileSystemError) {
         self.fileSystem = fileSystem
         nodes = NodeTable(root: try fileSystem.openNode("/"))
     }
 
-    /// The replies to the request that lies in `bytes`: its own, and those of requests that it lets go on.
+    /// The replies to the request in `bytes`: its own, and those of pending requests that it unblocks.
     func answer(_ bytes: UnsafeRawBufferPointer) -> [FUSEReply] {
         guard var request = FUSERequest(bytes) else { return [] }
         let groups = request.user.rawValue == 0 ? [] : SupplementaryGroups.of(processID: request.processID)
@@ -124,7 +124,7 @@ final class FUSEServer {
             .extended, .directMapping,
         ]
         let agreed = wanted.intersection(Features(rawValue: offered))
-        // Without it a file could not be mapped; then its pages are kept while it is open.
+        // Without it a file could not be mapped, so its pages are cached while it is open.
         openFlags = agreed.contains(.directMapping) ? FUSEProtocol.directIO : 0
         var reply = FUSEReply()
         reply.append(FUSEProtocol.majorVersion)
@@ -142,7 +142,7 @@ final class FUSEServer {
         return reply
     }
 
-    // MARK: What the requests name
+    // MARK: Nodes and handles of requests
 
     /// The descriptor that holds a node.
     func node(_ number: UInt64) throws(FileSystemError) -> Descriptor {
@@ -150,7 +150,7 @@ final class FUSEServer {
         return descriptor
     }
 
-    /// The open file that the kernel knows by this handle.
+    /// The open file of a handle.
     func descriptor(_ handle: UInt64) throws(FileSystemError) -> Descriptor {
         guard let number = Int32(exactly: handle) else { throw FileSystemError(.resolve, .badFileDescriptor) }
         return Descriptor(rawValue: number)

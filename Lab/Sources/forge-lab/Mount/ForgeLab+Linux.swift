@@ -2,7 +2,7 @@
 import ArgumentParser
 
 extension ForgeLab {
-    /// What only this platform can do.
+    /// Commands available on this platform only.
     static let platformCommands: [any ParsableCommand.Type] = [MountCommand.self, UnmountCommand.self]
 }
 #endif

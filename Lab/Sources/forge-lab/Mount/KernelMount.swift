@@ -2,7 +2,7 @@
 import Glibc
 import SystemPackage
 
-/// A directory where the kernel shows what a server answers.
+/// A directory at which the kernel shows a server's file system.
 struct KernelMount {
     let directory: String
 
@@ -13,13 +13,12 @@ struct KernelMount {
     /// Mounts.
     ///
     /// - Parameters:
-    ///   - device: Where the server answers.
-    ///   - directory: Where to mount.
-    ///   - kernelChecksPermissions: Whether the kernel checks permissions before it asks the server, which does anyway.
-    ///     Without that the kernel asks the server by `open`, `create` and `access`, but not everything takes one of
-    ///     them: a FIFO it opens itself once it has its attributes, and steps up to `..` likewise (`fuse_permission` of
-    ///     Linux looks at a mode only for executing). The protocol has no request that a server could refuse then, so
-    ///     only the kernel's own check keeps a FIFO from being opened.
+    ///   - device: The device of the server.
+    ///   - directory: The mount point.
+    ///   - kernelChecksPermissions: Whether the kernel checks permissions before the server does. Otherwise the server
+    ///     checks them on `open`, `create` and `access`, but the kernel opens a FIFO and resolves `..` without such a
+    ///     request (`fuse_permission` of Linux checks a mode only for executing), so that only the kernel's own check
+    ///     protects a FIFO.
     /// - Throws: The error number; nothing is mounted.
     init(_ device: FUSEDevice, at directory: String, kernelChecksPermissions: Bool) throws(Errno) {
         self.directory = directory
@@ -35,9 +34,10 @@ struct KernelMount {
     /// Unmounts.
     ///
     /// - Parameters:
-    ///   - directory: Where the file system is mounted.
-    ///   - isLazy: Whether the name may go at once and the rest when nobody uses it any more; otherwise `EBUSY`.
-    /// - Throws: The error number; what was mounted still is.
+    ///   - directory: The mount point.
+    ///   - isLazy: Whether to detach the mount point at once and unmount when the file system is no longer in use;
+    ///     otherwise a file system in use fails with `EBUSY`.
+    /// - Throws: The error number; the file system stays mounted.
     static func unmount(_ directory: String, isLazy: Bool) throws(Errno) {
         guard umount2(directory, isLazy ? detach : 0) == 0 else { throw Errno(rawValue: errno) }
     }

@@ -6,19 +6,19 @@ import Foundation
 import Glibc
 import SystemPackage
 
-/// Mounts a file system in memory, so that any program can be tried on it.
+/// Mounts an in-memory file system, so that any program can be tested on it.
 struct MountCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "mount", abstract: "Mount a file system in memory until it is unmounted or this process ends.")
+        commandName: "mount", abstract: "Mount an in-memory file system until it is unmounted or this process ends.")
 
     @Argument(help: "The directory to mount at.") var directory: String
     @Option(help: "Also answer `forge-lab call` on this socket, from the same tree.") var socket: String?
     @Flag(
-        help: "Let the kernel check permissions first; FIFOs, which it opens itself, are checked by nobody otherwise.")
+        help: "Let the kernel check permissions first; otherwise FIFOs, which it opens itself, are not checked.")
     var kernelPermissions = false
-    @Option(help: "A new file to write every request of the kernel and its outcome to.") var trace: String?
-    @Option(help: "How many bytes there are; no limit if left out.") var size: Int64?
-    @Option(help: "How many files there may be; no limit if left out.") var inodes: Int?
+    @Option(help: "A new file that receives every kernel request and its outcome.") var trace: String?
+    @Option(help: "The size in bytes; unlimited if omitted.") var size: Int64?
+    @Option(help: "The number of files; unlimited if omitted.") var inodes: Int?
 
     func run() throws {
         let tree = InMemoryFileSystem(options: .served(size: size, inodes: inodes))
@@ -36,8 +36,8 @@ struct MountCommand: ParsableCommand {
         signals.forEach { $0.cancel() }
     }
 
-    /// Unmounts on a signal. That is done on another thread, since the kernel may have to ask the server on the way;
-    /// who still has a file open gets `ENOTCONN` from then on.
+    /// Unmounts on a signal, on another thread, because the kernel may send requests to the server meanwhile. Processes
+    /// with open files get `ENOTCONN` afterwards.
     private func end(on signal: CInt, _ mount: KernelMount, _ device: FUSEDevice) -> any DispatchSourceSignal {
         Glibc.signal(signal, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: signal, queue: .global())
@@ -53,7 +53,7 @@ struct MountCommand: ParsableCommand {
             }
             device.endServing()
         }
-        // One that came before the source listens would be lost: it is ignored already.
+        // A signal before the source listens would be lost, because it is ignored already.
         let isListening = DispatchSemaphore(value: 0)
         source.setRegistrationHandler { isListening.signal() }
         source.resume()
@@ -62,13 +62,13 @@ struct MountCommand: ParsableCommand {
     }
 }
 
-/// Unmounts what `forge-lab mount` has mounted, also after its process was killed.
+/// Unmounts a file system of `forge-lab mount`, also after its process was killed.
 struct UnmountCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "unmount", abstract: "Unmount a file system; the process that served it ends.")
 
     @Argument(help: "The directory where it is mounted.") var directory: String
-    @Flag(help: "Take the name away at once, and the rest when nobody uses it any more.") var lazy = false
+    @Flag(help: "Detach at once, and unmount when the file system is no longer in use.") var lazy = false
 
     func run() throws {
         try KernelMount.unmount(directory, isLazy: lazy)

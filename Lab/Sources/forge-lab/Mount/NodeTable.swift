@@ -2,7 +2,7 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The nodes that the kernel knows, by the numbers of their inodes, and how often each was told to it.
+/// The nodes that the kernel knows, by inode number, with their lookup counts.
 struct NodeTable {
     private struct Known {
         var descriptor: Descriptor
@@ -17,7 +17,7 @@ struct NodeTable {
 
     subscript(_ number: UInt64) -> Descriptor? { known[number]?.descriptor }
 
-    /// Notes that a node was told to the kernel; returns the descriptor that is not needed, if it was known already.
+    /// Counts a lookup of a node; returns the redundant descriptor if the node was known already.
     mutating func add(_ number: UInt64, _ descriptor: Descriptor) -> Descriptor? {
         guard known[number] != nil else {
             known[number] = Known(descriptor: descriptor, lookUpCount: 1)
@@ -27,7 +27,7 @@ struct NodeTable {
         return descriptor
     }
 
-    /// The kernel has forgotten a node as often as told; returns the descriptor to close once it has altogether.
+    /// Subtracts from a node's lookup count; returns the descriptor to close once the count is zero.
     mutating func forget(_ number: UInt64, count: UInt64) -> Descriptor? {
         guard number != FUSEProtocol.rootNode, let node = known[number] else { return nil }
         guard node.lookUpCount <= count else {

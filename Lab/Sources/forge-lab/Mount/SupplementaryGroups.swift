@@ -2,9 +2,9 @@
 import Glibc
 import SystemPackage
 
-/// The groups of other processes, which the kernel's requests do not tell.
+/// The supplementary groups of other processes, which FUSE requests do not contain.
 enum SupplementaryGroups {
-    /// The groups that `/proc` tells of a process, none if it is gone or in another process namespace.
+    /// The groups that `/proc` lists for a process; empty if it has ended or is in another process namespace.
     static func of(processID: UInt32) -> [GroupID] {
         guard processID != 0 else { return [] }
         let descriptor = open("/proc/\(processID)/status", O_RDONLY | O_CLOEXEC)

@@ -3,12 +3,12 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A file of lines that tell what the kernel asked for.
+/// A log file of the kernel's requests.
 final class TraceFile {
     private let fileSystem = SystemFileSystem()
     private let descriptor: Descriptor
 
-    /// A new file, which must not be in what is mounted.
+    /// Creates a file, which must not be in the mounted file system.
     init(path: String) throws(FileSystemError) {
         descriptor = try fileSystem.open(
             POSIXPath(path), .writeOnly, options: [.create, .exclusiveCreate, .append],
@@ -17,8 +17,8 @@ final class TraceFile {
 
     deinit { fileSystem.discard(descriptor) }
 
-    /// Adds a line at once, so that it is there before the answer is. What cannot be written goes to the error output,
-    /// with the reason.
+    /// Appends a line immediately, before the request is answered. A line that cannot be written goes to standard
+    /// error, with the reason.
     func append(_ line: String) {
         do throws(FileSystemError) {
             try fileSystem.writeBytes(Array("\(line)\n".utf8), to: descriptor)
