@@ -3,15 +3,15 @@ import ForgeFileSystem
 
 /// The directories of an app on a simulated device, below a container that every installation creates.
 struct AppContainer: Hashable, Sendable {
-    /// Counted from 1.
+    /// The number of the installation, counted from 1.
     var number = 1
 
-    /// What is created with the container, parents first.
+    /// The directories that the system creates with the container, parents first.
     private static let directories: [POSIXPath] = [
         "Documents", "Library", "Library/Application Support", "Library/Caches", "tmp",
     ]
 
-    /// Whose contents are in no backup.
+    /// The directories that backups omit.
     static let withoutBackup: [POSIXPath] = ["Library/Caches", "tmp"]
 
     var path: POSIXPath { POSIXPath("/var/mobile/Containers/Data/Application/\(number)") }
@@ -25,7 +25,7 @@ struct AppContainer: Hashable, Sendable {
     }
 
     func create(on disk: InMemoryFileSystem) throws(FileSystemError) {
-        // Durable, as everything that the system does to install an app.
+        // The system makes the directories of an installed app durable.
         for directory in Self.directories { try disk.makeDirectories(path.appending(directory)) }
     }
 

@@ -1,25 +1,25 @@
 import ForgeFileStore
 import Synchronization
 
-/// The state of a device's lock, and the class of protection of every file and directory on it.
+/// The lock state of a device, and the protection class of every file and directory on it.
 ///
 /// The rules are those of Data Protection (Apple Platform Security, "Data Protection classes"), with one
-/// simplification: the key of the class `complete` is gone the moment the device is locked, not ten seconds later.
+/// simplification: the key of the class `complete` is discarded when the device is locked, not ten seconds later.
 final class DataProtection: Sendable {
-    /// What is done with the content of a file.
+    /// A use of a file's content.
     enum Use {
         case creating, opening
-        /// Reading or writing through a descriptor that is open already.
+        /// Reading or writing through an open descriptor.
         case goingOn
     }
 
     private struct State {
         var lock = LockState.unlocked
-        /// By the number of the inode, which a file system never gives out twice; what is missing has the default.
+        /// Classes by inode number, which a file system never reuses; a missing inode has the default class.
         var classes: [UInt64: FileProtection] = [:]
     }
 
-    /// The class that the system gives to the files of an app unless it says otherwise.
+    /// The default class of an app's files on iOS.
     static let standard = FileProtection.completeUntilFirstUserAuthentication
 
     private let state = Mutex(State())
@@ -35,19 +35,19 @@ final class DataProtection: Sendable {
         set { state.withLock { $0.classes[inode] = newValue == Self.standard ? nil : newValue } }
     }
 
-    /// Forgets the classes of all inodes but these: what a disk gives out next may have the number of one that is lost.
+    /// Removes the classes of all other inodes: after a power cut the disk may reuse the numbers of lost inodes.
     func keepOnly(_ inodes: Set<UInt64>) {
         state.withLock { state in state.classes = state.classes.filter { inodes.contains($0.key) } }
     }
 
-    /// Whether the content of a file of this class can be used so just now.
+    /// Whether the content of a file of this class can be used in this way at present.
     func allows(_ use: Use, _ protection: FileProtection) -> Bool {
         let lock = lock
         guard lock != .unlocked else { return true }
         return switch protection {
         case .none: true
         case .complete: false
-        // Sealing needs only the public half of the key of the class, which is there at all times.
+        // Sealing needs only the public key of the class, which is always available.
         case .completeUnlessOpen: use != .opening
         case .completeUntilFirstUserAuthentication: lock == .locked
         }

@@ -3,10 +3,10 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import SystemPackage
 
-/// An encrypted backup of an app on a ``SimulatedDevice``: its files and secrets as they were at one moment.
+/// An encrypted backup of an app on a ``SimulatedDevice``: its files and secrets at one moment.
 ///
-/// Caches and temporary files are not in it, nor are secrets that need a passcode. Secrets that are bound to their
-/// device are, but only that device can make anything of them.
+/// It omits caches, temporary files and secrets that require a passcode. It contains device-bound secrets, but only
+/// their device can read them.
 public struct DeviceBackup: Sendable {
     private enum Content {
         case directory
@@ -25,7 +25,7 @@ public struct DeviceBackup: Sendable {
     private var items: [Item] = []
     let secrets: FakeKeychain.Backup
 
-    /// Reads everything below a container, whatever the lock says: it is the system that makes backups.
+    /// Reads everything below a container, regardless of the lock: the system makes backups.
     init(
         of container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection, secrets: FakeKeychain.Backup
     ) throws(FileSystemError) {
@@ -56,11 +56,11 @@ public struct DeviceBackup: Sendable {
         }
     }
 
-    /// Writes everything into a container that holds the system's directories and nothing else.
+    /// Restores everything into a container that holds only the system's directories.
     func restore(
         to container: POSIXPath, on disk: InMemoryFileSystem, _ rules: DataProtection
     ) throws(FileSystemError) {
-        // A directory comes before what is in it.
+        // A directory precedes its entries.
         for item in items {
             let path = container.appending(item.path)
             switch item.content {
@@ -75,7 +75,7 @@ public struct DeviceBackup: Sendable {
             }
             rules[try disk.status(path).inode] = item.protection
         }
-        // What is written into a directory changes its time, so the attributes come last and the innermost first.
+        // Creating an entry changes its directory's time, so attributes are set last, innermost first.
         for item in items.reversed() {
             if case .link = item.content { continue }
             let path = FileReference.path(container.appending(item.path))

@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 import SystemPackage
 
-/// Names are no content: they can be listed and changed whatever the lock says.
+/// Names are not content: they can be listed and changed while the device is locked.
 extension DeviceFileSystem {
     public func createSymbolicLink(
         _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath

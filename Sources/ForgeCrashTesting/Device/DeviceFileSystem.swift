@@ -4,33 +4,33 @@ import ForgeStorageTesting
 import Synchronization
 public import SystemPackage
 
-/// The files of a ``SimulatedDevice`` as one process of the app sees them, classes of protection obeyed.
+/// The files of a ``SimulatedDevice`` as one process of the app sees them, with protection classes enforced.
 ///
-/// It is an `InMemoryFileSystem` whose files can be read and written only as far as the device's lock allows for their
-/// class: else `EPERM`, as on a real device. Names, sizes and other attributes can be looked at all the time, and files
-/// be renamed and removed. A file or directory gets the class of the directory that it is created in, and keeps it when
-/// it is moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
+/// It is an `InMemoryFileSystem` whose files can be read and written only as far as the lock state permits for their
+/// class; other calls throw `EPERM`, as on a real device. Names, sizes and other attributes are always readable, and
+/// files can always be renamed and removed. A new file or directory inherits the class of its directory, and keeps it
+/// when moved; the default class is `FileProtection.completeUntilFirstUserAuthentication`.
 ///
-/// When the process has ended (``SimulatedDevice/crash(_:)`` and the like), every call throws `EIO` with
-/// ``ProcessEnded`` underlying, and has no effect: nothing that is left of the old process can reach the disk.
+/// After the process has ended (``SimulatedDevice/crash(_:)`` and similar events), every call throws `EIO` with
+/// ``ProcessEnded`` underlying and has no effect, so that leftovers of the old process cannot change the disk.
 public final class DeviceFileSystem: POSIXFileSystem {
     private let view: InMemoryFileSystem
     private let rules: DataProtection
     private let hasEnded = Atomic(false)
 
-    /// A new process's view of a disk.
+    /// A view of a disk for a new process.
     init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
         view = disk.process()
         self.rules = rules
     }
 
-    /// Ends the process: what it has open is closed, its locks are free.
+    /// Ends the process: closes its files and releases its locks.
     func endProcess() {
         hasEnded.store(true, ordering: .sequentiallyConsistent)
         view.endProcess()
     }
 
-    /// All descriptors that the process has open, in ascending order.
+    /// All open descriptors of the process, in ascending order.
     public var openDescriptors: [Descriptor] { view.openDescriptors }
 
     public var effectiveUser: UserID { view.effectiveUser }
@@ -44,9 +44,9 @@ public final class DeviceFileSystem: POSIXFileSystem {
         rules[try live(.status, path).status(path).inode]
     }
 
-    /// Gives a file or directory a class; a directory passes its own on to what is created in it from then on.
+    /// Sets the class of a file or directory; entries created in a directory later inherit its class.
     ///
-    /// - Throws: `FileSystemError`; `EPERM` for a file whose content cannot be reached just now.
+    /// - Throws: `FileSystemError`; `EPERM` for a file whose content is inaccessible at present.
     public func setProtection(_ protection: FileProtection, of path: POSIXPath) throws(FileSystemError) {
         let status = try live(.setPermissions, path).status(path)
         if status.type == .regular, !rules.allows(.opening, rules[status.inode]) {
@@ -59,7 +59,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         FileSystemError(operation, .notPermitted, path: path, underlying: ProtectedDataUnavailable())
     }
 
-    /// The view; nil once its last user has gone.
+    /// The view of the process; throws once the process has ended.
     func live(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) throws(FileSystemError) -> InMemoryFileSystem
     {
         guard !hasEnded.load(ordering: .sequentiallyConsistent) else {
@@ -75,7 +75,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         return try live(operation, path)
     }
 
-    /// The view, if the content of an open file can be used just now.
+    /// The view, if the content of an open file is accessible at present.
     private func content(
         of descriptor: Descriptor, for operation: FileSystemOperation
     ) throws(FileSystemError) -> InMemoryFileSystem {
@@ -86,7 +86,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         return view
     }
 
-    /// What is at a path; nil if that cannot be told, in which case the call that asks will meet the reason itself.
+    /// The status of a file; nil if it cannot be determined, in which case the call itself fails with the reason.
     private func status(of file: FileReference) -> FileStatus? {
         do throws(FileSystemError) {
             return try view.status(of: file)
@@ -95,7 +95,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         }
     }
 
-    /// The class that something created at a path gets.
+    /// The class that a new file or directory at a path inherits.
     private func inherited(_ path: POSIXPath, at directory: Descriptor) -> FileProtection {
         let parent = path.splitLast().parent
         return status(of: .path(parent.isEmpty ? "." : parent, at: directory)).map { rules[$0.inode] }
@@ -134,7 +134,7 @@ extension DeviceFileSystem {
         return descriptor
     }
 
-    /// A descriptor of a process that has ended is closed already.
+    /// Closes a descriptor; those of an ended process are closed already.
     public func close(_ descriptor: Descriptor) throws(FileSystemError) {
         try live(.close).close(descriptor)
     }
@@ -184,11 +184,11 @@ extension DeviceFileSystem {
         try live(.synchronize).synchronize(descriptor, level)
     }
 
-    /// Maps part of a file, whose content can be reached.
+    /// Maps part of a file whose content is accessible.
     ///
-    /// A file of the class `complete` is not mapped (`ENODEV`), as by `SystemFileSystem` on a real device: the lock
-    /// would take its pages away, and an access then raises a signal. That still happens where the class is set after
-    /// the file was mapped: it is a trap that says so.
+    /// A file of the class `complete` cannot be mapped (`ENODEV`), as with `SystemFileSystem` on a real device: locking
+    /// would remove its pages, and an access would then raise a signal. If the class is set after the file was mapped,
+    /// such an access traps with a message.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         let view = try content(of: descriptor, for: .map)
         let mapping = try view.map(descriptor, at: offset, count: count)
@@ -211,7 +211,7 @@ extension DeviceFileSystem {
             })
     }
 
-    /// Traps where the process would get a signal.
+    /// Traps where a real process would receive `SIGBUS`.
     private func requireReachable(_ inode: UInt64) {
         precondition(
             hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.goingOn, rules[inode]),

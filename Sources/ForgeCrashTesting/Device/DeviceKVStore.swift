@@ -3,17 +3,17 @@ import ForgeFileSystem
 public import ForgeKVStore
 import Synchronization
 
-/// A key-value store on a ``SimulatedDevice``: a `FileKVStore` that is opened when it is first needed.
+/// A key-value store on a ``SimulatedDevice``: a `FileKVStore` that is opened on first use.
 ///
-/// Making one touches nothing and cannot fail, so that it can be a constant of an app that is started while the device
-/// is locked. While its files cannot be read, `read` and everything else that can throw throws
-/// `KVStoreError` with `.unavailable(.locked)`; `get` gives nil and `contains` false, as they are documented to.
+/// Creating one performs no I/O and cannot fail, so that it can be a constant of an app started while the device is
+/// locked. While its files are unreadable, `read` and all other throwing calls throw `KVStoreError` with
+/// `.unavailable(.locked)`; `get` returns nil and `contains` false, as documented.
 ///
-/// A store whose class is `.complete` is closed when the device is locked and opened again afterwards, as an app does
-/// that handles `protectedDataWillBecomeUnavailable`. It belongs to the process that it was created for: after the end
-/// of that process, every call throws `.unavailable(.inputOutput)`.
+/// A store of the class `.complete` is closed when the device is locked and reopened afterwards, as in an app that
+/// handles `protectedDataWillBecomeUnavailable`. It belongs to the process that it was created for: after the end of
+/// that process, every call throws `.unavailable(.inputOutput)`.
 public final class DeviceKVStore: KVTransactionalStoring {
-    /// When the files of the store can be read.
+    /// The protection class of the store's files.
     public let protection: FileProtection
 
     private let fileSystem: DeviceFileSystem
@@ -41,7 +41,7 @@ public final class DeviceKVStore: KVTransactionalStoring {
                 if let store { return store }
                 try fileSystem.makeDirectories(path)
                 try fileSystem.setProtection(protection, of: path)
-                // What is left of a process that has ended would complain that it cannot close its files.
+                // After its process has ended, a store would otherwise log that it cannot close its files.
                 let new = try FileKVStore(at: path, fileSystem: fileSystem, options: .silent)
                 store = new
                 return new
@@ -60,7 +60,7 @@ public final class DeviceKVStore: KVTransactionalStoring {
         }
     }
 
-    /// Makes everything that was written durable; see `FileKVStore`.
+    /// Makes all earlier writes durable; see `FileKVStore`.
     public func synchronize() throws {
         try store(.synchronize).synchronize()
     }

@@ -1,9 +1,9 @@
-/// Whether the device's passcode was entered: what protected files and secrets depend on.
+/// The lock state of a device, on which access to protected files and secrets depends.
 public enum LockState: String, Hashable, Sendable, CaseIterable {
-    /// The device was started and not unlocked since.
+    /// The device has not been unlocked since it started.
     case beforeFirstUnlock
 
-    /// The device was unlocked since it started, and is locked now.
+    /// The device has been unlocked since it started, and is locked now.
     case locked
 
     /// The device is unlocked.

@@ -1,7 +1,7 @@
-/// The underlying error of the `EIO` of a file system whose process has ended on the simulated device.
+/// The underlying error of the `EIO` that a file system throws after its process has ended.
 public struct ProcessEnded: Error, Hashable, CustomStringConvertible {
     public var description: String { "the process has ended" }
 
-    /// The one value of this type.
+    /// Creates the error.
     public init() {}
 }

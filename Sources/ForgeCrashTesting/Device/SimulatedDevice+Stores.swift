@@ -7,9 +7,9 @@ import Foundation
 
 /// The stores of the app, as its running process opens them.
 extension SimulatedDevice {
-    /// A key-value store below the directory for application support; nothing is touched before it is needed.
+    /// A key-value store below the directory for application support, opened on first use.
     ///
-    /// Asked for the same name again, the same object is returned until the process ends, with the class that it had.
+    /// Further calls with the same name return the same object, with its original class, until the process ends.
     public func keyValueStore(
         named name: String = "settings",
         fileProtection: FileProtection = .completeUntilFirstUserAuthentication
@@ -20,8 +20,7 @@ extension SimulatedDevice {
         }
     }
 
-    /// A store of files on this device: what `DiskFileStore(directory:namespace:fileProtection:options:)` is on a real
-    /// one.
+    /// A file store on this device, like `DiskFileStore(directory:namespace:fileProtection:options:)` on a real one.
     public func fileStore(
         directory: StandardDirectory = .documents, namespace: String,
         fileProtection: FileProtection = .completeUntilFirstUserAuthentication,
@@ -32,18 +31,18 @@ extension SimulatedDevice {
             fileProtection: fileProtection, options: options)
     }
 
-    /// A store of secrets in the Keychain. It belongs to the device, not to the process: it goes on after all events.
+    /// A secret store in the Keychain. It belongs to the device, not to the process, and survives all events.
     public func secrets(service: String = "app", accessGroup: String? = nil) -> KeychainCrypt {
         keychain.store(service: service, accessGroup: accessGroup)
     }
 
-    /// A vault in the directory for application support, whose key is kept in the Keychain.
+    /// A vault in the directory for application support, with its key in the Keychain.
     ///
     /// - Parameters:
     ///   - name: The vault's name.
-    ///   - keyAccessibility: When the key can be read, and whether it moves to a new device together with the vault.
-    /// - Returns: The vault. If the Keychain has no key, a new one is made, under which a vault that is there already
-    ///   is `.wrongKey`.
+    ///   - keyAccessibility: When the key can be read, and whether it moves to a new device with the vault.
+    /// - Returns: The vault. If the Keychain has no key, a new one is created, with which an existing vault is
+    ///   `.wrongKey`.
     /// - Throws: `CryptError`, `.unavailable(.locked)` while the key cannot be read.
     public func vault(
         named name: String = "vault", keyAccessibility: CryptAccessibility = .afterFirstUnlock
@@ -63,7 +62,7 @@ extension SimulatedDevice {
             fileSystem: fileSystem)
     }
 
-    /// The storage of a session: a user in the Keychain.
+    /// A session storage in the Keychain.
     public func sessionStorage<User: Codable & Sendable>(
         of user: User.Type = User.self, accessibility: CryptAccessibility = .whenUnlocked
     ) -> CryptSessionStorage<User> {
@@ -72,7 +71,7 @@ extension SimulatedDevice {
 }
 
 extension String {
-    /// One component of a path that no two strings share: all but letters, digits, `-` and `_` is written as bytes.
+    /// An injective encoding as a path component: all but letters, digits, `-` and `_` is written as bytes.
     fileprivate var asFileName: POSIXPath {
         var name = ""
         for byte in utf8 {

@@ -5,8 +5,8 @@ public import Foundation
 import Synchronization
 import SystemPackage
 
-/// A device with one app on it, in memory: files, key-value stores, secrets and sessions that share its state, and
-/// everything that happens to a device while an app lives on it.
+/// An in-memory device with one app: files, key-value stores, secrets and sessions that share its lock state, storage
+/// and lifetime events.
 ///
 /// ```swift
 /// let device = try SimulatedDevice()
@@ -16,17 +16,16 @@ import SystemPackage
 /// await #expect(throws: FileStoreError.self) { try await drafts.load("letter") }   // .unavailable(.locked), not .notFound
 /// ```
 ///
-/// The stores are those of production, on a file system and a Keychain that follow the device: what cannot be read
-/// because of the lock is thrown as `.unavailable(.locked)`, never reported as absent. The device starts unlocked, with
-/// a passcode and an app that was just installed.
+/// The stores are those of production, on a file system and a Keychain that follow the device's state: an item that is
+/// unreadable because of the lock throws `.unavailable(.locked)` and is never reported as absent. The device starts
+/// unlocked, with a passcode and a newly installed app.
 ///
 /// An event that ends the app's process (``reboot()``, ``crash(_:)``, ``reinstallApp()``,
-/// ``restoreFromBackup(_:toNewDevice:)``) takes everything with it that was handed out before but the secrets: its
-/// calls throw, and nothing of it reaches the disk any more. Ask the device anew after it, as the app does when it is
-/// started again. Nothing depends on the wall clock or on chance but the vault's nonces. All calls may come from any
-/// thread at once.
+/// ``restoreFromBackup(_:toNewDevice:)``) invalidates all objects obtained before it except secrets: their calls throw
+/// and have no effect on the disk. Obtain new ones after it, as a restarted app does. Behaviour does not depend on the
+/// wall clock or on randomness, except for the vault's nonces. All calls are thread-safe.
 public final class SimulatedDevice: Sendable {
-    /// The secrets; for statuses on demand, and for what a test wants to look up.
+    /// The secrets, also for injected statuses and for inspection by tests.
     public let keychain: FakeKeychain
 
     let rules = DataProtection()
@@ -36,14 +35,14 @@ public final class SimulatedDevice: Sendable {
     private struct State {
         var disk: InMemoryFileSystem
         var process: DeviceFileSystem
-        /// What of the disk is durable.
+        /// The durable part of the disk.
         var durable: CrashModel
         var quota = InMemoryFileSystem.Quota()
         var container = AppContainer()
-        /// Those of the running process.
+        /// The stores of the running process.
         var stores: [String: DeviceKVStore] = [:]
 
-        /// A disk with what is on it durable, and one process.
+        /// A disk whose content is durable, and one process.
         init(_ disk: InMemoryFileSystem, _ rules: DataProtection) {
             self.disk = disk
             process = DeviceFileSystem(disk, rules)
@@ -51,22 +50,22 @@ public final class SimulatedDevice: Sendable {
             disk.startRecordingEffects()
         }
 
-        /// Leaves of the disk what was synchronised, and starts a process on it.
+        /// Reduces the disk to its synchronised state, and starts a process on it.
         mutating func cutPower(_ rules: DataProtection) {
             let effects = disk.takeEffects()
             for effect in effects { durable.apply(effect) }
             guard var image = StateSpace(durable, seed: 0).durable?.image else { return }
-            // Neither time nor chance goes back.
+            // The clock and the random generator are not reset.
             image.randomState = disk.image.randomState
             image.advance(by: durable.effectCount * 4 + 1)
             rules.keepOnly(Set(image.nodes.map(\.number)))
             let left = State(InMemoryFileSystem(image), rules)
             (disk, process, durable) = (left.disk, left.process, left.durable)
-            // The root is there, so this cannot fail.
+            // The root directory exists, so this cannot fail.
             do throws(FileSystemError) { try disk.setQuota(quota) } catch _ {}
         }
 
-        /// Ends the app's process and starts another; release what is returned outside of any lock.
+        /// Ends the app's process and starts another; release the returned stores outside of any lock.
         mutating func restartProcess(_ rules: DataProtection) -> [DeviceKVStore] {
             process.endProcess()
             process = DeviceFileSystem(disk, rules)
@@ -75,14 +74,14 @@ public final class SimulatedDevice: Sendable {
         }
     }
 
-    /// A device, unlocked, with an app just installed.
+    /// A device, unlocked, with a newly installed app.
     ///
     /// - Parameters:
-    ///   - seed: What the names of temporary files and the identities of stores follow from.
-    ///   - accessGroups: The Keychain's groups that the app is entitled to.
-    /// - Throws: What the disk says of the app's directories; nothing that can be foreseen.
+    ///   - seed: The seed for the names of temporary files and the identities of stores.
+    ///   - accessGroups: The Keychain access groups that the app is entitled to.
+    /// - Throws: The error of the disk when the app's directories are created; none is expected.
     public init(seed: UInt64 = 0, accessGroups: [String] = ["app"]) throws {
-        // As iOS has it: APFS that tells case apart.
+        // As on iOS: case-sensitive APFS.
         options = InMemoryFileSystem.Options(profile: .darwin, isNormalisationInsensitive: true, seed: seed)
         keychain = FakeKeychain(accessGroups: accessGroups)
         let disk = InMemoryFileSystem(options: options)
@@ -92,19 +91,19 @@ public final class SimulatedDevice: Sendable {
 
     // MARK: The state
 
-    /// Whether the device is locked.
+    /// The lock state.
     public var lockState: LockState { rules.lock }
 
-    /// The disk without any protection: to fill it, to fail it, to look at what is stored.
+    /// The disk without protection, to fill it, make it fail, or inspect it.
     public var disk: InMemoryFileSystem { state.withLock { $0.disk } }
 
     /// The files as the app's running process sees them.
     public var fileSystem: DeviceFileSystem { state.withLock { $0.process } }
 
-    /// Where one of the app's directories is; another place after every installation.
+    /// The URL of one of the app's directories; it changes with every installation.
     public func url(of directory: StandardDirectory) -> URL { URL(path(of: directory), isDirectory: true) }
 
-    /// The same as a path.
+    /// The path of one of the app's directories.
     public func path(of directory: StandardDirectory) -> POSIXPath {
         state.withLock { $0.container.path(of: directory) }
     }
@@ -125,9 +124,9 @@ public final class SimulatedDevice: Sendable {
 // MARK: The lock
 
 extension SimulatedDevice {
-    /// Locks the device, as the side button does; without effect before it was unlocked for the first time.
+    /// Locks the device, as the side button does; no effect before the first unlock.
     public func lock() {
-        // Told in time, an app gives up what it will not be able to write to.
+        // An app is notified before the lock and closes files that become inaccessible.
         let stores = state.withLock { $0.stores.values.filter { $0.protection == .complete } }
         guard rules.lock == .unlocked else { return }
         for store in stores { store.release() }
@@ -141,8 +140,8 @@ extension SimulatedDevice {
         keychain.unlock()
     }
 
-    /// Starts the device anew, in good order: everything written is kept, the app's process ends, and nothing that is
-    /// protected can be reached before the device is unlocked.
+    /// Restarts the device in an orderly way: everything written is kept, the app's process ends, and protected content
+    /// is inaccessible until the device is unlocked.
     public func reboot() {
         endProcess()
         rules.lock = .beforeFirstUnlock
@@ -151,7 +150,7 @@ extension SimulatedDevice {
 
     private func endProcess() {
         let stores = state.withLock { $0.restartProcess(rules) }
-        // What they hold in memory ends with the process too.
+        // Their memory is released with the process.
         for store in stores { store.release() }
     }
 }
@@ -159,8 +158,8 @@ extension SimulatedDevice {
 // MARK: The app
 
 extension SimulatedDevice {
-    /// Removes the app and installs it again: its files are gone, and its directories are at another place; its secrets
-    /// are still there, as on iOS.
+    /// Removes the app and installs it again: its files are removed, its directories get new paths, and its secrets are
+    /// kept, as on iOS.
     public func reinstallApp() throws(FileSystemError) {
         endProcess()
         try state.withLock { (state) throws(FileSystemError) in
@@ -170,17 +169,17 @@ extension SimulatedDevice {
         }
     }
 
-    /// Empties the app's directory of caches, as the system does when it wants space; the process lives on.
+    /// Empties the app's caches directory, as the system does when storage is low; the process continues.
     public func purgeCaches() throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             try state.container.empty(.caches, on: state.disk)
         }
     }
 
-    /// Ends the app's process without any warning.
+    /// Ends the app's process without warning.
     ///
-    /// A power cut leaves one state of all those that it may leave, the one in which the most is lost; `forEachCrash`
-    /// looks at all of them. After a power cut the device is before its first unlock, as after ``reboot()``.
+    /// A power cut leaves the state with the greatest loss; `forEachCrash` explores all possible states. After a power
+    /// cut the device is before its first unlock, as after ``reboot()``.
     public func crash(_ kind: CrashKind = .processKill) {
         endProcess()
         guard kind == .powerCut else { return }
@@ -193,7 +192,7 @@ extension SimulatedDevice {
 // MARK: The disk
 
 extension SimulatedDevice {
-    /// Fills the disk with other people's data up to this much, counted in whole blocks of 4096 bytes.
+    /// Fills the disk with other data until `sizeInBytes` are free, in whole blocks of 4096 bytes.
     public func fillDisk(leaving sizeInBytes: Int64) throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             let (limit, overflows) = try state.disk.usage().sizeInBytes.addingReportingOverflow(max(0, sizeInBytes))
@@ -202,7 +201,7 @@ extension SimulatedDevice {
         }
     }
 
-    /// Takes the other people's data away again.
+    /// Removes the other data.
     public func freeDisk() throws(FileSystemError) {
         try state.withLock { (state) throws(FileSystemError) in
             state.quota = .init()
@@ -214,7 +213,7 @@ extension SimulatedDevice {
 // MARK: Backups
 
 extension SimulatedDevice {
-    /// A backup of everything that an encrypted backup holds: files but for caches and temporary ones, and secrets.
+    /// Makes an encrypted backup: secrets, and files except caches and temporary ones.
     public func backUp() throws(FileSystemError) -> DeviceBackup {
         let secrets = keychain.backUp()
         return try state.withLock { (state) throws(FileSystemError) in
@@ -222,12 +221,11 @@ extension SimulatedDevice {
         }
     }
 
-    /// Sets a device up from a backup: this one, erased, or a new one in its place. It is unlocked then, with a
-    /// passcode.
+    /// Restores a backup to this device, erased, or to a new one in its place, which is then unlocked with a passcode.
     ///
     /// - Parameters:
-    ///   - backup: The backup; nil for one that is made right now.
-    ///   - toNewDevice: Whether it is another device, on which secrets do not arrive that are bound to theirs.
+    ///   - backup: The backup; nil makes one first.
+    ///   - toNewDevice: Whether to restore to another device, to which device-bound secrets do not move.
     /// - Throws: `FileSystemError` of the disk, if a test has made it fail.
     public func restoreFromBackup(
         _ backup: DeviceBackup? = nil, toNewDevice: Bool

@@ -1,18 +1,18 @@
-/// A crash, as the code that recovers from it sees it.
+/// A crash, from the viewpoint of the recovery.
 ///
-/// The recovery is a run of the program itself: what it begins and acknowledges counts for the crashes that follow.
+/// The recovery is a run of the program itself: its marks apply to later crashes.
 public struct Crash<Mark: Sendable>: Sendable {
-    /// How the runs before ended: ``CrashKind/powerCut`` if the power has failed at least once, since what that took
-    /// stays lost when the recovery is killed; ``CrashKind/processKill`` if they were only killed.
+    /// How earlier runs ended: ``CrashKind/powerCut`` if the power failed at least once, because its losses persist
+    /// when the recovery is killed; ``CrashKind/processKill`` if all were killed.
     public let kind: CrashKind
 
-    /// What had been acknowledged, in order, by all runs before.
+    /// The marks acknowledged by all earlier runs, in order.
     public let acknowledged: [Mark]
 
-    /// What had been begun, in order, by all runs before, acknowledged since or not.
+    /// The marks begun by all earlier runs, in order, whether acknowledged or not.
     public let begun: [Mark]
 
-    /// How many changes of the file system the last run had made.
+    /// The number of file-system changes that the last run made.
     public let effectCount: Int
 
     /// 1 for a crash of the program, 2 for one of the recovery after it.
@@ -40,13 +40,12 @@ public struct Crash<Mark: Sendable>: Sendable {
         self.run = run
     }
 
-    /// Marks the start of an operation of the recovery: from now on its effect may be found after a crash.
+    /// Marks the start of an operation of the recovery: its effect may be found after later crashes.
     public func begin(_ mark: Mark) {
         run.begin(mark)
     }
 
-    /// Marks that an operation of the recovery was acknowledged: from now on its effect must be found after every
-    /// crash.
+    /// Marks an operation of the recovery as acknowledged: its effect must be found after every later crash.
     public func acknowledge(_ mark: Mark) {
         run.acknowledge(mark)
     }

@@ -1,57 +1,57 @@
 public import ForgeFileSystem
 
-/// Crashes a program at every moment, in every state that a profile allows, and looks at how it recovers.
+/// Crashes a program at every moment, in every state that a profile allows, and checks its recovery.
 ///
-/// The program runs once on an `InMemoryFileSystem` that records what happens to it. Every state that a power cut
-/// could have left is made of that record, and each is handed to the recovery on a file system of its own. The program
-/// has to be deterministic: the same calls every time, with random bits from the file system.
+/// The program runs once on an `InMemoryFileSystem` that records its changes. The explorer derives every state that a
+/// power cut could leave from that recording, and runs the recovery on each, on a separate file system. The program
+/// must be deterministic: it makes the same calls in every run, and takes random bits from the file system.
 ///
-/// ``forEachCrash(profile:limit:seed:depth:marking:prepare:run:recover:)`` is the same in one call.
+/// ``forEachCrash(profile:limit:seed:depth:marking:prepare:run:recover:)`` does the same in one call.
 public struct CrashExplorer<Mark: Sendable> {
-    /// What was there before the program: it is durable.
+    /// Creates the initial state, which is durable.
     public typealias Prepare = nonisolated(nonsending) (InMemoryFileSystem) async throws -> Void
 
     /// The program.
     public typealias Body = nonisolated(nonsending) (InMemoryFileSystem, CrashRun<Mark>) async throws -> Void
 
-    /// The recovery; it throws if a promise was broken.
+    /// The recovery; it throws if a promise was violated.
     public typealias Recover = nonisolated(nonsending) (InMemoryFileSystem, Crash<Mark>) async throws -> Void
 
-    /// What crashes may do.
+    /// The permitted effects of crashes.
     public var profile: CrashProfile
 
-    /// How many states are looked at, over all moments of the program.
+    /// The number of states to visit, over all moments of the program.
     ///
-    /// If there are no more than that, all are. Otherwise moments with few states are looked at whole and the others
-    /// share what is left: all states that differ in one thing or two from all kept and from all lost as far as they
-    /// fit, and a sample. As many again are looked at for crashes during the recovery from a power cut, and as many for
+    /// If there are no more, all are visited. Otherwise moments with few states are visited completely, and the others
+    /// share the rest: first all states that differ in one or two choices from all kept and from all lost, as far as
+    /// they fit, then a sample. The same limit applies again to crashes during the recovery from a power cut, and to
     /// power cuts during the recovery from a kill.
     public var limit: Int
 
-    /// What everything random follows from.
+    /// The seed of all randomness.
     public var seed: UInt64
 
-    /// How many crashes in a row: with 2 every recovery is crashed too.
+    /// The number of consecutive crashes: with 2, every recovery is crashed too.
     public var depth: Int
 
-    /// Whether the power is cut during the recovery from a kill too: it then takes what the killed process had written,
-    /// and the recovery may have relied on, but neither had synchronised.
+    /// Whether to cut the power also during the recovery from a kill: this loses data that the killed process had
+    /// written and the recovery may have relied on, but neither had synchronised.
     public var carriesKills = true
 
-    /// How many violations are described in the report.
+    /// The maximum number of violations described in the report.
     public var maximumViolationCount = 5
 
-    /// Whether a report with violations says under which assumptions there would be none, which takes more runs.
+    /// Whether a report with violations names the assumptions under which there are none, which takes more runs.
     public var diagnoses = true
 
-    /// The kind of file system that the program runs on.
+    /// The properties of the file system.
     public var options: InMemoryFileSystem.Options
 
     private let prepare: Prepare
     private let body: Body
     private let recover: Recover
 
-    /// An explorer of one program.
+    /// Creates an explorer of one program.
     public init(
         profile: CrashProfile = .posixStrict, limit: Int = 100_000, seed: UInt64 = 0, depth: Int = 2,
         options: InMemoryFileSystem.Options = InMemoryFileSystem.Options(), marking: Mark.Type,
@@ -69,7 +69,7 @@ public struct CrashExplorer<Mark: Sendable> {
 
     /// Runs the program, crashes it, and reports.
     ///
-    /// - Throws: What the preparation or the program itself throws while nothing crashes.
+    /// - Throws: The error of the preparation or of the program without a crash.
     public nonisolated(nonsending) func explore() async throws -> CrashReport {
         let clock = ContinuousClock()
         let start = clock.now
@@ -80,9 +80,9 @@ public struct CrashExplorer<Mark: Sendable> {
         return report
     }
 
-    /// Makes one state again and recovers from it.
+    /// Reconstructs one state and recovers from it.
     ///
-    /// - Throws: What the recovery throws, or ``UnknownCrashState``.
+    /// - Throws: The error of the recovery, or ``UnknownCrashState``.
     public nonisolated(nonsending) func replay(_ id: CrashStateID) async throws {
         guard id.profile == profile.name, !id.levels.isEmpty else { throw UnknownCrashState(id: id) }
         var run = try await record().run(under: profile)
@@ -120,8 +120,8 @@ public struct CrashExplorer<Mark: Sendable> {
         }
     }
 
-    /// All different images that a crash may leave after that many changes, at most all, or after any number of them,
-    /// by their hash: for checks of the model itself.
+    /// All distinct images, by hash, that a crash may leave after `effectCount` changes, or after any number if nil:
+    /// for checks of the model itself.
     package nonisolated(nonsending) func statesByHash(after effectCount: Int? = nil) async throws -> [UInt64: DiskImage]
     {
         let recording = try await record()
@@ -136,7 +136,7 @@ public struct CrashExplorer<Mark: Sendable> {
         return found
     }
 
-    /// The same without the hashes.
+    /// The images of ``statesByHash(after:)``.
     package nonisolated(nonsending) func states(after effectCount: Int? = nil) async throws -> [DiskImage] {
         try await Array(statesByHash(after: effectCount).values)
     }
@@ -168,7 +168,7 @@ public struct CrashExplorer<Mark: Sendable> {
         return exploration.report
     }
 
-    /// Which assumption is missing: explores under each weaker profile, and without each rule.
+    /// Finds the missing assumption: explores under each weaker profile, and without each rule.
     private nonisolated(nonsending) func diagnose(
         _ recording: CrashRecording<Mark>, _ report: inout CrashReport
     ) async {
@@ -190,7 +190,7 @@ public struct CrashExplorer<Mark: Sendable> {
     }
 }
 
-/// The effects of a program on a file system whose initial tree is durable.
+/// The recorded effects of a program, and its durable initial tree.
 struct CrashRecording<Mark: Sendable>: Sendable {
     var image: DiskImage
     var effects: [RecordedEffect]
@@ -201,7 +201,7 @@ struct CrashRecording<Mark: Sendable>: Sendable {
     }
 }
 
-/// An identifier that leads to no state of this program under this profile.
+/// An identifier without a matching state of this program under this profile.
 public struct UnknownCrashState: Error, Sendable, CustomStringConvertible {
     /// The identifier.
     public let id: CrashStateID

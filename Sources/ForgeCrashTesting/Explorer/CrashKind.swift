@@ -1,13 +1,13 @@
-/// How a process ends without any warning.
+/// How a process ends without warning.
 public enum CrashKind: Hashable, Sendable, CaseIterable {
-    /// The process is killed, and the system lives on: nothing that was written is lost, but nothing becomes durable
-    /// either. Descriptors, locks and mappings are gone.
+    /// The process is killed and the system continues: written data is kept but not made durable. Descriptors, locks
+    /// and mappings are gone.
     case processKill
 
-    /// The power fails: what was not synchronised may be lost, names of files too.
+    /// The power fails: changes that were not synchronised may be lost, including names of files.
     case powerCut
 
-    /// What a recovery has to expect after these crashes.
+    /// The kind that a recovery must expect after these crashes.
     init(_ levels: some Sequence<CrashStateID.Level>) {
         self = levels.allSatisfy { $0.kind == .processKill } ? .processKill : .powerCut
     }

@@ -1,8 +1,8 @@
 import ForgeFileSystem
 
-/// A moment of a run at which a power cut is looked at.
+/// A moment of a run at which the states of a power cut are explored.
 struct CrashPoint {
-    /// How many changes the run had made.
+    /// The number of changes that the run had made.
     let effectCount: Int
     let space: StateSpace
     let count: Double
@@ -18,9 +18,9 @@ struct CrashPoint {
     ///
     /// - Parameters:
     ///   - run: The run.
-    ///   - kind: What the run follows. After a kill, a power cut before the first change is one of the run before.
-    ///   - seed: What everything random follows from.
-    ///   - limit: How many states are looked at: small moments whole, and the others share what is left.
+    ///   - kind: The preceding crash. After a kill, a power cut before the first change belongs to the previous run.
+    ///   - seed: The seed of all randomness.
+    ///   - limit: The number of states to visit: small moments completely, the others share the rest.
     /// - Returns: The moments, each with its share of the limit.
     static func all(
         of run: RecordedRun<some Sendable>, after kind: CrashKind?, seed: UInt64, limit: Int
@@ -38,7 +38,7 @@ struct CrashPoint {
         return points
     }
 
-    /// Whether states are possible at a moment that are not possible at the next one with the same marks made.
+    /// Whether a moment allows states that the next one with the same marks does not allow.
     private static func isBorder(_ count: Int, _ run: RecordedRun<some Sendable>) -> Bool {
         guard run.start.profile.isMonotonic, count < run.effects.count else { return true }
         switch run.effects[count].effect {
@@ -47,7 +47,7 @@ struct CrashPoint {
         }
     }
 
-    /// The states, all or as many as the budget allows.
+    /// All states, or a sample within the budget.
     func states(seed: UInt64) -> States {
         if count <= Double(budget), space.nameChoiceCount != nil { return States(exhaustive: ExhaustiveStates(space)) }
         return States(sampled: SampledStates(space, limit: budget, seed: seed))

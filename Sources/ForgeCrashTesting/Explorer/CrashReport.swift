@@ -1,69 +1,69 @@
-/// What an exploration saw.
+/// The results of an exploration.
 public struct CrashReport: Sendable {
     /// The profile whose states were explored.
     public let profile: CrashProfile
 
-    /// The seed of everything random, in the program and in the choice of states.
+    /// The seed of all randomness in the program and in the choice of states.
     public let seed: UInt64
 
-    /// How many changes of the file system the program made.
+    /// The number of file-system changes that the program made.
     public internal(set) var effectCount = 0
 
     /// The moments at which a crash was tried: before the first change and after each.
     public internal(set) var crashPointCount = 0
 
-    /// How many states the profile allows, before equal ones are left out.
+    /// The number of states that the profile allows, before equal ones are merged.
     public internal(set) var possibleStateCount = 0.0
 
-    /// How many of these were looked at.
+    /// The number of possible states that were visited.
     public internal(set) var visitedStateCount = 0
 
-    /// How many different states the program had to recover from, those of crashes during recovery included.
+    /// The number of distinct states recovered from, including those of crashes during recovery.
     public internal(set) var stateCount = 0
 
-    /// How many of ``stateCount`` came from a crash during the recovery from a power cut.
+    /// The part of ``stateCount`` from crashes during the recovery from a power cut.
     public internal(set) var nestedStateCount = 0
 
-    /// How many kills of the process were carried on: followed by a recovery, and by power cuts during that recovery.
+    /// The number of kills followed by a recovery and by power cuts during that recovery.
     public internal(set) var killCount = 0
 
-    /// How many of ``stateCount`` came from a crash during the recovery from a kill.
+    /// The part of ``stateCount`` from crashes during the recovery from a kill.
     public internal(set) var stateCountAfterKills = 0
 
-    /// The kills after which not all states of power cuts were looked at.
+    /// The number of kills after which the power cuts were sampled.
     public internal(set) var sampledKillCount = 0
 
-    /// The kills in the middle of a store that were left out, chosen by the seed.
+    /// The number of kills during a store that were skipped, chosen by the seed.
     public internal(set) var skippedKillCount = 0
 
-    /// The moments at which there were too many states to look at all of them.
+    /// The number of moments whose states were sampled.
     public internal(set) var sampledCrashPointCount = 0
 
-    /// Whether every sampled moment saw all states that differ in one thing from all kept or all lost.
+    /// Whether every sampled moment covered all states that differ in one choice from all kept or all lost.
     public internal(set) var hasAllSingleDeviations = true
 
-    /// Whether every sampled moment saw all states that differ in two things.
+    /// Whether every sampled moment covered all states that differ in two choices.
     public internal(set) var hasAllPairDeviations = true
 
-    /// How many states broke a promise.
+    /// The number of states that violated a promise.
     public internal(set) var violationCount = 0
 
-    /// The first of them, at most as many as asked for.
+    /// The first violations, up to the maximum number.
     public internal(set) var violations: [CrashViolation] = []
 
-    /// The strictest of the weaker profiles under which there is no violation; nil if there is none, or nothing to ask.
+    /// The strictest weaker profile without violations; nil if there is none or if there are no violations.
     public internal(set) var weakestSufficientProfile: CrashProfile?
 
-    /// The rules without any one of which there is no violation.
+    /// The rules each of which is necessary for the violations.
     public internal(set) var responsibleRules: [CrashRule] = []
 
-    /// Whether there is no violation unless a process is killed before the power cut.
+    /// Whether every violation needs a kill before the power cut.
     public internal(set) var needsKill = false
 
-    /// The operations that are needed for a violation, where the program was given as a list of operations.
+    /// The operations that a violation needs, if the program was given as a list of operations.
     public internal(set) var shrunkOperations: [String]?
 
-    /// How long it took.
+    /// The duration of the exploration.
     public internal(set) var duration = Duration.zero
 
     init(profile: CrashProfile, seed: UInt64) {
@@ -71,29 +71,29 @@ public struct CrashReport: Sendable {
         self.seed = seed
     }
 
-    /// Whether all states that the profile allows were looked at, crashes during recovery aside.
+    /// Whether all states that the profile allows were visited, apart from crashes during recovery.
     public var isExhaustive: Bool { sampledCrashPointCount == 0 }
 
-    /// Whether all power cuts after all kills of the program were looked at.
+    /// Whether all power cuts after all kills of the program were visited.
     public var isExhaustiveAfterKills: Bool { sampledKillCount == 0 && skippedKillCount == 0 }
 
-    /// Whether no promise was broken.
+    /// Whether no promise was violated.
     public var holds: Bool { violationCount == 0 }
 
-    /// The speed of the exploration.
+    /// The number of visited states per second.
     public var statesPerSecond: Double {
         let seconds = duration / .seconds(1)
         return seconds > 0 ? Double(stateCount) / seconds : 0
     }
 
-    /// Counts a state that these crashes led to.
+    /// Counts a state reached by these crashes.
     mutating func count(_ kinds: [CrashKind]) {
         stateCount += 1
         guard kinds.count > 1 else { return }
         if kinds.dropLast().contains(.processKill) { stateCountAfterKills += 1 } else { nestedStateCount += 1 }
     }
 
-    /// Notes that a moment is sampled.
+    /// Records the coverage of a sampled moment.
     mutating func note(_ states: SampledStates) {
         sampledCrashPointCount += 1
         if !states.hasAllSingles { hasAllSingleDeviations = false }
@@ -129,9 +129,9 @@ extension CrashReport: CustomStringConvertible {
     }
 }
 
-/// A program lost something, or could not recover, after a crash.
+/// A program that lost data or could not recover after a crash.
 public struct CrashFailure: Error, Sendable, CustomStringConvertible {
-    /// Everything that the exploration saw.
+    /// The report of the exploration.
     public let report: CrashReport
 
     public var description: String { report.description }

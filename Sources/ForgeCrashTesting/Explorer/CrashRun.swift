@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import Synchronization
 
-/// The marks that a run of the program makes: which operations it has begun, and which it has acknowledged.
+/// The marks of a run of the program: the operations begun and acknowledged.
 ///
-/// Marks are recorded between the changes of the file system; each state is checked against those made before the
+/// Marks are recorded between the changes of the file system; each state is checked against the marks made before the
 /// crash.
 public final class CrashRun<Mark: Sendable>: Sendable {
     enum Event: Sendable {
@@ -18,12 +18,12 @@ public final class CrashRun<Mark: Sendable>: Sendable {
         self.fileSystem = fileSystem
     }
 
-    /// Marks the start of an operation: from now on its effect may be found after a crash.
+    /// Marks the start of an operation: its effect may be found after later crashes.
     public func begin(_ mark: Mark) {
         note(.began(mark))
     }
 
-    /// Marks that an operation was acknowledged: from now on its effect must be found after every crash.
+    /// Marks an operation as acknowledged: its effect must be found after every later crash.
     public func acknowledge(_ mark: Mark) {
         note(.acknowledged(mark))
     }

@@ -1,10 +1,9 @@
-/// The name of a state that a crash left, from which the state can be made again.
+/// The identifier of a state after a crash, from which the state can be reconstructed.
 ///
 /// It reads `posixStrict/0>op17:n=0110:i5=1/0/2.0`: the profile and the seed; the number of effects before the crash;
-/// for each change of a name that was not durable, whether it was made; and for each file about which something was
-/// undecided its inode, the places of its size and attributes among those it had, and of the version of each block.
-/// A crash during recovery adds another `>op…`. A kill that the system survives reads `>kill17`, or `>kill17/0-24` if
-/// only those bytes of the last store were made.
+/// for each change of a name that was not durable, whether it was made; and for each file with undecided properties its
+/// inode and the indices of its size, its attributes and the version of each block. A crash during recovery adds
+/// another `>op…`. A kill reads `>kill17`, or `>kill17/0-24` if only those bytes of the last store were made.
 public struct CrashStateID: Hashable, Sendable, CustomStringConvertible {
     struct File: Hashable, Sendable {
         var inode: UInt64
@@ -19,7 +18,7 @@ public struct CrashStateID: Hashable, Sendable, CustomStringConvertible {
 
     struct Kill: Hashable, Sendable {
         var effectCount: Int
-        /// Which bytes of the last change, a store, were made; nil for all.
+        /// The bytes of the last change, a store, that were made; nil for all.
         var part: Range<Int>?
     }
 
@@ -53,7 +52,7 @@ public struct CrashStateID: Hashable, Sendable, CustomStringConvertible {
         self.levels = levels
     }
 
-    /// The identifier that a report printed; nil if the text is none.
+    /// Parses the identifier of a report; nil if the text is not one.
     public init?(_ text: String) {
         let parts = text.split(separator: ">", omittingEmptySubsequences: false)
         guard parts.count >= 2, let slash = parts[0].lastIndex(of: "/"),

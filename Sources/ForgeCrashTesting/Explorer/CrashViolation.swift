@@ -1,12 +1,12 @@
-/// A state from which a program did not recover as it promised.
+/// A state from which a program did not recover as promised.
 public struct CrashViolation: Sendable, CustomStringConvertible {
-    /// The name of the state, for ``CrashExplorer/replay(_:)``.
+    /// The identifier of the state, for ``CrashExplorer/replay(_:)``.
     public let id: CrashStateID
 
-    /// What the recovery threw.
+    /// The error of the recovery, as text.
     public let reason: String
 
-    /// What the power cut lost, one line each; none for a kill.
+    /// The losses of the power cut, one line each; empty for a kill.
     public let losses: [String]
 
     public var description: String {
@@ -15,7 +15,7 @@ public struct CrashViolation: Sendable, CustomStringConvertible {
 }
 
 extension CrashState {
-    /// What is not as it was before the crash.
+    /// The differences from the state before the crash.
     func losses(in space: StateSpace) -> [String] {
         var lines: [String] = []
         for (change, isMade) in zip(space.undecided, tree.names) where !isMade {

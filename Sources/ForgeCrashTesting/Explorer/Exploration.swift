@@ -1,11 +1,11 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 
-/// The walk through all crashes of a run, and through those of the recoveries after them.
+/// The exploration of all crashes of a run, and of its recoveries.
 final class Exploration<Mark: Sendable> {
     typealias Recover = nonisolated(nonsending) (InMemoryFileSystem, Crash<Mark>) async throws -> Void
 
-    /// The limits of the walk.
+    /// The limits of the exploration.
     struct Bounds {
         var limit: Int
         var depth: Int
@@ -95,7 +95,7 @@ final class Exploration<Mark: Sendable> {
 
     // MARK: Kills
 
-    /// Kills a run at every moment, recovers on what all processes see, and cuts the power during that recovery.
+    /// Kills a run at every moment, recovers from the live state, and cuts the power during that recovery.
     private nonisolated(nonsending) func kill(
         _ run: RecordedRun<Mark>, limit: Int, above: [CrashStateID.Level]
     ) async {
@@ -129,8 +129,8 @@ final class Exploration<Mark: Sendable> {
         }
     }
 
-    /// All kills if there are few; otherwise, of the program itself, one after each change and some in the middle of
-    /// stores, and of a recovery some.
+    /// All kills if there are few. Otherwise, for the program itself, one after each change and a sample of those
+    /// during stores; for a recovery, a sample.
     private func chosenKills(of run: RecordedRun<Mark>, limit: Int, isOuter: Bool) -> [CrashStateID.Kill] {
         let kills = run.kills
         var generator = SplitMix64(seed: seed ^ run.identity)
@@ -149,7 +149,7 @@ final class Exploration<Mark: Sendable> {
 
     // MARK: Recovery
 
-    /// Recovers from a crash; returns the recovery as a run if `start`, what it begins with, is given.
+    /// Recovers from a crash; returns the recovery as a run if its initial model `start` is given.
     private nonisolated(nonsending) func recover(
         from levels: [CrashStateID.Level], on image: DiskImage, _ start: CrashModel?,
         events: ArraySlice<CrashRun<Mark>.Event>, earlierMarks: UInt64, losses: () -> [String]
@@ -180,7 +180,7 @@ final class Exploration<Mark: Sendable> {
     }
 }
 
-/// Shares a limit: those who need little get what they need, and the others get equal parts of what is left.
+/// Splits a limit: small counts are satisfied completely, and the others get equal shares of the rest.
 func shares(of limit: Int, among counts: [Double]) -> [Int] {
     var shares = [Int](repeating: 1, count: counts.count)
     var left = Double(limit)

@@ -1,35 +1,35 @@
 import ForgeFileSystem
 
-/// One run of the program, or of its recovery: what it found, what it did, and what it marked.
+/// One run of the program or of its recovery: initial state, effects and marks.
 struct RecordedRun<Mark: Sendable>: Sendable {
-    /// What the run found, with everything about it that was not durable.
+    /// The initial state, including everything that was not durable.
     var start: CrashModel
     var effects: [RecordedEffect]
     /// The marks of this run and of those before.
     var events: [CrashRun<Mark>.Event]
-    /// Differs from that of every other run whose marks may be others.
+    /// Distinguishes this run from every run whose marks may differ.
     var identity: UInt64 = 0
-    /// What identifies the marks that were made before this run.
+    /// The identity of the marks made before this run.
     var earlierMarks: UInt64 = 0
 
-    /// What identifies the marks made up to a moment of the run: equal for moments that a recovery cannot tell apart.
+    /// The identity of the marks made up to a moment of the run; equal if a recovery cannot distinguish the moments.
     func marks(in model: CrashModel) -> UInt64 {
         let own = model.markCount - start.markCount
         return own == 0 ? earlierMarks : StableHash.of(earlierMarks, identity, UInt64(own))
     }
 
-    /// What is known after some of the changes.
+    /// The model after some of the effects.
     func model(after effectCount: Int) -> CrashModel {
         var model = start
         for effect in effects.prefix(effectCount) { model.apply(effect) }
         return model
     }
 
-    /// What is known after the process was killed; nil if the last change is no store that could be made in part.
+    /// The model after a kill; nil if the kill is partial and the last effect is not a store.
     ///
     /// - Parameters:
     ///   - kill: The moment, within the run.
-    ///   - before: What was known before the last change.
+    ///   - before: The model before the last effect.
     /// - Returns: The model that the next run starts with.
     func model(after kill: CrashStateID.Kill, from before: CrashModel) -> CrashModel? {
         var model = before
@@ -45,12 +45,12 @@ struct RecordedRun<Mark: Sendable>: Sendable {
         return model
     }
 
-    /// Every moment at which the process can be killed: after each change, and in the middle of each store.
+    /// Every moment at which the process can be killed: after each change, and during each store.
     var kills: [CrashStateID.Kill] {
         var kills: [CrashStateID.Kill] = []
         for (place, recorded) in effects.enumerated() {
             if start.profile.tearsStores, case .store(_, let offset, let bytes, _) = recorded.effect {
-                // Words count from the start of the file.
+                // Words are aligned to the start of the file.
                 let shift = Int(offset % 8)
                 for part in TornStore.parts(of: shift..<shift + bytes.count) {
                     let part = part.lowerBound - shift..<part.upperBound - shift

@@ -14,16 +14,16 @@ public import ForgeFileSystem
 /// ```
 ///
 /// - Parameters:
-///   - profile: What crashes may do.
-///   - limit: How many states are looked at; see ``CrashExplorer/limit``.
-///   - seed: What everything random follows from.
-///   - depth: How many crashes in a row: with 2 every recovery is crashed too.
-///   - marking: What the program acknowledges.
-///   - prepare: What was there before the program, durable.
+///   - profile: The permitted effects of crashes.
+///   - limit: The number of states to visit; see ``CrashExplorer/limit``.
+///   - seed: The seed of all randomness.
+///   - depth: The number of consecutive crashes: with 2, every recovery is crashed too.
+///   - marking: The type of the marks that the program acknowledges.
+///   - prepare: Creates the initial state, which is durable.
 ///   - body: The program, deterministic. It may be synchronous or asynchronous.
-///   - recover: Starts the program again on what a crash left and throws if a promise was broken.
-/// - Returns: What was explored.
-/// - Throws: ``CrashFailure`` if a state broke a promise, or what the program itself throws while nothing crashes.
+///   - recover: Restarts the program on the state after a crash and throws if a promise was violated.
+/// - Returns: The report.
+/// - Throws: ``CrashFailure`` if a state violated a promise, or the error of the program without a crash.
 @discardableResult
 public nonisolated(nonsending) func forEachCrash<Mark: Sendable>(
     profile: CrashProfile = .posixStrict, limit: Int = 100_000, seed: UInt64 = 0, depth: Int = 2,
@@ -41,15 +41,15 @@ public nonisolated(nonsending) func forEachCrash<Mark: Sendable>(
 /// Like `forEachCrash` above, for a program that marks its progress with strings.
 ///
 /// - Parameters:
-///   - profile: What crashes may do.
-///   - limit: How many states are looked at; see ``CrashExplorer/limit``.
-///   - seed: What everything random follows from.
-///   - depth: How many crashes in a row.
-///   - prepare: What was there before the program, durable.
+///   - profile: The permitted effects of crashes.
+///   - limit: The number of states to visit; see ``CrashExplorer/limit``.
+///   - seed: The seed of all randomness.
+///   - depth: The number of consecutive crashes.
+///   - prepare: Creates the initial state, which is durable.
 ///   - body: The program, deterministic. It may be synchronous or asynchronous.
-///   - recover: Starts the program again on what a crash left and throws if a promise was broken.
-/// - Returns: What was explored.
-/// - Throws: ``CrashFailure`` if a state broke a promise, or what the program itself throws while nothing crashes.
+///   - recover: Restarts the program on the state after a crash and throws if a promise was violated.
+/// - Returns: The report.
+/// - Throws: ``CrashFailure`` if a state violated a promise, or the error of the program without a crash.
 @discardableResult
 public nonisolated(nonsending) func forEachCrash(
     profile: CrashProfile = .posixStrict, limit: Int = 100_000, seed: UInt64 = 0, depth: Int = 2,
@@ -61,21 +61,21 @@ public nonisolated(nonsending) func forEachCrash(
         recover: recover)
 }
 
-/// The same for a program that is a list of operations, each of which is acknowledged when `perform` returns: if it
-/// fails, the fewest operations that fail are looked for.
+/// Crashes a program that is a list of operations, each acknowledged when `perform` returns; if it fails, shrinks the
+/// list to the fewest operations that still fail.
 ///
 /// - Parameters:
-///   - operations: What the program does, in order. Any part of the list has to be a program too.
-///   - profile: What crashes may do.
-///   - limit: How many states are looked at; see ``CrashExplorer/limit``.
-///   - seed: What everything random follows from.
-///   - depth: How many crashes in a row.
-///   - prepare: What was there before the program, durable.
-///   - open: Makes what the operations are performed on.
+///   - operations: The operations of the program, in order. Any part of the list must be a valid program.
+///   - profile: The permitted effects of crashes.
+///   - limit: The number of states to visit; see ``CrashExplorer/limit``.
+///   - seed: The seed of all randomness.
+///   - depth: The number of consecutive crashes.
+///   - prepare: Creates the initial state, which is durable.
+///   - open: Creates the object that operations are performed on.
 ///   - perform: Performs one operation.
-///   - recover: Starts the program again on what a crash left and throws if a promise was broken.
-/// - Returns: What was explored.
-/// - Throws: ``CrashFailure`` with ``CrashReport/shrunkOperations``, or what the program itself throws.
+///   - recover: Restarts the program on the state after a crash and throws if a promise was violated.
+/// - Returns: The report.
+/// - Throws: ``CrashFailure`` with ``CrashReport/shrunkOperations``, or the error of the program without a crash.
 @discardableResult
 public nonisolated(nonsending) func forEachCrash<Operation: Sendable, Subject>(
     of operations: [Operation], profile: CrashProfile = .posixStrict, limit: Int = 100_000, seed: UInt64 = 0,
@@ -105,7 +105,7 @@ public nonisolated(nonsending) func forEachCrash<Operation: Sendable, Subject>(
         do {
             return await !smaller.explore(try await smaller.record(), profile, bounds).holds
         } catch {
-            // What is no program without the others cannot be the shortest one.
+            // A list that is not a valid program does not count as failing.
             return false
         }
     }
@@ -113,7 +113,7 @@ public nonisolated(nonsending) func forEachCrash<Operation: Sendable, Subject>(
     throw CrashFailure(report: report)
 }
 
-/// Leaves out as many elements as possible while the rest still fails: halves first, single ones last.
+/// Removes as many elements as possible while the rest still fails: halves first, single ones last.
 nonisolated(nonsending) private func shrink<Element>(
     _ elements: [Element], _ fails: nonisolated(nonsending) ([Element]) async -> Bool
 ) async -> [Element] {

@@ -1,13 +1,13 @@
-/// What one block of 4096 bytes of a file may hold: its contents that are durable, and every one since.
+/// The possible contents of one 4096-byte block of a file: the durable ones and all later ones.
 struct BlockHistory: Sendable {
     static let size = 4096
 
-    /// How bytes came into the block.
+    /// How bytes reached the block.
     enum Origin: Sendable {
         case write
-        /// A write whose first byte lies behind everything that the file held before.
+        /// A write that starts at or beyond the previous end of the file.
         case append
-        /// Through a mapping.
+        /// A store through a mapping.
         case store(isWrittenBack: Bool)
     }
 
@@ -24,13 +24,13 @@ struct BlockHistory: Sendable {
             return true
         }
 
-        /// Whether a synchronisation of the file covers it whatever system it is.
+        /// Whether a synchronisation of the file covers the change on every system.
         fileprivate var isKnown: Bool {
             guard case .store(isWrittenBack: false) = origin else { return true }
             return false
         }
 
-        /// What is left of it where another change has come over it.
+        /// The parts of the change that another change has not overwritten.
         fileprivate func without(_ other: Range<Int>) -> [Write] {
             guard range.overlaps(other) else { return [self] }
             let parts = [
@@ -46,39 +46,39 @@ struct BlockHistory: Sendable {
         }
     }
 
-    /// The contents before and after a change, as places among the contents that the block may have had.
+    /// A change, with the indices of the contents before and after it.
     struct Step: Sendable {
         var write: Int
         var older: Int
         var newer: Int
     }
 
-    /// The contents that may be durable; more than one only after a synchronisation failed.
+    /// The contents that may be durable; more than one only after a failed synchronisation.
     private(set) var durable: [[UInt8]]
     private(set) var writes: [Write] = []
-    /// Whether the last change may still be going on.
+    /// Whether the last change may be in progress.
     var isStoring = false
 
     init(_ content: [UInt8]) {
         durable = [content]
     }
 
-    /// Whether everything about the block is decided.
+    /// Whether the content is fully determined.
     var isSettled: Bool { durable.count == 1 && writes.isEmpty }
 
     mutating func add(_ write: Write) {
         writes.append(write)
     }
 
-    /// What was stored through mappings was handed to the file system: the next synchronisation covers it.
+    /// Marks stores through mappings as written back: the next synchronisation covers them.
     mutating func writeBack() {
         for place in writes.indices where writes[place].isStore {
             writes[place].origin = .store(isWrittenBack: true)
         }
     }
 
-    /// Everything written is durable, but, unless `coversStores`, for what was stored and not written back. That may
-    /// still reach the device at any time, except where it was written over.
+    /// Makes all writes durable, and stores that were not written back only if `coversStores`. Other stores may still
+    /// reach the device at any time, except where they were overwritten.
     mutating func settle(coversStores: Bool) {
         var settled: [Write] = []
         var left: [Write] = []
@@ -101,14 +101,13 @@ struct BlockHistory: Sendable {
         writes = left
     }
 
-    /// Everything written is undecided for ever.
+    /// Makes all writes permanently undetermined.
     mutating func unsettle() {
         durable = history.contents
         writes = []
     }
 
-    /// The contents that the block may have had, without repetition, one that is durable first, and how each change led
-    /// from one to another.
+    /// The possible contents without duplicates, a durable one first, and the changes between them.
     var history: (contents: [[UInt8]], steps: [Step]) {
         var contents: [[UInt8]] = []
         var steps: [Step] = []
@@ -137,8 +136,8 @@ struct BlockHistory: Sendable {
         write.bytes.withUnsafeBytes { content.overwrite(write.range, with: $0) }
     }
 
-    /// The contents without repetition, and where each of those given stands among them. Contents with equal hashes
-    /// count as equal, as among ``BlockChoices``.
+    /// The contents without duplicates, and the index of each given content among them. Contents with equal hashes
+    /// count as equal, as in ``BlockChoices``.
     private static func distinct(_ contents: [[UInt8]]) -> (contents: [[UInt8]], places: [Int]) {
         var seen: [UInt64: Int] = [:]
         var kept: [[UInt8]] = []
@@ -158,7 +157,7 @@ struct BlockHistory: Sendable {
 }
 
 extension [UInt8] {
-    /// Replaces a range by as many bytes, as one copy; `replaceSubrange` assigns byte by byte in debug builds.
+    /// Replaces a range in one copy; `replaceSubrange` assigns byte by byte in debug builds.
     mutating func overwrite(_ range: Range<Int>, with bytes: UnsafeRawBufferPointer) {
         withUnsafeMutableBytes { UnsafeMutableRawBufferPointer(rebasing: $0[range]).copyMemory(from: bytes) }
     }

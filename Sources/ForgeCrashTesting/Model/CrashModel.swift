@@ -1,28 +1,28 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The durable part of a tree and the changes since, of which a crash keeps some.
+/// The durable part of a tree and the later changes, of which a crash keeps some.
 ///
-/// It follows the effects that were recorded, one after the other.
+/// Recorded effects are applied to it one after another.
 struct CrashModel: Sendable {
     let profile: CrashProfile
-    /// The image that the recording began with, for everything that is not in the tree.
+    /// The image at the start of the recording, for everything outside the tree.
     let base: DiskImage
     let root: UInt64
     private(set) var files: [UInt64: FileHistory] = [:]
-    /// Nodes of directories, without their names.
+    /// Nodes of directories, without their entries.
     private(set) var directories: [UInt64: DiskImage.Node] = [:]
-    /// The names that are durable.
+    /// The durable names.
     private(set) var names: [UInt64: NameList] = [:]
-    /// Changes of names in the order of all directories together; durable ones only behind those that are not.
+    /// Changes of names in order over all directories; a durable one is kept only after one that is not durable.
     private(set) var changes: [NameChange] = []
     private(set) var effectCount = 0
     private(set) var markCount = 0
     private(set) var operation = 0
-    /// The file that something is being stored into.
+    /// The file of a store in progress.
     private var storing: UInt64?
 
-    /// The model of an image that is durable; `markCount` is the number of marks made before.
+    /// The model of a durable image; `markCount` is the number of marks made before.
     init(_ image: DiskImage, _ profile: CrashProfile, markCount: Int = 0) {
         self.profile = profile
         self.markCount = markCount
@@ -40,7 +40,7 @@ struct CrashModel: Sendable {
         }
     }
 
-    /// The changes of names that a crash may leave or take away.
+    /// The changes of names that a crash may keep or lose.
     var undecided: [NameChange] { changes.filter { !$0.isDurable } }
 
     mutating func apply(_ recorded: RecordedEffect) {
@@ -84,7 +84,7 @@ struct CrashModel: Sendable {
     }
 
     private mutating func setAttributes(_ attributes: DiskImage.Attributes, of inode: UInt64) {
-        // Those of a directory are kept at once: they say nothing about what a program stores.
+        // Attributes of directories are durable at once: they do not affect stored data.
         directories[inode]?.attributes = attributes
         files[inode]?.setAttributes(attributes)
     }
@@ -93,17 +93,17 @@ struct CrashModel: Sendable {
 // MARK: Kills
 
 extension CrashModel {
-    /// Ends the process. The system keeps everything, and what was not durable still is not.
+    /// Ends the process. The system keeps all changes, and their durability does not change.
     ///
-    /// The end of a process removes its mappings, which hands the pages that were stored into to the file system: a
-    /// flush by any process covers them from then on, as it covers a write.
+    /// The end of a process removes its mappings, which writes back their pages: a later synchronisation by any process
+    /// covers them like a write.
     mutating func killProcess() {
         endStore()
         for inode in files.keys { files[inode]?.removeMappings() }
     }
 
-    /// The tree as every process sees it, durable or not. Inodes keep their numbers, and new ones get numbers that the
-    /// model does not know.
+    /// The tree as every process sees it, durable or not. Inodes keep their numbers, and new ones get numbers unknown
+    /// to the model.
     var live: DiskImage {
         var lists = names
         for change in changes { lists.apply(change) }
@@ -142,7 +142,7 @@ extension CrashModel {
     }
 
     private func isNamed(_ inode: UInt64) -> Bool {
-        // Only a file that was there before, or whose creation is durable, can be among these names.
+        // Only an initial file, or one whose creation is durable, can be among these names.
         names.values.contains { list in list.entries.contains { $0.inode == inode } }
     }
 
@@ -166,7 +166,7 @@ extension CrashModel {
                 continue
             }
             guard !changes[place].isUndecidedForEver else { continue }
-            // Where a rename is never split, the half that is durable brings the other one with it.
+            // Where a rename cannot be split, one durable half makes the other durable.
             if profile.splitsRenames {
                 changes[place].unsynchronised.remove(inode)
             } else {
@@ -182,14 +182,14 @@ extension CrashModel {
         settleNames()
     }
 
-    /// Makes the name that created an inode durable, and those of the directories above.
+    /// Makes the name that created an inode durable, and the names of its parent directories.
     private mutating func keepFreshName(of inode: UInt64) {
         guard let place = changes.firstIndex(where: { $0.creates == inode && !$0.isUndecidedForEver }) else { return }
         changes[place].unsynchronised = []
         for edit in changes[place].edits where edit.directory != inode { keepFreshName(of: edit.directory) }
     }
 
-    /// The new name of a file is there if the loss of the old one is durable.
+    /// Makes the new name of a file durable if the removal of the old one is durable.
     private mutating func keepWhatIsRequired() {
         for change in changes where change.isDurable {
             guard let required = change.requires, let place = changes.firstIndex(where: { $0.number == required })
@@ -198,7 +198,7 @@ extension CrashModel {
         }
     }
 
-    /// Takes over what is durable and not preceded by anything undecided in the same directories.
+    /// Applies durable changes that are not preceded by undecided ones in the same directories.
     private mutating func settleNames() {
         var held: Set<UInt64> = []
         var kept: [NameChange] = []

@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// What a file may hold after a crash: its content that is durable, and everything that happened to it since.
+/// The possible states of a file after a crash: its durable content and all later changes.
 struct FileHistory: Sendable {
     typealias Attributes = DiskImage.Attributes
 
@@ -16,15 +16,15 @@ struct FileHistory: Sendable {
         }
     }
 
-    /// Type, number and the attributes as they are now; of what else there is, nothing.
+    /// Type, number and current attributes; all other fields are empty.
     private(set) var node: DiskImage.Node
     private(set) var live: FileContent
-    /// What is durable, as far as it is decided.
+    /// The durable content, where it is determined.
     private(set) var durable: FileContent
-    /// The blocks about which something is undecided.
+    /// The undetermined blocks.
     private(set) var blocks: [Int64: BlockHistory] = [:]
     private(set) var attributes: [Attributes]
-    /// How many things have happened to the file.
+    /// The number of changes of the file.
     private(set) var revision = 0
 
     private var durableSizes: [Int64]
@@ -32,7 +32,7 @@ struct FileHistory: Sendable {
     private var liveSum: UInt64
     private(set) var durableSum: UInt64
 
-    /// A file of which everything is durable.
+    /// A file whose content and attributes are durable.
     init(_ node: DiskImage.Node) {
         self.node = node
         live = node.content
@@ -45,12 +45,12 @@ struct FileHistory: Sendable {
         durableSum = liveSum
     }
 
-    /// Whether nothing about the file is undecided.
+    /// Whether the file is fully determined.
     var isSettled: Bool {
         blocks.isEmpty && resizes.isEmpty && durableSizes.count == 1 && attributes.count == 1
     }
 
-    /// The sizes that the file may have, a durable one first.
+    /// The possible sizes, a durable one first.
     var sizes: [Int64] {
         var sizes: [Int64] = []
         for size in durableSizes {
@@ -64,20 +64,20 @@ struct FileHistory: Sendable {
         return sizes
     }
 
-    // MARK: What happens
+    // MARK: Changes
 
     mutating func write(_ bytes: [UInt8], at offset: Int64, _ time: FileTime) {
         revision += 1
         touch(time)
         let end = offset + Int64(bytes.count)
         guard end > offset else { return }
-        // After a failed synchronisation the file may be shorter than it looks.
+        // After a failed synchronisation the durable file may be shorter than the live one.
         let grows = end > live.size || durableSizes.count > 1
         put(bytes, at: offset, isStore: false)
         if grows { resizes.append(.extend(to: end)) }
     }
 
-    /// Bytes came through a mapping, within the size of the file.
+    /// Stores bytes through a mapping, within the size of the file.
     mutating func store(_ bytes: [UInt8], at offset: Int64, _ time: FileTime?) {
         revision += 1
         if let time { touch(time) }
@@ -86,7 +86,7 @@ struct FileHistory: Sendable {
         for block in offset / 4096...(offset + Int64(bytes.count) - 1) / 4096 { blocks[block]?.isStoring = true }
     }
 
-    /// The last store is done.
+    /// Ends the last store.
     mutating func endStore() {
         for block in blocks.keys where blocks[block]?.isStoring == true {
             blocks[block]?.isStoring = false
@@ -94,7 +94,7 @@ struct FileHistory: Sendable {
         }
     }
 
-    /// What was stored in a range was handed to the file system, or an unknown part of it was.
+    /// Marks the stores in a range as written back, or, on failure, an unknown part of them.
     mutating func writeBack(_ range: Range<Int64>, succeeds: Bool) {
         revision += 1
         // It covers whole pages, whichever mapping stored into them.
@@ -104,7 +104,7 @@ struct FileHistory: Sendable {
         }
     }
 
-    /// What was stored through mappings that no longer exist was handed to the file system.
+    /// Marks stores through removed mappings as written back.
     mutating func removeMappings() {
         revision += 1
         for block in blocks.keys { blocks[block]?.writeBack() }
@@ -140,7 +140,7 @@ struct FileHistory: Sendable {
             resizes.append(.set(to: size))
             return
         }
-        // What is cut off reads as zeros if the file grows again.
+        // Truncated bytes read as zeros if the file grows again.
         var position = size
         while position < live.size {
             let block = position / 4096
@@ -168,8 +168,7 @@ struct FileHistory: Sendable {
         self.attributes.append(attributes)
     }
 
-    /// Everything that was done is durable, what was stored through mappings only where `coversStores`, or if it was
-    /// written back before.
+    /// Makes all changes durable; stores through mappings only if `coversStores` or if they were written back before.
     mutating func synchronize(_ level: SyncLevel, succeeds: Bool, coversStores: Bool) {
         revision += 1
         guard succeeds else {
@@ -190,7 +189,7 @@ struct FileHistory: Sendable {
         settleAttributes(level)
     }
 
-    /// `fdatasync` leaves the times behind.
+    /// `fdatasync` does not make times durable.
     private mutating func settleAttributes(_ level: SyncLevel) {
         guard level != .full else {
             attributes = [node.attributes]
@@ -219,14 +218,14 @@ struct FileHistory: Sendable {
 }
 
 extension FileContent {
-    /// One block, with zeros behind the end of the file.
+    /// One block, with zeros beyond the end of the file.
     func bytes(of block: Int64) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: BlockHistory.size)
         _ = bytes.withUnsafeMutableBytes { read(into: $0, at: block * Int64(BlockHistory.size)) }
         return bytes
     }
 
-    /// What one block adds to the sum that stands for the whole content; 0 for zeros.
+    /// The contribution of one block to the checksum of the content; 0 for zeros.
     func contribution(of block: Int64) -> UInt64 {
         withUnsafeTemporaryAllocation(byteCount: BlockHistory.size, alignment: 8) { buffer in
             let count = read(into: buffer, at: block * Int64(BlockHistory.size))
@@ -235,7 +234,7 @@ extension FileContent {
         }
     }
 
-    /// What a block with content of this hash adds.
+    /// The contribution of a block with this content hash.
     static func contribution(of block: Int64, _ hash: UInt64) -> UInt64 {
         hash == 0 ? 0 : StableHash.of(hash, UInt64(truncatingIfNeeded: block))
     }

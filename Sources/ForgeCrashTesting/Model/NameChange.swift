@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// A change of the names in one or two directories. It is atomic: after a crash it is done completely or not at all.
+/// An atomic change of names in one or two directories: after a crash it is done completely or not at all.
 struct NameChange: Sendable {
     enum Edit: Sendable {
         case set(FileSystemEffect.Place, inode: UInt64)
@@ -13,19 +13,19 @@ struct NameChange: Sendable {
         }
     }
 
-    /// In the order in which they are made.
+    /// The edits, in order.
     var edits: [Edit]
-    /// The directories whose synchronisation is still missing.
+    /// The directories that must still be synchronised.
     var unsynchronised: Set<UInt64>
-    /// A change that must have been made if this one was, by its number: the new name of a file whose old one goes.
+    /// The number of a change that this one requires: a rename's new name, for the removal of its old name.
     var requires: Int?
-    /// Counted from the start of the recording.
+    /// The number of the change, counted from the start of the recording.
     var number: Int
-    /// The inode that was created by this name.
+    /// The inode that was created with this name.
     var creates: UInt64?
-    /// What happened, for people.
+    /// A description for reports.
     var text: String
-    /// Whether a synchronisation that would have covered it failed: it is undecided for ever.
+    /// Whether a synchronisation that would have covered the change failed: it stays undecided.
     var isUndecidedForEver = false
 
     var isDurable: Bool { unsynchronised.isEmpty }
@@ -38,7 +38,7 @@ struct NameChange: Sendable {
     }
 }
 
-/// The names of one directory, in the order in which they came.
+/// The names of one directory, in order of creation.
 struct NameList: Sendable {
     private(set) var entries: [DiskImage.Entry] = []
 
@@ -64,7 +64,7 @@ struct NameList: Sendable {
 }
 
 extension [UInt64: NameList] {
-    /// Makes a change.
+    /// Applies a change.
     mutating func apply(_ change: NameChange) {
         for edit in change.edits {
             switch edit {

@@ -34,8 +34,8 @@ struct StableHash: Hashable, Sendable {
         return hash.value
     }
 
-    /// The hash of bytes without the zeros at their end, so that what lies behind the end of a file does not count;
-    /// 0 if there are only zeros.
+    /// The hash of bytes without trailing zeros, so that bytes beyond the end of a file do not count; 0 if there are
+    /// only zeros.
     static func ofContent(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
         var count = bytes.count
         while count % 8 != 0, bytes[count - 1] == 0 { count -= 1 }

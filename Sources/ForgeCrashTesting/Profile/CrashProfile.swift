@@ -1,28 +1,28 @@
-/// What a crash may do: the assumptions that a program may make of the file system under it, and no others.
+/// The permitted effects of a crash, that is, the only guarantees of the file system that a program may rely on.
 ///
-/// A program that holds under ``posixStrict`` holds on every file system that the rules of the guide contain. The
-/// weaker profiles name the assumption that a program makes which does not (Pillai et al., "All File Systems Are Not
-/// Created Equal", OSDI 2014).
+/// A program that holds under ``posixStrict`` holds on every file system that follows the rules of the guide. The
+/// weaker profiles identify the additional assumption of a program that does not (Pillai et al., "All File Systems Are
+/// Not Created Equal", OSDI 2014).
 public struct CrashProfile: Hashable, Sendable {
-    /// Which changes of names a crash leaves.
+    /// The changes of names that a crash keeps.
     public enum Names: Hashable, Sendable {
-        /// Any of those that are not durable, applied in their order.
+        /// Any subset of those that are not durable, applied in order.
         case anySubset
-        /// Those up to some moment, in the order of all directories together, as a single journal does.
+        /// Those up to some moment, in order over all directories, as with a single journal.
         case orderedPrefix
         /// All of them.
         case all
-        /// Those that are durable, and no others.
+        /// Only the durable ones.
         case durable
     }
 
-    /// Which of the versions since the last synchronisation a crash leaves.
+    /// The version since the last synchronisation that a crash keeps.
     public enum Versions: Hashable, Sendable {
         /// Any of them.
         case any
         /// The last one.
         case last
-        /// The one that was synchronised.
+        /// The synchronised one.
         case durable
     }
 
@@ -30,48 +30,48 @@ public struct CrashProfile: Hashable, Sendable {
     public enum Tearing: Hashable, Sendable {
         /// A block is written whole or not at all.
         case none
-        /// At any multiple of 512 bytes: a prefix is new, the rest old.
+        /// At any multiple of 512 bytes: a new prefix and an old rest.
         case sectors
-        /// As `sectors`, and after any byte of what was appended.
+        /// As `sectors`, and also after any byte of appended data.
         case anyByteOfAppends
     }
 
-    /// The name that reports and identifiers of states show.
+    /// The name in reports and in identifiers of states.
     public var name: String
-    /// Which changes of names a crash leaves.
+    /// The changes of names that a crash keeps.
     public var names = Names.anySubset
     /// Whether a file that was renamed across directories may have both names.
     public var splitsRenames = true
-    /// Whether `fsync` of a new file or directory makes its own name, and those above it, durable too.
+    /// Whether `fsync` of a new file or directory also makes its own name, and those above it, durable.
     public var keepsFreshNames = false
-    /// Which version each block of 4096 bytes has.
+    /// The version of each block of 4096 bytes.
     public var blocks = Versions.any
-    /// Which size a file has.
+    /// The size of a file.
     public var sizes = Versions.any
-    /// Which permissions, owner and explicitly set times a file has.
+    /// The permissions, owner and explicitly set times of a file.
     public var attributes = Versions.any
     /// How a block may be torn.
     public var tearing = Tearing.sectors
-    /// Whether a store through a mapping may be there in part, up to or from any multiple of 8 bytes: the page may be
-    /// written out, or the process die, while the bytes are copied.
+    /// Whether a store through a mapping may be partial, up to or from any multiple of 8 bytes: the page may be written
+    /// back, or the process killed, during the copy.
     public var tearsStores = true
-    /// Whether a synchronisation covers what was stored through mappings and not written back, as on Linux.
+    /// Whether a synchronisation covers stores through mappings that were not written back, as on Linux.
     public var synchronizesStores = false
-    /// Whether blocks that were never durable may hold arbitrary bytes instead of zeros (`data=writeback`).
+    /// Whether blocks that were never durable may contain arbitrary bytes instead of zeros (`data=writeback`).
     public var leavesGarbage = false
-    /// Whether bytes that the program did not write stay as they are in a sector that it wrote to.
+    /// Whether a write leaves the other bytes of its sectors unchanged.
     public var isOverwritePowersafe = true
 
-    /// A profile with the strictest rules, to be relaxed or sharpened.
+    /// A profile with the strictest rules, to be modified.
     public init(name: String) {
         self.name = name
     }
 
-    /// What POSIX promises, and nothing more: the default.
+    /// The guarantees of POSIX and nothing more: the default.
     public static let posixStrict = CrashProfile(name: "posixStrict")
 
-    /// As ``posixStrict``, but `fsync` of a new file keeps its name, and the `fsync` of a file covers what was stored
-    /// through its mappings: what ext4, XFS and btrfs do.
+    /// ``posixStrict``, but `fsync` of a new file also makes its name durable, and `fsync` covers stores through
+    /// mappings, as on ext4, XFS and btrfs.
     public static let freshInode: CrashProfile = {
         var profile = CrashProfile(name: "freshInode")
         profile.keepsFreshNames = true
@@ -79,7 +79,7 @@ public struct CrashProfile: Hashable, Sendable {
         return profile
     }()
 
-    /// As ``freshInode``, with all changes of names in one journal: what ext4 and XFS do.
+    /// ``freshInode`` with all changes of names in one journal, as on ext4 and XFS.
     public static let orderedNames: CrashProfile = {
         var profile = freshInode
         profile.name = "orderedNames"
@@ -88,14 +88,13 @@ public struct CrashProfile: Hashable, Sendable {
         return profile
     }()
 
-    /// The process is killed and the system lives on: everything written is kept, and a part of the store that was
-    /// being made.
+    /// The process is killed and the system continues: everything written is kept, and part of a store in progress.
     public static let processKill = keeping(named: "processKill")
 
-    /// The power fails after everything happened to reach the device. The same states as ``processKill``.
+    /// The power fails after all changes have reached the device. The same states as ``processKill``.
     public static let keepAll = keeping(named: "keepAll")
 
-    /// The power fails, and nothing has reached the device that was not synchronised.
+    /// The power fails, and only synchronised changes have reached the device.
     public static let dropAllUnsynced: CrashProfile = {
         var profile = CrashProfile(name: "dropAllUnsynced")
         profile.names = .durable
@@ -139,19 +138,20 @@ public struct CrashProfile: Hashable, Sendable {
         return profile
     }
 
-    /// The profiles that allow less than this one, the strictest first.
+    /// The profiles that allow fewer states than this one, the strictest first.
     var weaker: [CrashProfile] {
         let chain: [CrashProfile] = [.posixStrict, .freshInode, .orderedNames, .processKill]
         guard let place = chain.firstIndex(where: { $0.name == name }) else { return [.processKill] }
         return Array(chain[(place + 1)...])
     }
 
-    /// Whether every state right before a change is a state right after it too, so that only some moments need a look.
+    /// Whether every state possible just before a change is also possible just after it, so that only some moments need
+    /// a visit.
     var isMonotonic: Bool { names != .all && blocks != .last && sizes != .last && attributes != .last }
 }
 
 extension CrashProfile {
-    /// Whether the two allow different states, whatever they are called.
+    /// Whether the two allow different states, regardless of their names.
     func differs(from other: CrashProfile) -> Bool {
         var renamed = self
         renamed.name = other.name

@@ -1,15 +1,15 @@
 import ForgeFileSystem
 import ForgeStorageTesting
 
-/// The contents that one block may have after a crash.
+/// The possible contents of one block after a crash.
 struct BlockChoices: Sendable {
-    /// A content, or a part of one and the rest of another.
+    /// A content, or a part of one combined with the rest of another.
     struct Version: Sendable {
         var newer: Int
         var older: Int
-        /// Which bytes are those of the newer content.
+        /// The bytes taken from the newer content.
         var part = 0..<BlockHistory.size
-        /// Bytes that no write stored, if the block holds garbage.
+        /// Garbage that no write stored, if the block contains such.
         var garbage: [UInt8]?
         var hash: UInt64 = 0
     }
@@ -17,10 +17,10 @@ struct BlockChoices: Sendable {
     let number: Int64
     private let wholes: [[UInt8]]
     let versions: [Version]
-    /// The index of the content after all writes among the versions.
+    /// The index of the version after all writes.
     let last: Int
 
-    /// More versions than this are torn only against the durable one and their neighbours.
+    /// Beyond this number of versions, each is torn only against the durable one and its predecessor.
     private static let manyVersions = 8
 
     init(_ number: Int64, _ history: BlockHistory, durableSize: Int64, _ profile: CrashProfile, seed: UInt64) {
@@ -38,11 +38,11 @@ struct BlockChoices: Sendable {
         let lastHash = history.last.withUnsafeBytes { StableHash.ofContent($0) }
         let last = versions.firstIndex { $0.hash == lastHash } ?? 0
         guard profile.blocks == .any else {
-            // The one that is left goes first, and with it what a store that goes on makes of it.
+            // The kept version comes first, then the torn variants of a store in progress.
             let kept = versions[profile.blocks == .last ? last : 0]
             (versions, seen) = ([kept], [kept.hash])
             if profile.blocks == .last, profile.tearsStores, history.isStoring, let step = steps.last {
-                // One that reaches over several blocks may not have come to this one.
+                // A store over several blocks may not have reached this one.
                 add(Version(newer: step.older, older: step.older))
                 for part in TornStore.parts(of: history.writes[step.write].range) {
                     add(Version(newer: step.newer, older: step.older, part: part))
@@ -57,7 +57,7 @@ struct BlockChoices: Sendable {
                 for older in wholes.indices where older != newer {
                     guard older < newer || history.writes.isEmpty else { continue }
                     guard wholes.count <= Self.manyVersions || older == 0 || older == newer - 1 else { continue }
-                    // Torn before or behind the difference, the block is one of the two.
+                    // A tear outside the difference yields one of the two contents.
                     let difference = wholes[newer]
                         .withUnsafeBytes { bytes in
                             wholes[older].withUnsafeBytes { bytes.difference(from: $0) }

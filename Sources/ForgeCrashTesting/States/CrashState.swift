@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// One state that a crash may leave.
+/// One possible state after a crash.
 struct CrashState: Sendable {
     var tree: CrashedTree
     var choices: [FileChoice]
@@ -8,7 +8,7 @@ struct CrashState: Sendable {
     var hash: UInt64 { tree.hash(choices) }
     var image: DiskImage { tree.image(choices) }
 
-    /// What identifies the state among those of the same moment.
+    /// The identifier of the state among those of the same moment.
     func level(effectCount: Int) -> CrashStateID.Level {
         .powerCut(
             CrashStateID.PowerCut(
@@ -18,7 +18,7 @@ struct CrashState: Sendable {
 }
 
 extension StateSpace {
-    /// The state of a choice of names and files; a file that is not named is as it was synchronised.
+    /// The state for a choice of names and files; files without a choice are as synchronised.
     func state(_ names: [Bool], _ files: [UInt64: FileChoice]) -> CrashState? {
         tree(names).map { state($0, files) }
     }
@@ -27,13 +27,13 @@ extension StateSpace {
         CrashState(tree: tree, choices: tree.undecided.map { files[$0.choices.number] ?? $0.choices.first })
     }
 
-    /// Nothing is lost.
+    /// The state without losses.
     var live: CrashState? { state(lastNames, files.mapValues(\.last)) }
 
-    /// Everything is lost that can be.
+    /// The state with the greatest loss.
     var durable: CrashState? { state(firstNames, [:]) }
 
-    /// The state with this identifier; nil if there is none here.
+    /// The state with this identifier; nil if it does not exist here.
     func state(_ cut: CrashStateID.PowerCut) -> CrashState? {
         guard cut.names.count == undecided.count else { return nil }
         var chosen: [UInt64: FileChoice] = [:]
@@ -49,7 +49,7 @@ extension StateSpace {
     }
 }
 
-/// Every state of a space, one after the other.
+/// Iterates over all states of a space.
 struct ExhaustiveStates: IteratorProtocol {
     private let space: StateSpace
     private let ways: Int

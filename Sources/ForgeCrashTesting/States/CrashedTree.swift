@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The tree after a crash with its names chosen and the content of some files still open.
+/// The tree after a crash with its names chosen and the content of some files not yet chosen.
 struct CrashedTree: Sendable {
-    /// A file that has to be chosen.
+    /// A file whose state is to be chosen.
     struct OpenFile: Sendable {
         var choices: FileChoices
         /// Its index in the image.
@@ -26,7 +26,7 @@ struct CrashedTree: Sendable {
         var pending: [UInt64] = [model.root]
         places[model.root] = 0
         var found = 1
-        // Breadth first in the order of names, so that equal trees are walked alike whatever their inodes' numbers.
+        // Breadth first in name order, so that equal trees are traversed alike whatever their inode numbers.
         var next = 0
         while next < pending.count {
             let number = pending[next]
@@ -41,7 +41,7 @@ struct CrashedTree: Sendable {
                 for entry in sorted {
                     entry.name.withUnsafeBytes { hash.mix($0) }
                     if let known = places[entry.inode] {
-                        // A directory has one name, or none.
+                        // A directory has at most one name.
                         if model.directories[entry.inode] != nil { return nil }
                         hash.mix(UInt64(known))
                     } else {
@@ -72,7 +72,7 @@ struct CrashedTree: Sendable {
         image.advance(by: model.effectCount)
     }
 
-    /// Equal for states that a program cannot tell apart.
+    /// The hash of the state; equal for states that a program cannot distinguish.
     func hash(_ choices: [FileChoice]) -> UInt64 {
         var sum = sum
         for (file, choice) in zip(undecided, choices) {
@@ -81,7 +81,7 @@ struct CrashedTree: Sendable {
         return sum
     }
 
-    /// The image with a choice for each of the undecided files.
+    /// The image with the given choice for each undecided file.
     func image(_ choices: [FileChoice]) -> DiskImage {
         var image = image
         for (file, choice) in zip(undecided, choices) {

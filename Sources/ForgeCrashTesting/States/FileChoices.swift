@@ -1,32 +1,31 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// What a crash left of one file, as places among its choices.
+/// The state of one file after a crash, as indices into its choices.
 struct FileChoice: Hashable, Sendable {
     var size = 0
     var attributes = 0
-    /// One for each block about which something is undecided.
+    /// One index per undetermined block.
     var blocks: [Int]
 }
 
-/// Everything that one file may be after a crash.
+/// All possible states of one file after a crash.
 ///
-/// It is an object because all states of a moment share it, and those of the moments after it too until the file
-/// changes.
+/// A class, because all states of a moment share it, and so do later moments until the file changes.
 final class FileChoices: Sendable {
     let number: UInt64
-    /// That of the history from which it was made.
+    /// The revision of the file's history at creation.
     let revision: Int
     let sizes: [Int64]
     let lastSize: Int
     let attributes: [DiskImage.Attributes]
     let blocks: [BlockChoices]
     private let durable: FileContent
-    /// What the blocks that are decided add to the sum of the content.
+    /// The contribution of the determined blocks to the checksum of the content.
     private let settledSum: UInt64
-    /// For each size, how many of the blocks begin before it.
+    /// For each size, the number of undetermined blocks that begin before it.
     let visibleBlocks: [Int]
-    /// For each size, the hashes of all versions of the block that it cuts.
+    /// For each size, the hashes of all versions of the block that it truncates.
     private let cutHashes: [[UInt64]]
 
     init(_ history: FileHistory, _ profile: CrashProfile, seed: UInt64) {
@@ -61,15 +60,15 @@ final class FileChoices: Sendable {
         }
     }
 
-    /// Everything as it was synchronised.
+    /// Everything as synchronised.
     var first: FileChoice { FileChoice(blocks: [Int](repeating: 0, count: blocks.count)) }
 
-    /// Everything as it was before the crash.
+    /// Everything as before the crash.
     var last: FileChoice {
         FileChoice(size: lastSize, attributes: attributes.count - 1, blocks: blocks.map(\.last))
     }
 
-    /// How many choices there are; blocks behind the end of the file do not count.
+    /// The number of choices; blocks beyond the end of the file do not count.
     var count: Double {
         var count = 0.0
         for visible in visibleBlocks {

@@ -1,9 +1,9 @@
 import ForgeStorageTesting
 
-/// Some of the states of a space: those that differ in one thing, or in two, from all kept and from all lost, and then
-/// as many more as asked for, chosen by a seed.
+/// A sample of the states of a space: those that differ in one or two choices from all kept and from all lost, then
+/// further ones chosen by a seed.
 struct SampledStates: IteratorProtocol {
-    /// One thing that differs.
+    /// A single differing choice.
     private enum Deviation {
         case name(Int)
         case prefix(Int)
@@ -35,7 +35,7 @@ struct SampledStates: IteratorProtocol {
         case done
     }
 
-    /// Whether every state that differs in one thing, or in two, is among them.
+    /// Whether the sample covers every state that differs in one, or in two, choices.
     let hasAllSingles: Bool
     let hasAllPairs: Bool
 
@@ -98,7 +98,7 @@ struct SampledStates: IteratorProtocol {
         if base == bases.count { (first, second) = (0, 0) }
     }
 
-    /// Goes through the pairs of both bases; `base` counts on from where the singles ended.
+    /// The next pair of deviations from either base; `base` continues after the singles.
     private mutating func nextPair() -> Vector? {
         while base < 2 * bases.count {
             let place = base - bases.count
@@ -118,7 +118,7 @@ struct SampledStates: IteratorProtocol {
     }
 
     private mutating func randomVector() -> Vector {
-        // How much is kept, from nearly nothing to nearly all.
+        // The probability of keeping a change, from nearly 0 to nearly 1.
         let keeping = Double.random(in: 0...1, using: &generator)
         var vector = bases[1]
         switch space.model.profile.names {

@@ -1,18 +1,18 @@
 import ForgeFileSystem
 
-/// All states that a crash at one moment may leave.
+/// All possible states after a crash at one moment.
 struct StateSpace: Sendable {
     let model: CrashModel
-    /// The changes of names that each state has or has not.
+    /// The undecided changes of names.
     let undecided: [NameChange]
-    /// Files about which something is undecided.
+    /// The undetermined files.
     let files: [UInt64: FileChoices]
 
-    /// Beyond this many changes of names their combinations are not counted one by one.
+    /// Above this number of changes of names, their combinations are not counted individually.
     private static let countedNames = 12
 
-    /// The states of a model; `earlier` is the space of the same model before some of its changes, if there is one,
-    /// from which the choices of files are taken over that have not changed since.
+    /// The states of a model; `earlier` is the space of the same model before some of its changes, whose choices for
+    /// unchanged files are reused.
     init(_ model: CrashModel, seed: UInt64, after earlier: StateSpace? = nil) {
         self.model = model
         undecided = model.undecided
@@ -29,7 +29,7 @@ struct StateSpace: Sendable {
 
     // MARK: Names
 
-    /// In how many ways the changes of names can be chosen, illegal ones included; nil if there are too many.
+    /// The number of combinations of name changes, including illegal ones; nil if there are too many.
     var nameChoiceCount: Int? {
         switch model.profile.names {
         case .all, .durable: 1
@@ -38,7 +38,7 @@ struct StateSpace: Sendable {
         }
     }
 
-    /// Whether each of the undecided changes was made, in one of the ways.
+    /// One of the combinations: whether each undecided change was made.
     func names(at index: Int) -> [Bool] {
         switch model.profile.names {
         case .all: lastNames
@@ -48,17 +48,17 @@ struct StateSpace: Sendable {
         }
     }
 
-    /// None of the undecided changes was made; all of them if the profile loses none.
+    /// The combination with no undecided change made; with all if the profile loses none.
     var firstNames: [Bool] {
         [Bool](repeating: model.profile.names == .all, count: undecided.count)
     }
 
-    /// All of the undecided changes were made; none of them if the profile keeps none.
+    /// The combination with all undecided changes made; with none if the profile keeps none.
     var lastNames: [Bool] {
         [Bool](repeating: model.profile.names != .durable, count: undecided.count)
     }
 
-    /// Whether an old name is gone only where the new one is there.
+    /// Whether every removed old name has its new name.
     private func isLegal(_ names: [Bool]) -> Bool {
         for (place, change) in undecided.enumerated() where names[place] {
             guard let required = change.requires else { continue }
@@ -67,12 +67,12 @@ struct StateSpace: Sendable {
         return true
     }
 
-    /// The tree with a choice of names; nil if no file system could be in that state.
+    /// The tree for a combination of name changes; nil if it is illegal.
     func tree(_ names: [Bool]) -> CrashedTree? {
         lists(names).flatMap { CrashedTree(model, names, $0, files) }
     }
 
-    /// What each directory holds with a choice of names; nil if they cannot go together.
+    /// The entries of each directory for a combination of name changes; nil if it is illegal.
     private func lists(_ names: [Bool]) -> [UInt64: NameList]? {
         guard names.count == undecided.count, isLegal(names) else { return nil }
         var lists = model.names
@@ -90,9 +90,9 @@ struct StateSpace: Sendable {
 
     // MARK: Counting
 
-    /// How many states there are before equal ones are left out.
+    /// The number of states before equal ones are merged.
     ///
-    /// Exact up to 12 undecided changes of names; beyond, the product of all choices.
+    /// Exact up to 12 undecided changes of names; above, the product of all choices.
     var count: Double {
         guard let ways = nameChoiceCount, undecided.count <= Self.countedNames else {
             return files.values.reduce(Double(sign: .plus, exponent: undecided.count, significand: 1)) {
@@ -105,9 +105,9 @@ struct StateSpace: Sendable {
         }
     }
 
-    /// In how many ways the files below the root can be chosen; 0 if the directories form no tree.
+    /// The number of choices for the files reachable from the root; 0 if the directories do not form a tree.
     ///
-    /// A ``CrashedTree`` would count the same, with the hashes and the image that only a visited state needs.
+    /// A ``CrashedTree`` would yield the same count, but with hashes and an image that only visited states need.
     private func fileChoiceCount(_ lists: [UInt64: NameList], _ counts: [UInt64: Double]) -> Double {
         var count = 1.0
         var pending = [model.root]
@@ -116,7 +116,7 @@ struct StateSpace: Sendable {
             for entry in lists[directory]?.entries ?? [] {
                 let isNew = seen.insert(entry.inode).inserted
                 if model.directories[entry.inode] != nil {
-                    // A directory has one name, or none.
+                    // A directory has at most one name.
                     guard isNew else { return 0 }
                     pending.append(entry.inode)
                 } else if isNew {

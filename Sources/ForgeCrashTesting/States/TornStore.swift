@@ -1,9 +1,8 @@
-/// How much of a store through a mapping may be there: the process may be killed while the bytes are copied, or the
-/// page written out.
+/// The parts of a store through a mapping that may exist after a kill during the copy, or a write-back of the page.
 enum TornStore {
-    /// The ranges of bytes that may be there alone, word by word, from either end.
+    /// The ranges of bytes that may exist alone, word by word, from either end.
     ///
-    /// Of a long store, all words near its ends and one in each cache line are enough.
+    /// For a long store, all words near its ends and one per cache line suffice.
     static func parts(of store: Range<Int>) -> [Range<Int>] {
         var parts: [Range<Int>] = []
         for tear in stride(from: store.lowerBound / 8 * 8 + 8, to: store.upperBound, by: 8) {
