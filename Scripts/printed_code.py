@@ -6,7 +6,8 @@ a doc comment. HTML comments, which neither GitHub nor DocC shows, change this:
     <!-- swift:
     let store = InMemoryKVStore()
     -->
-        This code is compiled, but not printed. Before the first fence it belongs to all programs of the page.
+        This code is compiled, but not printed. Before the first fence it belongs to all programs of the page. None of its lines
+        begins with @, which DocC would take for a directive.
 
     <!-- swift: new program -->
         A new program begins, because it declares a name again.
