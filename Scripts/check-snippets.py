@@ -66,7 +66,7 @@ def check(program):
             file.write_text(source)
             parse = [] if context == "top level" else ["-parse-as-library"]
             result = subprocess.run(command + parse + [str(file)], capture_output=True, text=True)
-        counts[context] = len(shown)
+        counts[context] = shown
         output = result.stdout + result.stderr
         messages = [line for line in output.splitlines() if re.search(r"(error|warning|note): ", line)]
         messages = [line for line in messages if not expected_warning.search(line)]

@@ -47,6 +47,13 @@ class Chunk:
         runs_now = not (self.is_type or self.kind == "func" or re.match(r"(let \w+ = )?Task(\.detached)? \{", code))
         self.awaits = runs_now and re.search(r"\bawait\b|^async let\b", code) is not None
 
+    def stands_outside(self, types_stand_outside):
+        """Whether it is outside of the function in a program that has one."""
+        return self.kind == "import" or (types_stand_outside and (self.is_type or self.is_test))
+
+    def located(self):
+        return f'#sourceLocation(file: "{self.file}", line: {self.line})\n{self.text}'
+
 
 @dataclasses.dataclass
 class Fragment:
@@ -81,13 +88,25 @@ class Program:
     shared: list = dataclasses.field(default_factory=list)
 
     def contexts(self):
-        """The name of each context, the fragments that are shown in it, and the source."""
+        """The name of each context, the number of fragments that are shown in it, and the source."""
         every = self.all_fragments()
-        yield "top level", self.shown(every), self.source(every, None)
-        yield "asynchronous", self.shown(every), self.source(every, "func program() async throws")
+        chunks = [chunk for part in every for chunk in part.chunks()]
+        yield "top level", len(self.shown(every)), self.source([], chunks, None)
+
+        # Types stand in the function, unless the program has an extension or a test, which can only stand in a file.
+        in_file = any(chunk.kind == "extension" or chunk.is_test for chunk in chunks)
         synchronous = self.without_awaiting(every)
-        if self.shown(synchronous):
-            yield "synchronous", self.shown(synchronous), self.source(synchronous, "func program() throws")
+        for name, parts, function in [
+            ("asynchronous", every, "func program() async throws"), ("synchronous", synchronous, "func program() throws"),
+        ]:
+            outside, inside, shown = [], [], 0
+            for part in parts:
+                in_function = [chunk for chunk in part.chunks() if not chunk.stands_outside(in_file)]
+                shown += bool(in_function) and not part.is_hidden
+                outside += [chunk for chunk in part.chunks() if chunk.stands_outside(in_file)]
+                inside += in_function
+            if shown:
+                yield name, shown, self.source(outside, inside, function)
 
     @property
     def imports_swiftui(self):
@@ -122,19 +141,12 @@ class Program:
                 kept.append(part)
         return kept
 
-    def source(self, fragments, function):
-        """Types stand in the function, unless the program has an extension or a test, which can only stand in a file."""
-        chunks = [chunk for part in fragments for chunk in part.chunks()]
-        in_file = any(chunk.kind == "extension" or chunk.is_test for chunk in chunks)
-        outside, inside = [], []
-        for chunk in chunks:
-            is_outside = chunk.kind == "import" or (in_file and (chunk.is_type or chunk.is_test))
-            (outside if is_outside and function else inside).append(
-                f'#sourceLocation(file: "{chunk.file}", line: {chunk.line})\n{chunk.text}')
-        imports = [f"import {module}" for module in self.imports]
-        if function is None:
-            return "\n".join(imports + inside) + "\n"
-        return "\n".join(imports + outside + [function + " {"] + inside + ["}"]) + "\n"
+    def source(self, outside, inside, function):
+        lines = [f"import {module}" for module in self.imports] + [chunk.located() for chunk in outside]
+        lines += [function + " {"] if function else []
+        lines += [chunk.located() for chunk in inside]
+        lines += ["}"] if function else []
+        return "\n".join(lines) + "\n"
 
 
 def parse(file, lines, first_line=1):
