@@ -1,9 +1,9 @@
-// An access to a mapped page that the file no longer has (another program made the file shorter, or the device has no
-// space for the page) raises SIGBUS, which ends the process. A store cannot return an error, so the handler below puts an
-// anonymous page in the place of the missing one, notes that in the mapping's record, and lets the access be repeated.
+// An access to a mapped page without a file behind it (another program truncated the file, or the device has no space
+// for the page) raises SIGBUS, which ends the process. A store cannot return an error, so the handler below replaces
+// the missing page by an anonymous one, records the fault in the mapping's record, and lets the access be repeated.
 //
-// The handler makes one system call, mmap(2), and reads a list whose nodes are never freed: it is safe at any moment.
-// Signals that are not about a mapping of the list go to the handler that was installed before.
+// The handler makes one system call, mmap(2), and reads a list whose nodes are never freed: it is async-signal-safe.
+// Signals for addresses outside the list go to the handler that was installed before.
 
 #include "CForgeFileSystem.h"
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct forge_mapping {
-    /// 0 while the node is free, 1 while it is being filled in or taken out, the first address otherwise.
+    /// 0 while the node is free, 1 while it is being filled or removed, the first address otherwise.
     _Atomic(uintptr_t) base;
     _Atomic(uintptr_t) end;
     _Atomic(uint64_t) has_faulted;
@@ -32,7 +32,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void call_previous(int number, siginfo_t *info, void *context) {
     if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(number, info, context);
     if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(number);
-    // A signal sent by kill(2) may be ignored; an access that faults cannot be, and faults again with the default action.
+    // A signal sent by kill(2) may be ignored; a faulting access cannot be, and faults again with the default action.
     int is_fault = info->si_code > 0;
     if (previous.sa_handler == SIG_IGN && !is_fault) return;
     signal(number, SIG_DFL);
@@ -65,7 +65,7 @@ static void install(void) {
     sigaction(SIGBUS, &action, &previous);
 }
 
-/// A node of the list that is the caller's alone.
+/// A node of the list that only the caller uses.
 static struct forge_mapping *take_node(void) {
     for (struct forge_mapping *node = atomic_load(&mappings); node; node = node->next) {
         uintptr_t expected = 0;
@@ -102,7 +102,7 @@ void *forge_mapping_base(const struct forge_mapping *mapping) { return (void *)a
 const void *forge_mapping_fault(const struct forge_mapping *mapping) { return &mapping->has_faulted; }
 
 int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, size_t count) {
-    // Cleared first: an access that faults from here on is noted.
+    // Cleared first, so that every later fault is recorded.
     atomic_store(&mapping->has_faulted, 0);
     void *base = mmap(
         forge_mapping_base(mapping), count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, (off_t)offset);
@@ -113,7 +113,7 @@ int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, s
 
 void forge_unmap(struct forge_mapping *mapping, size_t count) {
     void *base = (void *)atomic_exchange(&mapping->base, 1);
-    // The only failure is that of a range that was never mapped.
+    // This can fail only for a range that was never mapped.
     munmap(base, count);
     atomic_store(&mapping->base, 0);
 }

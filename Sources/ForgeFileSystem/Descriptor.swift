@@ -1,7 +1,7 @@
 /// An open file or directory of one ``POSIXFileSystem``.
 ///
-/// It means something only to the file system that gave it out: a descriptor of an ``InMemoryFileSystem`` is no
-/// descriptor of the process. Hand it back with ``POSIXFileSystem/close(_:)``.
+/// It is valid only for the file system that returned it: a descriptor of an ``InMemoryFileSystem`` is not a descriptor
+/// of the process. Close it with ``POSIXFileSystem/close(_:)``.
 public struct Descriptor: RawRepresentable, Hashable, Sendable {
     /// The number of the descriptor, the lowest one free when it was opened.
     public let rawValue: Int32

@@ -5,10 +5,10 @@ public struct DirectoryEntry: Hashable, Sendable {
     /// The bytes of the name: one component, never `.` or `..`.
     public var name: POSIXPath
 
-    /// The type of what the name leads to, the link itself for a symbolic link.
+    /// The type of the entry; for a symbolic link, that of the link itself.
     public var type: FileType
 
-    /// The number of the inode that the name leads to.
+    /// The inode number of the entry.
     public var inode: UInt64
 
     /// Creates an entry.

@@ -1,12 +1,12 @@
-/// What a write has survived by the time it is acknowledged.
+/// The failures that an acknowledged write survives.
 public enum Durability: String, Hashable, Sendable, CaseIterable {
-    /// Kept through a power cut: the device has confirmed content and name.
+    /// Survives a power cut: the device has confirmed content and name.
     case full
 
-    /// Kept through a kill of the process, and never torn; a power cut may take it back to an earlier state that was
-    /// whole, because writes reach the device in order.
+    /// Survives a kill of the process, and is never torn; a power cut may revert to an earlier consistent state,
+    /// because writes reach the device in order.
     case barrier
 
-    /// Kept through a kill of the process; a power cut may lose it.
+    /// Survives a kill of the process; a power cut may lose it.
     case none
 }

@@ -1,6 +1,6 @@
-/// What an attribute belongs to: an open file, or whatever a path leads to.
+/// The file of an attribute call: an open file, or the file at a path.
 public enum FileReference: Hashable, Sendable {
-    /// The file that is open as this descriptor.
+    /// The open file of this descriptor.
     case descriptor(Descriptor)
 
     /// The file at a path, relative to an open directory; the link itself if links are not followed.

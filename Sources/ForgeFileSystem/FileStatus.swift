@@ -11,7 +11,7 @@ public struct FileStatus: Hashable, Sendable {
     /// The length of the content; of a symbolic link, the length of its target's path.
     public var sizeInBytes: Int64
 
-    /// The space taken on the device, less than the size where the file has holes.
+    /// The space allocated on the device, less than the size if the file has holes.
     public var allocatedSizeInBytes: Int64
 
     /// The number of the inode, unique within ``device`` while the file exists.
@@ -20,7 +20,7 @@ public struct FileStatus: Hashable, Sendable {
     /// The device, or mounted file system, that holds the file.
     public var device: UInt64
 
-    /// How many names lead to the file; 0 for an open file whose last name was removed.
+    /// The number of hard links; 0 for an open file whose last name was removed.
     public var linkCount: UInt64
 
     /// The user that owns the file.
@@ -29,16 +29,16 @@ public struct FileStatus: Hashable, Sendable {
     /// The group that owns the file.
     public var group: GroupID
 
-    /// When the content was last read, as far as the file system keeps it.
+    /// The time of the last read of the content, as far as the file system records it.
     public var accessed: FileTime
 
-    /// When the content last changed.
+    /// The time of the last change of the content.
     public var modified: FileTime
 
-    /// When the content or any attribute last changed.
+    /// The time of the last change of the content or of any attribute.
     public var changed: FileTime
 
-    /// A status from all its parts.
+    /// Creates a status.
     public init(
         type: FileType, permissions: FilePermissions, sizeInBytes: Int64, allocatedSizeInBytes: Int64, inode: UInt64,
         device: UInt64, linkCount: UInt64, owner: UserID, group: GroupID, accessed: FileTime, modified: FileTime,

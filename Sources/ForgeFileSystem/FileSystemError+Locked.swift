@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// The underlying error of the `EPERM` of a file whose content the system protects while the device is locked.
+/// The underlying error of the `EPERM` for a file whose content is protected while the device is locked.
 package struct ProtectedDataUnavailable: Error, Hashable, CustomStringConvertible {
     package var description: String { "the device is locked" }
 
@@ -8,12 +8,12 @@ package struct ProtectedDataUnavailable: Error, Hashable, CustomStringConvertibl
 }
 
 extension FileSystemError {
-    /// Whether the operation failed because the device is locked, or was not unlocked since it started: the file is
-    /// there, and its content cannot be reached until the device is unlocked.
+    /// Whether the operation failed because the device is locked, or has not been unlocked since it started: the file
+    /// exists, and its content is inaccessible until the device is unlocked.
     ///
-    /// Apple's systems say so with `EPERM` when the content of a protected file is asked for, which is also what a
-    /// sandbox says of a file that is none of the app's; inside an app's own directories it is the lock. Other systems
-    /// know no such state, so there `EPERM` is just that.
+    /// On Apple's systems, access to the content of a protected file fails with `EPERM`. A sandbox uses the same error
+    /// for files outside the app's directories; inside them it means the lock. On other systems, `EPERM`
+    /// alone does not mean a locked device.
     public var isLocked: Bool {
         guard errno == .notPermitted else { return false }
         return underlying is ProtectedDataUnavailable || FileSystemOperation.failingWhileLocked.contains(operation)

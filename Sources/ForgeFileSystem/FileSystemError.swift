@@ -1,20 +1,20 @@
 public import SystemPackage
 
-/// A file system operation that failed: what was tried, on which path, and the error number of the system.
+/// A failed file-system operation: the operation, its path, and the error number of the system.
 public struct FileSystemError: Error, Sendable {
-    /// What was tried.
+    /// The operation that failed.
     public var operation: FileSystemOperation
 
-    /// Why it failed. ``SystemFileSystem`` passes on the number that the kernel gave, unchanged.
+    /// The error number. ``SystemFileSystem`` passes on the kernel's number unchanged.
     public var errno: Errno
 
-    /// The path that the operation was given; nil for one that took only a descriptor.
+    /// The path argument; nil for an operation on a descriptor only.
     public var path: POSIXPath?
 
     /// The second path of a rename or a link.
     public var destination: POSIXPath?
 
-    /// Whether the operation took effect all the same: what was written can be read, but a power cut may undo it.
+    /// Whether the operation nevertheless took effect: its result is visible, but a power cut may undo it.
     public var isEffectVisible = false
 
     /// The underlying error, if something other than the system failed the operation.
@@ -48,7 +48,7 @@ extension FileSystemError: CustomStringConvertible {
 }
 
 extension Errno {
-    /// The symbol of the error number, such as `ENOENT`; `errno 999` for one that has none here.
+    /// The symbol of the error number, such as `ENOENT`; `errno 999` for a number without a symbol here.
     public var name: String { Self.names[self] ?? "errno \(rawValue)" }
 
     private static let names: [Errno: String] = [

@@ -1,6 +1,6 @@
 #if !canImport(Darwin)
 extension FileSystemOperation {
-    /// None: there is no protection by the lock here.
+    /// None: this platform has no protection by a device lock.
     static let failingWhileLocked: Set<FileSystemOperation> = []
 }
 #endif

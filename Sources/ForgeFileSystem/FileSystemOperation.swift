@@ -1,4 +1,4 @@
-/// The operations of a file system, as errors, fault plans and operation logs name them.
+/// The operations of a file system, as named in errors, fault plans and operation logs.
 public enum FileSystemOperation: String, CaseIterable, Sendable {
     case open, close, duplicate
     case read, write, seek, truncate, allocate, synchronize
@@ -7,7 +7,7 @@ public enum FileSystemOperation: String, CaseIterable, Sendable {
     case createDirectory, createNode, removeDirectory, unlink, rename, link
     case createSymbolicLink, readSymbolicLink
     case list, lock
-    /// Turning a URL into a path; fails before any other operation is tried.
+    /// Converting a URL to a path; fails before any other operation.
     case resolve
 }
 

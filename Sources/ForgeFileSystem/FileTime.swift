@@ -1,4 +1,4 @@
-/// A point in time as file systems keep it: seconds since 1970 and nanoseconds, before 1970 too.
+/// A point in time as file systems store it: seconds since 1970 and nanoseconds; may be before 1970.
 public struct FileTime: Hashable, Sendable, Comparable {
     /// Whole seconds since 1970-01-01 00:00:00 UTC, rounded down; negative before.
     public var seconds: Int64
@@ -6,7 +6,7 @@ public struct FileTime: Hashable, Sendable, Comparable {
     /// Nanoseconds after ``seconds``, 0 to 999,999,999.
     public var nanoseconds: Int32
 
-    /// A time from its two parts.
+    /// Creates a time.
     public init(seconds: Int64, nanoseconds: Int32 = 0) {
         self.seconds = seconds
         self.nanoseconds = nanoseconds

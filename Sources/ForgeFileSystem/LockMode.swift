@@ -6,6 +6,6 @@ public enum LockMode: Hashable, Sendable {
     /// No other open file may hold a lock.
     case exclusive
 
-    /// Gives the lock back; closing the last descriptor of the open file does too.
+    /// Releases the lock; closing the last descriptor of the open file does too.
     case unlocked
 }

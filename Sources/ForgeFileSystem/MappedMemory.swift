@@ -1,17 +1,17 @@
-/// The memory of a ``FileMapping`` that is not the operating system's own.
+/// The memory of a ``FileMapping`` that is not the operating system's.
 ///
-/// A ``POSIXFileSystem`` that can map, or that watches another's mappings, has a type that conforms. The mapping checks
-/// all bounds before it calls, and releases the memory when it is released itself.
+/// A ``POSIXFileSystem`` that implements mapping, or wraps another's mappings, provides a conforming type. The mapping
+/// checks all bounds before it calls, and releases the memory in its `deinit`.
 public protocol MappedMemory: AnyObject, Sendable {
-    /// The bytes of a range, at an address that stays the same for as long as the memory lives.
+    /// The bytes of a range, at an address that is stable for the lifetime of the memory.
     func bytes(in range: Range<Int>) -> UnsafeRawBufferPointer
 
-    /// Copies bytes, at least one, into the memory; the file holds them when the call returns.
+    /// Copies bytes, at least one, into the memory; the file contains them when the call returns.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int)
 
-    /// Whether an access found no file behind a page; see ``FileMapping/hasFaulted``.
+    /// Whether an access hit a page without a file behind it; see ``FileMapping/hasFaulted``.
     var hasFaulted: Bool { get }
 
-    /// Hands everything that was stored to the file system; see ``FileMapping/writeBack()``.
+    /// Hands all stores to the file system; see ``FileMapping/writeBack()``.
     func writeBack() throws(FileSystemError)
 }

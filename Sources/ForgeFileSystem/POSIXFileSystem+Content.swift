@@ -1,9 +1,10 @@
 public import SystemPackage
 
-/// The largest content that is read as a whole; larger files are `EFBIG`, since a sparse file may have any size.
+/// The maximum size of a content that is read as a whole; a larger file is `EFBIG`, because sparse files can have any
+/// size.
 package let maximumContentSizeInBytes = Int(Int32.max) - 1
 
-/// Whole contents: loops over short reads and writes and over `EINTR`.
+/// Reading and writing whole contents: these loop over short transfers and `EINTR`.
 extension POSIXFileSystem {
     /// Reads until `buffer` is full or the file ends, and returns how many bytes were read.
     public func readFully(
@@ -40,7 +41,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Up to `count` bytes from `offset` on; fewer only where the file ends before.
+    /// Up to `count` bytes from `offset` on; fewer only at the end of the file.
     public func readBytes(
         of descriptor: Descriptor, at offset: Int64, count: Int
     ) throws(FileSystemError) -> [UInt8] {
@@ -70,11 +71,11 @@ extension POSIXFileSystem {
         try outcome.get()
     }
 
-    /// The whole content of an open regular file, whatever its offset.
+    /// The whole content of an open regular file, independent of its offset.
     ///
     /// - Parameters:
     ///   - descriptor: A file open for reading.
-    ///   - maximumSizeInBytes: Where to stop with `EFBIG` instead of filling the memory; never more than 2 GiB.
+    ///   - maximumSizeInBytes: The size above which the call fails with `EFBIG`; at most 2 GiB.
     /// - Returns: All bytes from the first to the last at the time of the last read.
     /// - Throws: ``FileSystemError`` of the read that failed; `EISDIR` for a directory, `ENOTSUP` for a FIFO, a socket
     ///   or a device, whose content may have no end.
@@ -88,7 +89,7 @@ extension POSIXFileSystem {
         }
         let expected = status.sizeInBytes
         guard expected <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
-        // One byte more than expected, so that the end is seen without a second call.
+        // One byte more than expected, so that the end is detected without a second call.
         var capacity = max(Int(expected) + 1, 512)
         var content: [UInt8] = []
         while true {
@@ -128,7 +129,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Calls `body` again for as long as a signal interrupts it.
+    /// Calls `body` again while a signal interrupts it.
     @inlinable public func retryingInterrupts<Result>(
         _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -141,7 +142,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Calls `body` and gives an error that knows only a descriptor the path that the caller knows it by.
+    /// Calls `body` and adds a path to an error that has only a descriptor.
     @inlinable public func naming<Result>(
         _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {

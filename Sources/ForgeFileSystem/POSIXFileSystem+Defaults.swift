@@ -1,6 +1,6 @@
 public import SystemPackage
 
-/// The same calls with the arguments that are nearly always the same left out.
+/// The same calls with default arguments.
 extension POSIXFileSystem {
     /// Opens a file or directory; see the requirement of the same name.
     @inlinable public func open(
@@ -10,21 +10,21 @@ extension POSIXFileSystem {
         try open(path, at: directory, mode, options: options, permissions: permissions, resolution: [])
     }
 
-    /// Creates a directory that only its owner may enter, unless `permissions` says otherwise.
+    /// Creates a directory that only its owner may enter, unless `permissions` is given.
     @inlinable public func createDirectory(
         _ path: POSIXPath, permissions: FilePermissions = [.ownerReadWriteExecute]
     ) throws(FileSystemError) {
         try createDirectory(path, at: .workingDirectory, permissions: permissions)
     }
 
-    /// Moves a name, replacing an existing target unless `mode` says otherwise.
+    /// Renames, replacing an existing target unless `mode` is given.
     @inlinable public func rename(
         _ path: POSIXPath, to newPath: POSIXPath, _ mode: RenameMode = .replacing
     ) throws(FileSystemError) {
         try rename(path, at: .workingDirectory, to: newPath, at: .workingDirectory, mode)
     }
 
-    /// Gives a file one more name.
+    /// Adds a hard link to a file.
     @inlinable public func link(_ path: POSIXPath, to newPath: POSIXPath) throws(FileSystemError) {
         try link(path, at: .workingDirectory, to: newPath, at: .workingDirectory)
     }
@@ -34,12 +34,12 @@ extension POSIXFileSystem {
         try createSymbolicLink(path, at: .workingDirectory, to: target)
     }
 
-    /// The bytes that a symbolic link holds.
+    /// The target of a symbolic link.
     @inlinable public func readSymbolicLink(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
         try readSymbolicLink(path, at: .workingDirectory)
     }
 
-    /// Removes the name of anything but a directory.
+    /// Removes the name of a file that is not a directory.
     @inlinable public func unlink(_ path: POSIXPath) throws(FileSystemError) {
         try unlink(path, at: .workingDirectory)
     }
@@ -49,14 +49,14 @@ extension POSIXFileSystem {
         try removeDirectory(path, at: .workingDirectory)
     }
 
-    /// What there is to know of the file at `path`, the link itself if links are not followed.
+    /// The status of the file at `path`, or of the link itself if links are not followed.
     @inlinable public func status(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
     ) throws(FileSystemError) -> FileStatus {
         try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
     }
 
-    /// Whether there is something at `path`; unlike `fileExists(atPath:)`, it throws if it could not look.
+    /// Whether a file exists at `path`; unlike `fileExists(atPath:)`, it throws if the lookup fails.
     public func exists(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true
     ) throws(FileSystemError) -> Bool {
@@ -79,12 +79,12 @@ extension POSIXFileSystem {
         return try body(descriptor)
     }
 
-    /// Closes a descriptor that nothing was written to: what was done is done, whatever the system says of closing it.
+    /// Closes a descriptor that was not written to, ignoring an error of closing it.
     package func discard(_ descriptor: Descriptor) {
         do { try close(descriptor) } catch _ {}
     }
 
-    /// Calls `body` and closes `descriptor`, whose failure to close is thrown unless `body` has thrown already.
+    /// Calls `body` and closes `descriptor`; an error of closing is thrown unless `body` has thrown.
     public func closing<Result>(
         _ descriptor: Descriptor, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -92,7 +92,7 @@ extension POSIXFileSystem {
         do {
             result = try body()
         } catch {
-            // The first failure is the one to report; the descriptor is gone in either case.
+            // The first failure is the one to report; the descriptor is released in either case.
             do { try close(descriptor) } catch _ {}
             throw error
         }

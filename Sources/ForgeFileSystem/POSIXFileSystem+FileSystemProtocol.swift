@@ -1,7 +1,7 @@
 public import Foundation
 package import SystemPackage
 
-/// The calls of ``FileSystemProtocol``, made of POSIX calls: every ``POSIXFileSystem`` has them, all alike.
+/// The calls of ``FileSystemProtocol``, composed of POSIX calls, for every ``POSIXFileSystem``.
 extension POSIXFileSystem {
     public func fileExists(atPath path: String) -> Bool {
         do {
@@ -12,7 +12,8 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a directory of mode 0700, whatever the umask, and makes its name durable; with its parents if asked for.
+    /// Creates a directory of mode 0700, regardless of the umask, and makes its name durable; optionally with its
+    /// parents.
     public func createDirectory(at url: URL, withIntermediateDirectories: Bool) throws {
         let path = try POSIXPath(url)
         guard !withIntermediateDirectories else {
@@ -49,11 +50,11 @@ extension POSIXFileSystem {
         return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
     }
 
-    /// What `write(_:to:)` does: replaces the file that `url` leads to, atomically and durably.
+    /// Implements `write(_:to:)`: replaces the file at `url` atomically and durably.
     ///
-    /// The mode of a file that exists is kept but for the set-user and set-group bits, which `write(2)` clears too: the
-    /// new file belongs to the caller. A new file is 0600. A symbolic link is followed, and what is not a regular file
-    /// (a device, a FIFO) is written to as it is.
+    /// The mode of an existing file is kept except for the set-user and set-group bits, which `write(2)` clears too:
+    /// the new file belongs to the caller. A new file is 0600. A symbolic link is followed, and a file that is not
+    /// regular (a device, a FIFO) is written in place.
     package func replaceContents(of url: URL, with data: Data) throws(FileSystemError) {
         try replaceContents(of: url) { (descriptor) throws(FileSystemError) in
             try withBytes(of: data) { (bytes) throws(FileSystemError) in
@@ -84,7 +85,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// What `read(from:)` does: the whole content of the regular file at `url`.
+    /// Implements `read(from:)`: the whole content of the regular file at `url`.
     package func contents(of url: URL) throws(FileSystemError) -> Data {
         Data(try readFile(try POSIXPath(url)))
     }
@@ -100,7 +101,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// The path that a symbolic link at the end of `path` leads to, whether or not there is a file.
+    /// The target of the symbolic links at the end of `path`, whether or not it exists.
     private func followingFinalLinks(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
         var current = path
         for _ in 0..<40 {
@@ -117,7 +118,7 @@ extension POSIXFileSystem {
     }
 }
 
-/// Calls `body` with the bytes of `data`; `Data` itself knows no typed errors.
+/// Calls `body` with the bytes of `data`; `Data` itself does not support typed errors.
 package func withBytes<Result>(
     of data: Data, _ body: (UnsafeRawBufferPointer) throws(FileSystemError) -> Result
 ) throws(FileSystemError) -> Result {
@@ -138,7 +139,7 @@ extension FilePermissions {
     /// `0700`.
     package static let privateDirectory: FilePermissions = .ownerReadWriteExecute
 
-    /// The permissions that a file of another owner may take over: set-user-ID and set-group-ID would give the rights
-    /// of its owner away.
+    /// The permissions that a file of another owner may inherit: set-user-ID and set-group-ID would grant the rights of
+    /// the new owner.
     var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
 }

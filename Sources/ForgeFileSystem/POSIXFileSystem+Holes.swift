@@ -4,7 +4,7 @@ extension POSIXFileSystem {
     /// The first offset from `offset` on that is not in a hole; nil if the rest of the file is one (`SEEK_DATA` of
     /// `lseek(2)`).
     ///
-    /// On a file system that does not report holes this is `offset`. The open file's own offset moves.
+    /// On a file system that does not report holes this is `offset`. The call moves the file's offset.
     package func nextData(of descriptor: Descriptor, at offset: Int64) throws(FileSystemError) -> Int64? {
         do {
             return try seek(descriptor, to: offset, from: .data)
@@ -18,7 +18,7 @@ extension POSIXFileSystem {
 
 extension FileDescriptor.SeekOrigin {
     #if os(Linux)
-    /// `SEEK_DATA`, which swift-system has for Darwin alone.
+    /// `SEEK_DATA`, which swift-system has for Darwin only.
     package static let data = FileDescriptor.SeekOrigin(rawValue: 3)
     #else
     /// `SEEK_DATA`.

@@ -2,13 +2,13 @@ public import Foundation
 import SystemPackage
 
 extension POSIXPath {
-    /// The path that a file URL names, every percent escape decoded exactly once.
+    /// The path of a file URL, with every percent escape decoded exactly once.
     ///
-    /// Foundation's own conversions leave `%00` as text and turn bytes that are no UTF-8 into an empty path, so the
+    /// Foundation's own conversions keep `%00` as text and turn bytes that are not UTF-8 into an empty path, so the
     /// decoding is done here (RFC 3986 section 2.1, RFC 8089).
     ///
-    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than this one, an escaped slash,
-    ///   which no name can hold, a NUL, or an escape that is none.
+    /// - Throws: ``FileSystemError`` with `EINVAL` for another scheme, a host other than this one, an escaped slash, a
+    ///   NUL, or an invalid escape.
     public init(_ url: URL) throws(FileSystemError) {
         let absolute = url.absoluteURL
         let text = absolute.absoluteString
@@ -38,14 +38,14 @@ extension POSIXPath {
 }
 
 extension URL {
-    /// The file URL of an absolute path; a relative path is taken from the process's working directory.
+    /// The file URL of an absolute path; a relative path is resolved from the process's working directory.
     ///
     /// - Parameters:
-    ///   - path: The path, any bytes.
+    ///   - path: The path, of any bytes.
     ///   - isDirectory: Whether the URL ends in a slash, as Foundation marks directories.
     public init(_ path: POSIXPath, isDirectory: Bool = false) {
         if let text = String(validating: path) {
-            // Foundation takes a leading `~` for a home directory.
+            // Foundation expands a leading `~` to a home directory.
             let literal = path.isAbsolute ? text : "./" + text
             self.init(filePath: literal, directoryHint: isDirectory ? .isDirectory : .notDirectory)
             return

@@ -1,11 +1,11 @@
 public import SystemPackage
 
-/// A path as POSIX sees it: a string of bytes, kept exactly as given.
+/// A POSIX path: a string of bytes, kept unchanged.
 ///
-/// Unlike `FilePath` it is never normalised: `link/` is not `link` (a trailing slash follows a symbolic link) and bytes
-/// that are no UTF-8 stay as they are. A NUL can be held, so that the call that gets it refuses it.
+/// Unlike `FilePath` it is never normalised: `link/` is not `link` (a trailing slash follows a symbolic link), and
+/// bytes that are not UTF-8 are kept. It may contain a NUL, so that the call that receives it refuses it.
 public struct POSIXPath: Hashable, Sendable {
-    /// The bytes and one NUL behind them, as system calls want them.
+    /// The bytes and a terminating NUL, as system calls require.
     @usableFromInline let terminated: [UInt8]
 
     @usableFromInline init(terminated: [UInt8]) {
@@ -34,16 +34,16 @@ public struct POSIXPath: Hashable, Sendable {
     /// The bytes of the path.
     @inlinable public var bytes: ArraySlice<UInt8> { terminated.dropLast() }
 
-    /// How many bytes the path has.
+    /// The number of bytes.
     @inlinable public var count: Int { terminated.count - 1 }
 
-    /// Whether the path has no bytes; such a path leads nowhere (`ENOENT`).
+    /// Whether the path has no bytes; such a path cannot be resolved (`ENOENT`).
     @inlinable public var isEmpty: Bool { terminated.count == 1 }
 
     /// Whether the path starts from the root.
     @inlinable public var isAbsolute: Bool { terminated[0] == UInt8(ascii: "/") }
 
-    /// Whether there is a NUL among the bytes; no file system accepts such a path.
+    /// Whether the path contains a NUL; no file system accepts such a path.
     public var containsNUL: Bool {
         terminated.withUnsafeBytes { bytes in
             var position = 0
@@ -61,13 +61,13 @@ public struct POSIXPath: Hashable, Sendable {
         }
     }
 
-    /// Calls `body` with the bytes, the closing NUL left out.
+    /// Calls `body` with the bytes, without the terminating NUL.
     @inlinable public func withUnsafeBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) rethrows -> Result
     {
         try terminated.withUnsafeBytes { bytes in try body(UnsafeRawBufferPointer(rebasing: bytes.dropLast())) }
     }
 
-    /// This path with `component` behind it and one slash between them.
+    /// This path followed by one slash and `component`.
     public func appending(_ component: POSIXPath) -> POSIXPath {
         var joined = [UInt8]()
         joined.reserveCapacity(terminated.count + component.terminated.count)
@@ -77,7 +77,7 @@ public struct POSIXPath: Hashable, Sendable {
         return POSIXPath(terminated: joined)
     }
 
-    /// The path up to its last component and that component, trailing slashes left out.
+    /// The path before its last component, and that component, without trailing slashes.
     ///
     /// The first part is empty for a relative path of one component, `/` for an absolute one; the second is empty only
     /// for `/` and for an empty path.
@@ -103,7 +103,7 @@ extension POSIXPath: ExpressibleByStringLiteral {
 }
 
 extension POSIXPath: CustomStringConvertible {
-    /// The path as text for people: control bytes and bytes that are no UTF-8 are shown as `\xNN`.
+    /// The path as readable text: control bytes and bytes that are not UTF-8 are shown as `\xNN`.
     public var description: String {
         var text = ""
         var rest = bytes
@@ -125,12 +125,12 @@ extension POSIXPath: CustomStringConvertible {
 }
 
 extension String {
-    /// The path as a string; bytes that are no UTF-8 become U+FFFD, so it need not lead back to the same file.
+    /// The path as a string; bytes that are not UTF-8 become U+FFFD, so it may not refer to the same file.
     public init(_ path: POSIXPath) {
         self = String(decoding: path.bytes, as: UTF8.self)
     }
 
-    /// The path as a string, or nil if it is no UTF-8.
+    /// The path as a string, or nil if it is not UTF-8.
     public init?(validating path: POSIXPath) {
         self.init(validating: path.bytes, as: UTF8.self)
     }

@@ -6,9 +6,9 @@ public struct PathResolution: OptionSet, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Resolution may not leave the directory it starts from, by `..`, an absolute path or a link; `EXDEV` if it tries.
+    /// Resolution must not leave the starting directory by `..`, an absolute path or a link; otherwise `EXDEV`.
     public static let beneath = PathResolution(rawValue: 1)
 
-    /// No component may be a symbolic link; `ELOOP` if one is.
+    /// No component may be a symbolic link; otherwise `ELOOP`.
     public static let noSymbolicLinks = PathResolution(rawValue: 2)
 }

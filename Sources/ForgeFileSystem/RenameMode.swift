@@ -1,4 +1,4 @@
-/// How a rename treats a target that exists (`renameat2(2)`, `renameatx_np(2)`).
+/// The treatment of an existing target of a rename (`renameat2(2)`, `renameatx_np(2)`).
 public enum RenameMode: Hashable, Sendable {
     /// The target is replaced, atomically.
     case replacing
@@ -6,6 +6,6 @@ public enum RenameMode: Hashable, Sendable {
     /// `EEXIST` if the target exists.
     case exclusive
 
-    /// Both must exist and change places, atomically.
+    /// Both must exist and are swapped, atomically.
     case exchanging
 }

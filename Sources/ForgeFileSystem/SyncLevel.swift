@@ -1,13 +1,13 @@
-/// How far a synchronisation pushes what was written.
+/// The extent of a synchronisation.
 public enum SyncLevel: Hashable, Sendable {
-    /// Content, size and attributes are on the device when the call returns (`fsync(2)`; `F_FULLFSYNC` on Darwin, whose
+    /// Content, size and attributes are durable when the call returns (`fsync(2)`; `F_FULLFSYNC` on Darwin, whose
     /// `fsync` leaves them in the device's cache).
     case full
 
-    /// As ``full``, but times may lag (`fdatasync(2)`).
+    /// As ``full``, but times may be older (`fdatasync(2)`).
     case data
 
-    /// What was written before is on the device before anything written later, whenever that is (`F_BARRIERFSYNC`;
+    /// Earlier writes reach the device before any later write, without waiting for the device (`F_BARRIERFSYNC`;
     /// `fdatasync(2)` where there is no barrier).
     case barrier
 }

@@ -1,21 +1,21 @@
-/// Why a store cannot be read or written just now; never the same as "there is no such value".
+/// The reason why a store cannot be read or written at present; never the same as an absent value.
 public enum Unavailability: Hashable, Sendable {
-    /// The device is locked, or was not unlocked since it started, and the data is protected until then.
+    /// The device is locked, or has not been unlocked since it started, and the data is protected.
     case locked
 
     /// Another process, or another store object, holds the store.
     case inUse(processID: Int32?)
 
-    /// The file system failed the operation; the underlying error says how.
+    /// The file system failed; see the underlying error.
     case inputOutput
 
     /// An earlier flush failed, so no write is acknowledged until the store is opened again.
     case poisoned
 
-    /// The process was forked while the store was open, which belongs to the parent.
+    /// The process was forked while the store was open; the store belongs to the parent.
     case forked
 
-    /// The store was closed. Opening it again gives another object.
+    /// The store was closed. Opening it again creates a new object.
     case closed
 }
 

@@ -15,10 +15,10 @@ static inline int forge_crc32c_is_accelerated(void) {
 #endif
 }
 
-/// Carries a CRC-32C, given and returned without the final inversion, over `size` bytes; only where accelerated.
+/// Updates a CRC-32C, given and returned without the final inversion, with `size` bytes; only where accelerated.
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size);
 
-/// A part of a file that is mapped shared, for reading and writing, and whose accesses never raise SIGBUS.
+/// A part of a file, mapped shared for reading and writing, whose accesses never raise SIGBUS.
 struct forge_mapping;
 
 /// Maps a part of a file (mmap(2)); NULL and errno if that fails.
@@ -27,19 +27,19 @@ struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count);
 /// The first byte.
 void *forge_mapping_base(const struct forge_mapping *mapping);
 
-/// Where it says, in eight bytes, whether an access found no file behind a page: 0 if none did. Such a page is the process's
-/// own since then.
+/// The address of eight bytes that are not 0 once an access hit a page without a file behind it. Such a page is private
+/// to the process from then on.
 const void *forge_mapping_fault(const struct forge_mapping *mapping);
 
-/// What stands there; not 0 if an access that the calling thread made before has faulted.
+/// The value of those bytes; not 0 if an earlier access of the calling thread has faulted.
 static inline uint64_t forge_load_fault(const void *fault) {
-    // The handler runs in the thread that faults, so the compiler must not move the load before the access. The processor
-    // does not: a fault is precise, and what follows it is executed again.
+    // The handler runs in the faulting thread, so the compiler must not move the load before the access. The processor
+    // does not: a fault is precise, and later instructions are executed again.
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return __atomic_load_n((const uint64_t *)fault, __ATOMIC_RELAXED);
 }
 
-/// Maps the file again at the same address: 0, or -1 and errno, and what was mapped may be gone.
+/// Maps the file again at the same address: 0, or -1 and errno, after which the old mapping may be gone.
 int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, size_t count);
 
 /// Removes the mapping.
@@ -48,7 +48,7 @@ void forge_unmap(struct forge_mapping *mapping, size_t count);
 // Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call.
 #if defined(__linux__)
 
-/// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not know it.
+/// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not support it.
 int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
 /// renameat2(2), Linux 3.15; Musl has no function of that name.

@@ -1,23 +1,23 @@
 import CForgeFileSystem
 
-/// The checksum CRC-32C (Castagnoli), as of RFC 3720 appendix B.4, computed piece by piece.
+/// The checksum CRC-32C (Castagnoli; RFC 3720, appendix B.4), computed incrementally.
 package struct CRC32C: Sendable {
     private var state: UInt32 = .max
 
     package init() {}
 
-    /// The checksum of all that was added.
+    /// The checksum of all added bytes.
     package var value: UInt32 { ~state }
 
-    /// Adds bytes, by the processor's own instruction where it has one.
+    /// Adds bytes, with the processor's CRC instruction where it has one.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) {
         state =
             forge_crc32c_is_accelerated() != 0
             ? forge_crc32c_accelerated(state, bytes.baseAddress, bytes.count) : Self.portable(state, bytes)
     }
 
-    /// The same without the instruction: eight bytes at a time through eight tables (Kounavis and Berry, "Novel
-    /// Table Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
+    /// The software implementation: eight bytes at a time through eight tables (Kounavis and Berry, "Novel Table
+    /// Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
     package static func portable(_ start: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
         tables.withUnsafeBufferPointer { table in
             var state = start
@@ -38,7 +38,7 @@ package struct CRC32C: Sendable {
         }
     }
 
-    /// Eight tables of 256 entries, one behind the other.
+    /// Eight consecutive tables of 256 entries.
     private static let tables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {

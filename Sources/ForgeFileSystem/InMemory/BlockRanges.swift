@@ -1,10 +1,10 @@
-/// Block numbers as sorted ranges that neither overlap nor touch.
+/// Block numbers as sorted, disjoint and non-adjacent ranges.
 struct BlockRanges: Hashable, Sendable {
     private(set) var ranges: [Range<Int64>] = []
 
     var isEmpty: Bool { ranges.isEmpty }
 
-    /// How many of the blocks in `range` are members.
+    /// The number of members in `range`.
     func overlap(with range: Range<Int64>) -> Int64 {
         ranges.reduce(0) { sum, member in sum + Int64(member.clamped(to: range).count) }
     }

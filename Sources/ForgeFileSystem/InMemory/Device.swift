@@ -1,5 +1,5 @@
 extension InMemoryFileSystem {
-    /// What a mounted file system has and allows.
+    /// A mounted file system: its limits and usage.
     struct Device: Sendable {
         var quota: Quota
         var isReadOnly: Bool
@@ -14,12 +14,12 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// What a device has given out.
+    /// The used space and inodes of a device.
     public struct Usage: Hashable, Sendable {
         /// The space that file contents take, in whole blocks of 4096 bytes.
         public var sizeInBytes: Int64
 
-        /// How many files, directories and links there are, unlinked ones that are still open included.
+        /// The number of files, directories and links, including unlinked ones that are still open.
         public var inodeCount: Int
 
         /// Creates a usage.

@@ -1,10 +1,10 @@
 package import SystemPackage
 
-/// The tree of a file system as a value: what a device holds while nothing is open.
+/// The tree of a file system as a value: the content of a device while nothing is open.
 ///
-/// It is cheap to copy and to change: contents and directories that stay the same are shared by all copies.
+/// It is cheap to copy and to change: copies share unchanged contents and directories.
 package struct DiskImage: Sendable {
-    /// The attributes of a file that `stat(2)` gives besides its size.
+    /// The attributes of a file in `stat(2)`, except its size.
     package struct Attributes: Hashable, Sendable {
         package var permissions: FilePermissions
         package var owner: UserID
@@ -14,7 +14,7 @@ package struct DiskImage: Sendable {
         package var changed: FileTime
     }
 
-    /// One name in a directory and the number of the inode that it leads to.
+    /// One name in a directory and its inode number.
     package struct Entry: Hashable, Sendable {
         package var name: POSIXPath
         package var inode: UInt64
@@ -31,17 +31,17 @@ package struct DiskImage: Sendable {
         package var type: FileType
         package var attributes: Attributes
         package var content = FileContent()
-        /// Of a directory.
+        /// For a directory.
         package var entries: [Entry] = []
-        /// Of a symbolic link.
+        /// For a symbolic link.
         package var target: POSIXPath?
-        /// Of a device node.
+        /// For a device node.
         package var deviceNumber: UInt64 = 0
 
         package var isDirectory: Bool { type == .directory }
     }
 
-    /// What kind of file system it is the tree of.
+    /// The options of the file system.
     package let options: InMemoryFileSystem.Options
     let folding: NameFolding
     private(set) var inodes: [InMemoryFileSystem.Inode]
@@ -50,7 +50,7 @@ package struct DiskImage: Sendable {
     private(set) var targets: [Int: POSIXPath] = [:]
     var lastNumber: UInt64
     var tick: Int64
-    /// Where the random bits go on that name temporary files.
+    /// The state of the generator for names of temporary files.
     package var randomState: UInt64
 
     init(
@@ -73,8 +73,8 @@ package struct DiskImage: Sendable {
 
     /// The tree of these nodes on a file system like that of `other`.
     ///
-    /// The first node is the root. A name that leads to no node is left out; no directory may have two names. New
-    /// inodes are numbered above `number`.
+    /// The first node is the root. A name without a node is omitted; no directory may have two names. New inodes are
+    /// numbered above `number`.
     package init(_ nodes: [Node], like other: DiskImage, numberedAbove number: UInt64 = 0) {
         self.init(
             nodes, options: other.options, lastNumber: max(other.lastNumber, number), tick: other.tick,
@@ -95,12 +95,12 @@ package struct DiskImage: Sendable {
         }
     }
 
-    /// Gives one of the nodes, named by its place among them, another content.
+    /// Replaces the content of the node at an index of ``nodes``.
     package mutating func setContent(_ content: FileContent, at index: Int) {
         contents[index] = content
     }
 
-    /// Gives one of the nodes, named by its place among them, other attributes.
+    /// Replaces the attributes of the node at an index of ``nodes``.
     package mutating func setAttributes(_ attributes: Attributes, at index: Int) {
         inodes[index].permissions = attributes.permissions
         inodes[index].owner = attributes.owner
@@ -139,7 +139,7 @@ package struct DiskImage: Sendable {
 }
 
 extension InMemoryFileSystem.Inode {
-    /// An inode that no name leads to yet.
+    /// An inode without names.
     fileprivate init(_ node: DiskImage.Node) {
         self.init()
         kind = Kind(node.type) ?? .regular
@@ -172,7 +172,7 @@ extension DiskImage.Node {
 }
 
 extension InMemoryFileSystem.State {
-    /// All that names lead to, the root first.
+    /// All named nodes, the root first.
     var nodes: [DiskImage.Node] {
         var nodes: [DiskImage.Node] = []
         var pending = [Self.root]

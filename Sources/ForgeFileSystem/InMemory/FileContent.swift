@@ -1,7 +1,7 @@
-/// What a regular file holds: bytes, holes, and blocks reserved ahead of any write.
+/// The content of a regular file: bytes, holes, and preallocated blocks.
 ///
-/// A small file whose blocks are all there is one array; a large or sparse one is cut into chunks, so that a byte at
-/// the far end of an empty file costs one chunk and a copy of the whole tree shares what did not change.
+/// A small file without holes is one array; a large or sparse one is split into chunks, so that a byte at the far end
+/// of an empty file costs one chunk and copies of the tree share unchanged chunks.
 package struct FileContent: Sendable {
     package static let blockSize: Int64 = 4096
     private static let headLimit: Int64 = 65_536
@@ -9,10 +9,10 @@ package struct FileContent: Sendable {
     /// The length of the file, holes included.
     package private(set) var size: Int64 = 0
 
-    /// How many blocks the file takes on the device.
+    /// The number of blocks allocated on the device.
     private(set) var allocatedBlocks: Int64 = 0
 
-    /// The bytes from 0 on while the file is not cut into chunks; every block that it touches is allocated.
+    /// The bytes from 0 on while the file is not split into chunks; all their blocks are allocated.
     private var head: [UInt8] = []
     private var chunks: SparseChunks?
     private var reserved = BlockRanges()
@@ -20,7 +20,8 @@ package struct FileContent: Sendable {
     /// An empty file.
     package init() {}
 
-    /// Copies bytes from `offset` on and returns how many there were before the end.
+    /// Copies bytes from `offset` on and returns their number, which is smaller than the buffer only at the end of the
+    /// file.
     package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int {
         guard offset < size else { return 0 }
         let count = Int(min(Int64(buffer.count), size - offset))
@@ -42,14 +43,14 @@ package struct FileContent: Sendable {
         return count
     }
 
-    /// The first offset from `offset` on in a block that was written; nil if there is none.
+    /// The first offset from `offset` on in a written block; nil if there is none.
     func nextData(from offset: Int64) -> Int64? {
         guard offset < size else { return nil }
         if let chunks { return chunks.nextWritten(from: offset) }
         return offset < Self.blocks(Int64(head.count)) * Self.blockSize ? offset : nil
     }
 
-    /// Copies bytes from `offset` on into memory that holds zeros, and leaves alone what was never written.
+    /// Copies bytes from `offset` on into zero-filled memory, skipping parts that were never written.
     func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
         guard offset < size else { return }
         if let chunks {
@@ -59,7 +60,7 @@ package struct FileContent: Sendable {
         }
     }
 
-    /// Stores bytes at `offset`, extending the file as needed; space and limits were looked at before.
+    /// Stores bytes at `offset`, extending the file as needed; the caller has checked space and limits.
     package mutating func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         guard !bytes.isEmpty else { return }
         let end = offset + Int64(bytes.count)
@@ -75,7 +76,7 @@ package struct FileContent: Sendable {
         chunks?.write(bytes, at: offset)
     }
 
-    /// Cuts the file short, or extends it by a hole.
+    /// Truncates the file, or extends it by a hole.
     package mutating func setSize(_ newSize: Int64) {
         defer { size = newSize }
         guard newSize < size else { return }
@@ -99,7 +100,7 @@ package struct FileContent: Sendable {
         size = max(size, range.upperBound)
     }
 
-    /// How many blocks a write to this range of bytes would have to take from the device.
+    /// The number of blocks that a write to this range would allocate.
     func unallocatedBlocks(in range: Range<Int64>) -> Int64 {
         let wanted = Self.blockRange(range)
         if chunks == nil, reserved.isEmpty {

@@ -1,6 +1,6 @@
-/// One change of the tree of an ``InMemoryFileSystem``, in the terms of inodes; a call makes none, one or a few.
+/// One change of the tree of an ``InMemoryFileSystem``, in terms of inodes; a call makes none, one or a few.
 ///
-/// Inodes are named by their numbers, which one file system never gives out twice.
+/// Inodes are identified by numbers that a file system never reuses.
 package enum FileSystemEffect: Sendable {
     /// A name in a directory.
     package struct Place: Hashable, Sendable {
@@ -8,23 +8,23 @@ package enum FileSystemEffect: Sendable {
         package var name: POSIXPath
     }
 
-    /// An inode came to be; no name leads to it yet.
+    /// An inode was created; it has no name yet.
     case create(DiskImage.Node)
     case write(inode: UInt64, offset: Int64, bytes: [UInt8], time: FileTime)
     case setSize(inode: UInt64, size: Int64, time: FileTime)
-    /// Space was reserved up to `end`; the file is at least that long now.
+    /// Space was reserved up to `end`; the file is now at least that long.
     case reserve(inode: UInt64, end: Int64, time: FileTime)
-    /// Bytes were stored through a mapping. The time is that of the modification, if the store was noticed as one.
+    /// Bytes were stored through a mapping. The time is set if the store counted as a modification.
     case store(inode: UInt64, offset: Int64, bytes: [UInt8], time: FileTime?)
-    /// What was stored in a range of a file through mappings was handed to the file system, or failed to be.
+    /// Stores through mappings in a range of a file were written back, or failed to be.
     case writeBack(inode: UInt64, Range<Int64>, succeeds: Bool)
-    /// The attributes are these now.
+    /// The attributes have these new values.
     case setAttributes(inode: UInt64, DiskImage.Attributes)
-    /// What was done to a file, or to the names in a directory, has reached the device, or failed to.
+    /// The changes of a file, or of the names in a directory, have reached the device, or failed to.
     case synchronize(inode: UInt64, SyncLevel, succeeds: Bool)
     case addName(Place, inode: UInt64)
     case removeName(Place, inode: UInt64)
-    /// A name moved, over whatever stood at the new place.
+    /// A name moved, replacing any entry at the new place.
     case moveName(Place, to: Place, inode: UInt64)
     case exchangeNames(Place, inode: UInt64, with: Place, otherInode: UInt64)
     /// A mark that the recorder places between changes.
@@ -37,7 +37,7 @@ package struct RecordedEffect: Sendable {
     package var effect: FileSystemEffect
 }
 
-/// What is kept while effects are recorded.
+/// The state of a recording of effects.
 struct EffectRecording: Sendable {
     var operation = 0
     var effects: [RecordedEffect] = []

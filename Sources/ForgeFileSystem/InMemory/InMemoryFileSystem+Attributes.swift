@@ -27,7 +27,7 @@ extension InMemoryFileSystem {
 }
 
 extension FileReference {
-    /// The path, if the reference is one.
+    /// The path, if the reference has one.
     var path: POSIXPath? {
         guard case .path(let path, _, _) = self else { return nil }
         return path

@@ -19,10 +19,10 @@ extension InMemoryFileSystem {
         try perform(.duplicate) { (state) throws(Errno) in try state.duplicate(descriptor) }
     }
 
-    /// Takes, changes or gives back the lock of an open file (`flock(2)`).
+    /// Takes, changes or releases the lock of an open file (`flock(2)`).
     ///
     /// A waiting call blocks its thread until the lock is free; waiters are not served in order. A change from shared
-    /// to exclusive or back gives the old lock up first, as on Linux, so it is gone if the call throws.
+    /// to exclusive or back first releases the old lock, as on Linux, so it is lost if the call throws.
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         while true {
             let answer = try perform(.lock) { (state) throws(Errno) in

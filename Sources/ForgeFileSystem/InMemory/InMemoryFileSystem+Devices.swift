@@ -1,11 +1,11 @@
 import SystemPackage
 
-/// The devices that the tree lies on: one for the root, and one for each directory that something is mounted at.
+/// The devices of the tree: one for the root, and one for each mount point.
 extension InMemoryFileSystem {
-    /// Makes an empty directory the root of a device of its own: names cannot be moved or linked across its border
-    /// (`EXDEV`), and the directory cannot be removed or renamed (`EBUSY`).
+    /// Makes an empty directory the root of a new device: names cannot be moved or linked across its border (`EXDEV`),
+    /// and the directory cannot be removed or renamed (`EBUSY`).
     ///
-    /// - Throws: `ENOTDIR`, `ENOTEMPTY`, `EBUSY` if it is a device's root already, or what the walk to it meets.
+    /// - Throws: `ENOTDIR`, `ENOTEMPTY`, `EBUSY` if it is a device's root already, or an error of path resolution.
     public func mount(
         at path: POSIXPath, quota: Quota = Quota(), isReadOnly: Bool = false
     ) throws(FileSystemError) {
@@ -14,7 +14,7 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Changes the limits of the device that holds `path`. What is stored stays, even if it is more than the limit.
+    /// Changes the limits of the device that contains `path`. Stored data is kept, even above the limit.
     public func setQuota(_ quota: Quota, at path: POSIXPath = "/") throws(FileSystemError) {
         try perform(.resolve, path) { (state) throws(Errno) in
             let device = try state.device(at: path)
@@ -22,8 +22,8 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Makes the device that holds `path` refuse every change with `EROFS`, through open descriptors too, or take
-    /// changes again.
+    /// Makes the device that contains `path` refuse every change with `EROFS`, also through open descriptors, or
+    /// permits changes again.
     public func setReadOnly(_ isReadOnly: Bool, at path: POSIXPath = "/") throws(FileSystemError) {
         try perform(.resolve, path) { (state) throws(Errno) in
             let device = try state.device(at: path)
@@ -31,7 +31,7 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// What the device that holds `path` has given out.
+    /// The used space and inodes of the device that contains `path`.
     public func usage(at path: POSIXPath = "/") throws(FileSystemError) -> Usage {
         try perform(.resolve, path) { (state) throws(Errno) in
             let device = state.devices[try state.device(at: path)]

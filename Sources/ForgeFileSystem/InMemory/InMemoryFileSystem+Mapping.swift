@@ -9,7 +9,7 @@ extension InMemoryFileSystem {
         return FileMapping(Memory(pages, of: self), count: count)
     }
 
-    /// The owner's side of a mapping. It keeps the process, which would take its mappings away when it ends.
+    /// The memory of a mapping. It retains the process, whose end would remove its mappings.
     private final class Memory: MappedMemory {
         private let pages: Pages
         private let fileSystem: InMemoryFileSystem

@@ -1,33 +1,33 @@
 import Synchronization
 package import SystemPackage
 
-/// The tree by its nodes, for callers that walk paths themselves, as a kernel does.
+/// Access to the tree by nodes, for callers that resolve paths themselves, like a kernel.
 ///
-/// A node is held by a descriptor that allows neither reading nor writing (`O_PATH` of `open(2)`): it can be named as
-/// the directory that a path starts from, and as the file whose attributes are asked for or set. Everything here goes
-/// through the same checks as the calls that take a path.
+/// A node is held by a descriptor that permits neither reading nor writing (`O_PATH` of `open(2)`): it can be the
+/// starting directory of a path, and the file of an attribute call. All calls here make the same checks as the calls
+/// that take a path.
 extension InMemoryFileSystem {
     /// The status of a node (`stat(2)`), device number included.
     package struct NodeStatus: Sendable {
         package var status: FileStatus
-        /// Of a device node: what it was created with.
+        /// For a device node: the number given at its creation.
         package var deviceNumber: UInt64
     }
 
-    /// What to make of a time stamp (`utimensat(2)`).
+    /// A change of a time stamp (`utimensat(2)`).
     package enum TimeChange: Hashable, Sendable {
         case unchanged
         case now
         case to(FileTime)
     }
 
-    /// What a device has and how much of it is used, in blocks of 4096 bytes.
+    /// The limits and usage of a device, in blocks of 4096 bytes.
     package struct Capacity: Sendable {
         package var quota: Quota
         package var usage: Usage
     }
 
-    /// Changes the identity of this process, as `setfsuid(2)` does; its descriptors stay.
+    /// Changes the identity of this process, as `setfsuid(2)` does; its descriptors are kept.
     package func assumeIdentity(user: UserID, group: GroupID, groups: [GroupID]) {
         tree.state.withLock { state in
             state.processes[process].user = user
@@ -36,12 +36,12 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Makes a directory the working directory by the number of its inode.
+    /// Sets the working directory by inode number.
     package func changeDirectory(toInode number: UInt64) throws(FileSystemError) {
         try perform(.resolve) { (state) throws(Errno) in try state.changeDirectory(toInode: number) }
     }
 
-    /// Holds the node that a path leads to, whatever its permissions are.
+    /// Opens a node for holding, regardless of its permissions.
     package func openNode(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = false
     ) throws(FileSystemError) -> Descriptor {
@@ -50,21 +50,21 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Holds the node that a descriptor leads to.
+    /// Opens the node of a descriptor for holding.
     package func openNode(of descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
         try perform(.duplicate) { (state) throws(Errno) in
             state.openNode(state.openFiles[try state.openFile(descriptor)].inode)
         }
     }
 
-    /// Opens a node for reading or writing; of the options `append` and `truncate` count.
+    /// Opens a node for reading or writing; of the options, only `append` and `truncate` apply.
     package func open(
         node descriptor: Descriptor, _ mode: FileDescriptor.AccessMode, options: FileDescriptor.OpenOptions
     ) throws(FileSystemError) -> Descriptor {
         try perform(.open) { (state) throws(Errno) in try state.open(node: descriptor, mode, options) }
     }
 
-    /// What there is to know of a node.
+    /// The status of a node.
     package func nodeStatus(of file: FileReference) throws(FileSystemError) -> NodeStatus {
         try perform(.status, file.path) { (state) throws(Errno) in
             let index = try state.inode(of: file)
@@ -73,14 +73,14 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// The bytes that a symbolic link holds.
+    /// The target of a symbolic link.
     package func readSymbolicLink(node descriptor: Descriptor) throws(FileSystemError) -> POSIXPath {
         try perform(.readSymbolicLink) { (state) throws(Errno) in
             try state.readSymbolicLink(state.inode(of: .descriptor(descriptor)))
         }
     }
 
-    /// Gives a node one more name.
+    /// Adds a hard link to a node.
     package func link(
         node descriptor: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(FileSystemError) {
@@ -89,16 +89,16 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Cuts a node's content short or extends it, as `truncate(2)` does by a path.
+    /// Truncates or extends a node's content, as `truncate(2)` does by a path.
     package func truncate(node descriptor: Descriptor, to sizeInBytes: Int64) throws(FileSystemError) {
         try perform(.truncate) { (state) throws(Errno) in
             try state.truncate(state.inode(of: .descriptor(descriptor)), to: sizeInBytes)
         }
     }
 
-    /// Sets the times of last access and modification, each to a given time or to that of the call.
+    /// Sets the access and modification times, each to a given time or to that of the call.
     ///
-    /// Setting both to now takes write permission; everything else takes ownership.
+    /// Setting both to the current time requires write permission; everything else requires ownership.
     package func setTimes(
         accessed: TimeChange, modified: TimeChange, of file: FileReference
     ) throws(FileSystemError) {
@@ -118,14 +118,14 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Says whether writes through a descriptor append (`O_APPEND` of `fcntl(2)`).
+    /// Sets whether writes through a descriptor append (`O_APPEND` of `fcntl(2)`).
     package func setAppends(_ appends: Bool, of descriptor: Descriptor) throws(FileSystemError) {
         try perform(.write) { (state) throws(Errno) in
             state.openFiles[try state.openFile(descriptor)].appends = appends
         }
     }
 
-    /// The limits and the use of the device that holds a node.
+    /// The limits and usage of the device that contains a node.
     package func capacity(of file: FileReference) throws(FileSystemError) -> Capacity {
         try perform(.status, file.path) { (state) throws(Errno) in
             let device = state.devices[state.inodes[try state.inode(of: file)].device]

@@ -1,19 +1,19 @@
 import Synchronization
 import SystemPackage
 
-/// What a crash explorer needs: the tree as a value, and every change of it from then on.
+/// Support for crash explorers: the tree as a value, and a recording of every later change.
 extension InMemoryFileSystem {
-    /// Everything that a name leads to, as all processes see it now.
+    /// All named files as all processes see them now.
     package var image: DiskImage {
         tree.state.withLock { $0.image }
     }
 
-    /// Forgets what was recorded and records from now on, for all processes; `reset()` ends it.
+    /// Discards the recording and starts a new one, for all processes; `reset()` ends it.
     package func startRecordingEffects() {
         tree.state.withLock { $0.recording = EffectRecording() }
     }
 
-    /// What was recorded so far; recording goes on with an empty list.
+    /// Returns and clears the recording, which continues.
     package func takeEffects() -> [RecordedEffect] {
         tree.state.withLock { state in
             let effects = state.recording?.effects ?? []
@@ -22,14 +22,14 @@ extension InMemoryFileSystem {
         }
     }
 
-    /// Puts a mark between the changes that were recorded before and those that follow.
+    /// Records a mark between earlier and later changes.
     package func recordMark(_ number: Int) {
         tree.state.withLock { $0.record(.mark(number)) }
     }
 
-    /// Records a failed synchronisation; called by the wrapper that makes it fail.
+    /// Records a failed synchronisation; called by the wrapper that injects the failure.
     ///
-    /// What it would have covered is undecided for ever after: later successes do not cover it.
+    /// The data that it would have covered stays undetermined: later successes do not cover it.
     package func recordFailedSynchronization(
         of descriptor: Descriptor, _ level: SyncLevel = .full
     ) throws(FileSystemError) {

@@ -1,12 +1,11 @@
 import Synchronization
 public import SystemPackage
 
-/// A file system in memory that behaves as the one on the disk does, errors and corner cases included.
+/// An in-memory file system that behaves like the one on disk, including errors and corner cases.
 ///
 /// It is a tree of inodes with byte names, hard and symbolic links, permissions, sparse contents, open files and locks,
 /// not a dictionary of paths. It starts with an empty root directory and shares nothing with the disk or with another
-/// `InMemoryFileSystem`. Where its behaviour and the disk's could differ, the disk is right: both pass the same
-/// conformance checks.
+/// `InMemoryFileSystem`. The behaviour of the disk is the reference: both pass the same conformance checks.
 ///
 /// ```swift
 /// let fileSystem = InMemoryFileSystem()
@@ -17,14 +16,13 @@ public import SystemPackage
 /// One lock guards the whole tree, so every operation is atomic and visible to all threads when it returns. Nothing
 /// depends on the wall clock or on a random seed: the same calls give the same results in every run.
 ///
-/// What it does not have: no call waits at a FIFO, but fails with `EAGAIN` where it would have to wait, or `ENXIO` on
-/// opening it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has nothing to
-/// do.
+/// Limitations: no call blocks on a FIFO, but fails with `EAGAIN` where it would have to wait, or `ENXIO` on opening
+/// it; sockets and devices can be created and removed, but opening one is `ENXIO`; `synchronize` has no effect.
 public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
     let tree: Tree
     let process: Int
 
-    /// The tree that all processes' views share.
+    /// The tree shared by the views of all processes.
     final class Tree: Sendable {
         let state: Mutex<State>
 
@@ -61,10 +59,10 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
 
     // MARK: Processes
 
-    /// The same tree as another process sees it: with its own descriptors, user, umask and working directory (`/`).
+    /// A view of the same tree for another process, with its own descriptors, user, umask and working directory (`/`).
     ///
-    /// What is left nil is as in this process. The process ends, and its descriptors are closed, when the returned
-    /// object goes.
+    /// Arguments that are nil are inherited from this process. The process ends, and its descriptors are closed, when
+    /// the returned object is released.
     public func process(
         user: UserID? = nil, group: GroupID? = nil, groups: [GroupID]? = nil, umask: FilePermissions? = nil
     ) -> InMemoryFileSystem {
@@ -78,24 +76,24 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         return InMemoryFileSystem(tree: tree, process: process)
     }
 
-    /// Ends the process as `kill -9` does: its descriptors are closed, its locks are free.
+    /// Ends the process as `kill -9` does: its descriptors are closed, its locks released.
     ///
-    /// From then on this object stands for a new process of the same user, with `/` as its working directory.
+    /// Afterwards this object represents a new process of the same user, with `/` as its working directory.
     public func endProcess() {
         tree.state.withLock { $0.restart(process) }
     }
 
-    /// All descriptors that this process has open, in ascending order.
+    /// All open descriptors of this process, in ascending order.
     public var openDescriptors: [Descriptor] {
         tree.state.withLock { $0.processes[process].descriptors.all }
     }
 
-    /// Makes a directory the one from which this process's relative paths start (`chdir(2)`).
+    /// Sets this process's working directory (`chdir(2)`).
     public func changeDirectory(_ path: POSIXPath) throws(FileSystemError) {
         try perform(.resolve, path) { (state) throws(Errno) in try state.changeDirectory(path) }
     }
 
-    /// Empties the tree, closes everything that any process has open, and clears ``writeError`` and ``readError``.
+    /// Empties the tree, closes all open files of all processes, and clears ``writeError`` and ``readError``.
     public func reset() {
         tree.state.withLock { $0.reset() }
     }
@@ -104,12 +102,12 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         tree.state.withLock { $0.processes[process].user }
     }
 
-    /// 64 bits that follow from ``Options/seed`` and from how often they were asked for.
+    /// 64 bits determined by ``Options/seed`` and the number of earlier calls.
     public func randomBits() -> UInt64 {
         tree.state.withLock { $0.randomBits() }
     }
 
-    /// Carries out one operation of this process under the lock and gives its error a name.
+    /// Performs one operation of this process under the lock and adds its name to its error.
     @inline(__always)
     func perform<Result: Sendable>(
         _ operation: FileSystemOperation, _ path: POSIXPath? = nil, to destination: POSIXPath? = nil,

@@ -1,11 +1,11 @@
 import SystemPackage
 
 extension InMemoryFileSystem {
-    /// The attributes of a file, directory, symbolic link or special file, whatever names lead to it.
+    /// The attributes of a file, directory, symbolic link or special file, independent of its names.
     ///
-    /// What it holds stands in tables beside that of the inodes, so that this is plain memory, cheap to look at.
+    /// Contents are in separate tables, so that this is plain memory, cheap to access.
     struct Inode: Sendable {
-        /// What it is, with the numbers of `S_IFMT`, which are the same everywhere. Here they are constants; those of
+        /// The type, with the numbers of `S_IFMT`, which are the same on all platforms. These are constants; those of
         /// `FileType` are calls into the C library's module.
         enum Kind: UInt16, Sendable {
             case fifo = 0o010000
@@ -17,45 +17,45 @@ extension InMemoryFileSystem {
             case socket = 0o140000
         }
 
-        // In an order that leaves no gaps: a new file writes one of these.
+        // Ordered without padding: creating a file writes one of these.
 
-        /// Never given out twice by one file system: what recorded effects and images name it by. `stat` shows another
-        /// number (`State.inodeNumber`), which is reused.
+        /// The number in recorded effects and images, never reused by a file system. `stat` shows another number
+        /// (`State.inodeNumber`), which is reused.
         var number: UInt64 = 0
-        /// Of a device node.
+        /// For a device node.
         var deviceNumber: UInt64 = 0
         var accessed = FileTime(seconds: 0)
-        /// How many open files, working directories and removed directories inside keep it although no name may.
+        /// The number of open files, working directories and removed subdirectories that keep the inode without a name.
         var holderCount: Int32 = 0
         var modified = FileTime(seconds: 0)
-        /// Of a directory.
+        /// For a directory.
         var subdirectoryCount: Int32 = 0
         var changed = FileTime(seconds: 0)
-        /// `flock(2)`: how many open files share the lock, -1 if one has it alone.
+        /// `flock(2)`: the number of open files that share the lock, -1 for an exclusive lock.
         var lockCount: Int32 = 0
-        /// Of a directory: the index of its parent in the table of inodes.
+        /// For a directory: the index of its parent in the table of inodes.
         var parent = 0
         /// The index of its device in the table of devices.
         var device = 0
-        /// How many names lead here; 1 for a directory that is in the tree, 0 once it was removed.
+        /// The number of names; for a directory 1 while it is in the tree, 0 once it was removed.
         var nameCount = 0
         var permissions = FilePermissions()
         var owner = UserID(0)
         var group = GroupID(0)
         var kind = Kind.regular
-        /// Of a directory: whether it is the root of a device of its own.
+        /// For a directory: whether it is the root of a device.
         var isMountPoint = false
 
         var isDirectory: Bool { kind == .directory }
 
-        /// Gives it one time for everything, as at its creation.
+        /// Sets all times, as at its creation.
         mutating func setTimes(_ time: FileTime) {
             accessed = time
             modified = time
             changed = time
         }
 
-        /// Notes that the content has changed, or the names of a directory.
+        /// Updates the times after a change of the content, or of a directory's names.
         mutating func touchContent(_ time: FileTime) {
             modified = time
             changed = time
@@ -69,8 +69,8 @@ extension InMemoryFileSystem {
 }
 
 extension InMemoryFileSystem.Inode {
-    /// What `stat(2)` tells of it, given its number, the length of its content or target, the blocks that its content
-    /// takes, how many names it holds, and whose way of counting links is asked for.
+    /// The status in `stat(2)`, given the inode number, the length of the content or target, the allocated blocks, the
+    /// number of a directory's entries, and the profile that determines how links are counted.
     func status(
         inode: UInt64, size: Int64, allocatedBlocks: Int64, entryCount: Int, _ profile: InMemoryFileSystem.Profile
     ) -> FileStatus {

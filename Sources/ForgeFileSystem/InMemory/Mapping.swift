@@ -1,29 +1,29 @@
 extension InMemoryFileSystem {
-    /// A part of a file that a process has mapped.
+    /// A mapped part of a file.
     struct Mapping: Sendable {
         /// The index of the inode in the table of inodes.
         var inode: Int
         var process: Int
-        /// Which bytes of the file.
+        /// The range in the file.
         var range: Range<Int64>
         var pages: Pages
-        /// Whether something was stored that was not written back since.
+        /// Whether it has stores that were not written back.
         var isModified = false
-        /// Whether an access found no file behind a page.
+        /// Whether an access hit a page without a file behind it.
         var hasFaulted = false
     }
 
-    /// The memory that the owner of a mapping sees: a copy of the file's content that follows every change of it.
+    /// The memory that the owner of a mapping sees: a copy of the file's content that is updated with every change.
     ///
-    /// It is only written to under the lock of the tree, and read without it by the owner of the mapping, as the
-    /// memory of the system is; ordering such reads is the caller's task.
+    /// It is written only under the lock of the tree, and read without it by the owner, like the system's memory;
+    /// callers must order such reads themselves.
     final class Pages: @unchecked Sendable {
         let memory: UnsafeMutableRawBufferPointer
 
-        /// Of fewer bytes asking the system for memory costs more than filling it with zeros.
+        /// Below this size, filling memory with zeros is cheaper than mapping it.
         private static let mappedFromCount = 1 << 16
 
-        /// Zeros; nil if there is no memory.
+        /// Zero-filled; nil if there is no memory.
         init?(count: Int) {
             guard count >= Self.mappedFromCount else {
                 memory = .allocate(byteCount: count, alignment: 16)
@@ -36,14 +36,14 @@ extension InMemoryFileSystem {
 
         deinit {
             guard memory.count >= Self.mappedFromCount else { return memory.deallocate() }
-            // The only failure is that of a range that was never mapped.
+            // This can fail only for a range that was never mapped.
             if let base = memory.baseAddress { _ = sysUnmap(base, memory.count) }
         }
     }
 }
 
 extension InMemoryFileSystem.Mapping {
-    /// Lets bytes of the file be seen in the memory, as far as they are mapped.
+    /// Copies bytes of the file into the memory, as far as they are mapped.
     func show(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         let shown = (offset..<offset + Int64(bytes.count)).clamped(to: range)
         guard !shown.isEmpty else { return }
@@ -51,7 +51,7 @@ extension InMemoryFileSystem.Mapping {
         memory(of: shown).copyMemory(from: source)
     }
 
-    /// Lets bytes of the file be seen as zeros.
+    /// Fills a range of the file with zeros.
     func showZeros(_ zeros: Range<Int64>) {
         let shown = zeros.clamped(to: range)
         guard !shown.isEmpty else { return }

@@ -1,13 +1,13 @@
 import Foundation
 
-/// How a file system that is insensitive to case or normalisation compares names; names are kept as given.
+/// The comparison of names in a file system that ignores case or normalisation; names are stored unchanged.
 struct NameFolding: Sendable {
     var ignoresCase: Bool
     var ignoresNormalisation: Bool
 
     var isIdentity: Bool { !ignoresCase && !ignoresNormalisation }
 
-    /// The bytes that two names share exactly if they are the same name here; bytes that are no UTF-8 stay as they are.
+    /// The key that two names share exactly if they are the same name; bytes that are not UTF-8 are unchanged.
     func key(_ name: UnsafeRawBufferPointer) -> [UInt8] {
         if name.allSatisfy({ $0 < 0x80 }) {
             guard ignoresCase else { return [UInt8](name) }
@@ -22,7 +22,7 @@ struct NameFolding: Sendable {
         return [UInt8](text.utf8)
     }
 
-    /// Full case folding (Unicode 3.13, toCasefold): by way of upper case, so that `ß`, its capital and `ss` meet.
+    /// Full case folding (Unicode 3.13, toCasefold): through upper case, so that `ß`, its capital and `ss` are equal.
     private static func folded(_ text: String) -> String {
         var folded = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {

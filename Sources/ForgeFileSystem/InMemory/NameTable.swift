@@ -1,7 +1,7 @@
-/// The names of one directory, as bytes, and the inodes that they lead to, in the order in which they were added.
+/// The names of one directory, as bytes, with their inodes, in insertion order.
 ///
-/// The bytes of all names lie in one array, and names are found by a hash that is the same in every run, so that
-/// nothing is allocated for a look-up and nothing depends on `Hasher`'s seed.
+/// The bytes of all names are in one array, and names are found by a hash that is the same in every run, so that
+/// lookups do not allocate and nothing depends on `Hasher`'s seed.
 struct NameTable: Sendable {
     struct Entry: Sendable {
         var hash: UInt32
@@ -9,7 +9,7 @@ struct NameTable: Sendable {
         var inode: Int32
         var start: UInt32
         var nameCount: UInt16
-        /// The length of the folded name behind the name itself; 0 where the name is compared as it is.
+        /// The length of the folded name after the name itself; 0 where names are not folded.
         var keyCount: UInt16
 
         var isRemoved: Bool { inode < 0 }
@@ -21,7 +21,7 @@ struct NameTable: Sendable {
 
     private(set) var entries: [Entry] = []
     private var bytes: [UInt8] = []
-    /// Positions in `entries` by hash, probed linearly; empty while a scan of the entries is as fast.
+    /// Indices into `entries` by hash, probed linearly; empty while a linear scan is as fast.
     private var slots: [Int32] = []
     private var usedSlots = 0
     private(set) var count = 0
@@ -45,7 +45,7 @@ struct NameTable: Sendable {
         return UInt32(truncatingIfNeeded: hash)
     }
 
-    /// The last eight bytes of a name, or all of a shorter one: a number that only this name of its length has.
+    /// The last eight bytes of a name, or all bytes of a shorter one: unique among short names of the same length.
     @inline(__always) private static func lastWord(of name: UnsafeRawBufferPointer) -> UInt64 {
         if name.count >= 8 {
             return UInt64(littleEndian: name.loadUnaligned(fromByteOffset: name.count - 8, as: UInt64.self))
@@ -77,7 +77,7 @@ struct NameTable: Sendable {
 
     func name(at position: Int) -> ArraySlice<UInt8> { bytes[entries[position].nameRange] }
 
-    /// The name as a path of its own, made with one allocation.
+    /// The name as a separate path, made with one allocation.
     func path(at position: Int) -> POSIXPath {
         let range = entries[position].nameRange
         return POSIXPath(
@@ -91,7 +91,7 @@ struct NameTable: Sendable {
             })
     }
 
-    /// Adds a name that is not there yet; `key` is what it is found by, nil for the name itself.
+    /// Adds a new name; `key` is its folded form, nil for the name itself.
     mutating func insert(_ name: UnsafeRawBufferPointer, key: [UInt8]?, hash: UInt32, inode: Int) {
         let entry = Entry(
             hash: hash, inode: Int32(inode), start: UInt32(bytes.count), nameCount: UInt16(name.count),

@@ -1,5 +1,5 @@
 extension InMemoryFileSystem {
-    /// An open file description: what descriptors share that were duplicated from one another.
+    /// An open file description, which duplicated descriptors share.
     struct OpenFile: Sendable {
         /// The index of the inode in the table of inodes.
         var inode: Int
@@ -8,11 +8,11 @@ extension InMemoryFileSystem {
         var isWritable: Bool
         var appends: Bool
         var lock = LockMode.unlocked
-        /// The number of descriptors that refer to it; 0 for a free place in the table.
+        /// The number of descriptors that refer to it; 0 for a free slot in the table.
         var descriptorCount = 1
     }
 
-    /// The open files of all processes; places of closed ones are used again.
+    /// The open files of all processes; slots of closed ones are reused.
     struct OpenFileTable: Sendable {
         private var files: [OpenFile] = []
         private var free: [Int32] = []
@@ -31,7 +31,7 @@ extension InMemoryFileSystem {
             return Int(index)
         }
 
-        /// Whether one that is open is of this kind.
+        /// Whether any open file matches.
         func contains(where matches: (OpenFile) -> Bool) -> Bool {
             files.contains { $0.descriptorCount > 0 && matches($0) }
         }

@@ -1,5 +1,5 @@
 extension InMemoryFileSystem {
-    /// What a FIFO holds, in pages as Linux keeps it (`fs/pipe.c`), so that it is full at the same byte.
+    /// The content of a FIFO, in pages as on Linux (`fs/pipe.c`), so that it is full at the same byte.
     struct Pipe {
         private struct Page {
             var bytes: [UInt8]
@@ -12,7 +12,7 @@ extension InMemoryFileSystem {
 
         var isEmpty: Bool { pages.isEmpty }
 
-        /// Takes out as many bytes as there are and fit, in the order in which they came.
+        /// Removes as many bytes as there are and fit, in FIFO order.
         mutating func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
             var done = 0
             var emptied = 0
@@ -29,8 +29,8 @@ extension InMemoryFileSystem {
             return done
         }
 
-        /// Takes as many bytes as there are pages for; what is left of the last page counts only for the odd end of a
-        /// write, and only if all of that fits. So up to a page goes in whole or not at all.
+        /// Accepts as many bytes as there are pages for; the rest of the last page is used only for the odd end of a
+        /// write, and only if that fits completely. So up to a page is written completely or not at all.
         mutating func write(_ buffer: UnsafeRawBufferPointer) -> Int {
             var done = 0
             let odd = buffer.count % Self.pageSize

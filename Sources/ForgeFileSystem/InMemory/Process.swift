@@ -10,7 +10,7 @@ extension InMemoryFileSystem {
         /// The index of its working directory in the table of inodes.
         var workingDirectory = 0
         var descriptors = DescriptorTable()
-        /// Whether the place in the table of processes is taken.
+        /// Whether the slot in the table of processes is used.
         var isAlive = true
 
         var isSuperuser: Bool { user.rawValue == 0 }
@@ -18,9 +18,9 @@ extension InMemoryFileSystem {
         func isMember(of other: GroupID) -> Bool { other == group || groups.contains(other) }
     }
 
-    /// The open file that each descriptor of a process refers to.
+    /// The open file of each descriptor of a process.
     struct DescriptorTable: Sendable {
-        /// The numbers below are those of the standard streams, which every process has and no file system gives out.
+        /// Lower numbers belong to the standard streams, which every process has and the file system never assigns.
         static let firstNumber = 3
 
         private var openFiles: [Int32] = []
@@ -40,7 +40,7 @@ extension InMemoryFileSystem {
                 .map { Descriptor(rawValue: Int32($0 + Self.firstNumber)) }
         }
 
-        /// Gives out the lowest free number.
+        /// Assigns the lowest free number.
         mutating func insert(_ openFile: Int) -> Descriptor {
             let index = lowestFree
             if index == openFiles.count {
@@ -53,7 +53,7 @@ extension InMemoryFileSystem {
             return Descriptor(rawValue: Int32(index + Self.firstNumber))
         }
 
-        /// Takes a number back and returns the open file that it stood for.
+        /// Frees a number and returns its open file.
         mutating func remove(_ descriptor: Descriptor) -> Int? {
             guard let openFile = self[descriptor] else { return nil }
             let index = Int(descriptor.rawValue) - Self.firstNumber

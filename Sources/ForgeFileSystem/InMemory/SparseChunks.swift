@@ -1,11 +1,11 @@
-/// The written parts of a large or sparse file, in chunks of a few blocks; what no chunk holds reads as zeros.
+/// The written parts of a large or sparse file, in chunks of a few blocks; parts without a chunk read as zeros.
 struct SparseChunks: Sendable {
     private static let size: Int64 = 16_384
     private static let blocksPerChunk = size / FileContent.blockSize
 
     private struct Chunk: Sendable {
         var bytes = [UInt8](repeating: 0, count: Int(SparseChunks.size))
-        /// One bit for each block that was written.
+        /// One bit per written block.
         var written: UInt8 = 0
     }
 
@@ -24,7 +24,7 @@ struct SparseChunks: Sendable {
         }
     }
 
-    /// Copies what was written into memory that holds zeros.
+    /// Copies written parts into zero-filled memory.
     func copyWritten(into zeros: UnsafeMutableRawBufferPointer, at offset: Int64) {
         let wanted = offset..<offset + Int64(zeros.count)
         for (number, chunk) in chunks {
@@ -51,7 +51,7 @@ struct SparseChunks: Sendable {
         }
     }
 
-    /// Drops everything from `size` on; what is left of its block reads as zeros if the file grows again.
+    /// Discards everything from `size` on; the rest of the last block reads as zeros if the file grows again.
     mutating func cut(to size: Int64) {
         let boundary = size / Self.size
         for number in Array(chunks.keys) where number > boundary { chunks[number] = nil }
@@ -68,7 +68,7 @@ struct SparseChunks: Sendable {
         chunks[boundary]?.written &= UInt8((1 << blocks) - 1)
     }
 
-    /// How many of `blocks` were written and are not members of `excluded`.
+    /// The number of written blocks in `blocks` that are not members of `excluded`.
     func writtenBlocks(in blocks: Range<Int64>, notIn excluded: BlockRanges) -> Int64 {
         guard !blocks.isEmpty else { return 0 }
         let numbers = blocks.lowerBound / Self.blocksPerChunk...(blocks.upperBound - 1) / Self.blocksPerChunk
@@ -87,7 +87,7 @@ struct SparseChunks: Sendable {
         return count
     }
 
-    /// The first offset from `offset` on in a block that was written; nil if there is none.
+    /// The first offset from `offset` on in a written block; nil if there is none.
     func nextWritten(from offset: Int64) -> Int64? {
         var first: Int64?
         for (number, chunk) in chunks where number >= offset / Self.size {
@@ -100,7 +100,8 @@ struct SparseChunks: Sendable {
         return first.map { max(offset, $0 * FileContent.blockSize) }
     }
 
-    /// Calls `body` with the number of each chunk that a range touches, where it starts in it, and which part it is.
+    /// Calls `body` for each chunk that a range touches with its number, the start in the chunk, and the part of the
+    /// range.
     private static func forEachPart(of count: Int, at offset: Int64, _ body: (Int64, Int, Range<Int>) -> Void) {
         var done = 0
         while done < count {

@@ -50,7 +50,7 @@ extension InMemoryFileSystem.State {
     mutating func setTimes(
         accessed: FileTime?, modified: FileTime?, of reference: FileReference
     ) throws(Errno) {
-        // Nothing to do, and then not even the path is looked at (`utimensat(2)`).
+        // Without changes, not even the path is resolved (`utimensat(2)`).
         guard accessed != nil || modified != nil else { return }
         let index = try inode(of: reference)
         for time in [accessed, modified] {

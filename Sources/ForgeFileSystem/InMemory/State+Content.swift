@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// What one call moves at most, as on Linux.
+    /// The maximum transfer of one call, as on Linux.
     private static let maximumTransfer = 0x7FFF_F000
 
     mutating func read(
@@ -19,7 +19,7 @@ extension InMemoryFileSystem.State {
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
         let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
-        // Where no file can reach, the read does not even count as an access.
+        // Beyond the maximum file size, a read does not even count as an access.
         guard position < options.maximumFileSizeInBytes else { return 0 }
         let count = contents[index].read(into: limited, at: position)
         noteAccess(index)
@@ -134,12 +134,12 @@ extension InMemoryFileSystem.State {
         synchronize(index, level)
     }
 
-    /// That an open file has offsets counts before what it was opened for.
+    /// The check for offsets precedes the check of the access mode.
     @inline(__always) private func requireOffsets(_ file: Int) throws(Errno) {
         guard inodes[openFiles[file].inode].kind != .fifo else { throw .illegalSeek }
     }
 
-    /// Refuses a range that ends behind the largest number (`rw_verify_area` of Linux).
+    /// Refuses a range that ends beyond the largest offset (`rw_verify_area` of Linux).
     @inline(__always) private func checkRange(of count: Int, at offset: Int64?) throws(Errno) {
         if let offset, offset.addingReportingOverflow(Int64(count)).overflow { throw .invalidArgument }
     }

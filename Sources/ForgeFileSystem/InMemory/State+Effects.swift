@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// The changes that everything else is made of. A recording of the tree records these.
+/// The primitive changes of the tree, which a recording records.
 extension InMemoryFileSystem.State {
     // MARK: Content
 
@@ -35,7 +35,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Bytes come into a file through a mapping, within the file's size.
+    /// Stores bytes through a mapping, within the file's size.
     mutating func storeBytes(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64, isNoticed: Bool) {
         let before = contents[index].allocatedBlocks
         contents[index].write(bytes, at: offset)
@@ -47,25 +47,25 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// What was stored through mappings was handed to the file system, or an unknown part of it was.
+    /// Marks stores through mappings as written back, or, on failure, an unknown part of them.
     mutating func writeBack(_ range: Range<Int64>, of index: Int, succeeds: Bool) {
         if recording != nil { record(.writeBack(inode: inodes[index].number, range, succeeds: succeeds)) }
     }
 
-    /// Everything that was done to an inode, or to the names of a directory, has reached the device.
+    /// Makes all changes of an inode, or of the names in a directory, durable.
     mutating func synchronize(_ index: Int, _ level: SyncLevel) {
         if !mappings.isEmpty { forgetStores(into: index) }
         if recording != nil { record(.synchronize(inode: inodes[index].number, level, succeeds: true)) }
     }
 
-    /// Nobody will ever know how much of what was done to an inode has reached the device.
+    /// Makes it permanently undetermined which changes of an inode have reached the device.
     mutating func failToSynchronize(_ index: Int, _ level: SyncLevel) {
         if recording != nil { record(.synchronize(inode: inodes[index].number, level, succeeds: false)) }
     }
 
     // MARK: Attributes
 
-    /// Changes attributes; the time of change follows.
+    /// Changes attributes and updates the change time.
     mutating func setAttributes(of index: Int, _ change: (inout Inode) -> Void) {
         let time = now()
         change(&inodes[index])
@@ -75,8 +75,8 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Notes an access as Linux does by default (`relatime`): only if the last one noted is older than the content, or
-    /// older than a day.
+    /// Updates the access time as Linux does by default (`relatime`): only if the last one is older than the content,
+    /// or older than a day.
     mutating func noteAccess(_ index: Int) {
         let accessed = inodes[index].accessed
         guard accessed <= inodes[index].modified || accessed <= inodes[index].changed, !isReadOnly(index) else {
@@ -92,8 +92,8 @@ extension InMemoryFileSystem.State {
 
     // MARK: Names
 
-    /// Creates an inode that no name leads to yet, as a child of `directory` will be. The umask is not yet taken off
-    /// its permissions.
+    /// Creates an inode without a name, with the defaults for a child of `directory`. The umask is not yet applied to
+    /// `permissions`.
     mutating func createInode(
         _ kind: Inode.Kind, _ permissions: FilePermissions, in directory: Int, target: POSIXPath? = nil,
         deviceNumber: UInt64 = 0
@@ -114,7 +114,7 @@ extension InMemoryFileSystem.State {
                 permissions.remove(.setGroupID)
             }
         }
-        // Only now: a group bit that the umask takes counts for the rule above.
+        // Only now, because the rule above also counts a group bit that the umask clears.
         if kind != .symbolicLink { permissions.subtract(processes[current].umask) }
         var inode = Inode()
         inode.kind = kind
@@ -131,7 +131,7 @@ extension InMemoryFileSystem.State {
         return index
     }
 
-    /// Lets a new name lead to an inode.
+    /// Adds a name for an inode.
     mutating func addName(_ name: Walk, to index: Int) {
         insertName(name, in: name.directory, leadingTo: index)
         touchContent(name.directory)
@@ -140,7 +140,7 @@ extension InMemoryFileSystem.State {
         if recording != nil { record(.addName(place(of: name), inode: inodes[index].number)) }
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     mutating func removeName(at position: Int, from directory: Int) {
         let index = inode(at: position, in: directory)
         if recording != nil {
@@ -174,7 +174,7 @@ extension InMemoryFileSystem.State {
         inodes[index].changed = now()
     }
 
-    /// Lets two names change places.
+    /// Exchanges two names.
     mutating func exchangeNames(at position: Int, in directory: Int, at other: Int, in otherDirectory: Int) {
         let index = inode(at: position, in: directory)
         let otherIndex = inode(at: other, in: otherDirectory)
@@ -206,7 +206,7 @@ extension InMemoryFileSystem.State {
         inodes[index].changed = now()
         if isDirectory(index) {
             inodes[directory].subdirectoryCount -= 1
-            // `..` of a removed directory that is still in use leads somewhere for as long as it is.
+            // `..` of a removed directory stays valid while the directory is in use.
             hold(inodes[index].parent)
         }
         removeIfUnused(index)

@@ -2,16 +2,16 @@ import Dispatch
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// What came of asking for a lock.
+    /// The result of a lock request.
     enum LockAnswer: Sendable {
         case done
-        /// Another open file is in the way; ask again once this is signalled.
+        /// Another open file holds a conflicting lock; ask again once this is signalled.
         case wait(DispatchSemaphore)
     }
 
-    /// Takes, changes or gives back the lock of an open file.
+    /// Takes, changes or releases the lock of an open file.
     ///
-    /// A change is a release and a request, as on Linux: if the request fails, the old lock is gone.
+    /// A change is a release and a request, as on Linux: if the request fails, the old lock is lost.
     mutating func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(Errno) -> LockAnswer {
         let file = try openFile(descriptor)
         guard openFiles[file].lock != mode else { return .done }
@@ -34,7 +34,7 @@ extension InMemoryFileSystem.State {
         return .done
     }
 
-    /// Gives the lock of an open file back, if it has one.
+    /// Releases the lock of an open file, if it has one.
     mutating func unlock(_ file: Int) {
         let index = openFiles[file].inode
         switch openFiles[file].lock {

@@ -1,11 +1,11 @@
 import SystemPackage
 
-/// Mapped files (`mmap(2)`): each mapping has memory of its own, and every change of a content is made in all of them.
+/// Mapped files (`mmap(2)`): each mapping has its own memory, and every change of a content is applied to all of them.
 extension InMemoryFileSystem.State {
     typealias Mapping = InMemoryFileSystem.Mapping
     typealias Pages = InMemoryFileSystem.Pages
 
-    /// The number of bytes that a process can address, as on Linux on x86-64.
+    /// The size of a process's address space, as on Linux on x86-64.
     private static let addressSpace: Int64 = 1 << 47
 
     /// 16 KiB on Apple's processors.
@@ -20,7 +20,7 @@ extension InMemoryFileSystem.State {
         guard !isNode else { throw .badFileDescriptor }
         guard count > 0 else { throw .invalidArgument }
         guard count <= Self.addressSpace else { throw .noMemory }
-        // What counts is the end of the last page.
+        // The end of the last page counts.
         let length = (Int64(count) + pageSize - 1) / pageSize * pageSize
         let isWithinFiles = offset >= 0 && !offset.addingReportingOverflow(length).overflow
         switch (options.profile, isRegular(index)) {
@@ -29,7 +29,7 @@ extension InMemoryFileSystem.State {
         case (.linux, true):
             guard isWithinFiles else { throw .overflow }
         case (.linux, false):
-            // What is no file has no largest size, and offsets are numbers without a sign (file_mmap_ok of Linux).
+            // Files that are not regular have no maximum size, and offsets are unsigned (file_mmap_ok of Linux).
             let isAddressable = !UInt64(bitPattern: offset).addingReportingOverflow(UInt64(length)).overflow
             guard isAddressable else { throw .overflow }
         }
@@ -51,14 +51,14 @@ extension InMemoryFileSystem.State {
         release(index)
     }
 
-    /// Takes all mappings of a process away, as its end does.
+    /// Removes all mappings of a process, when it ends.
     mutating func unmapAll(of process: Int) {
         while let place = mappings.firstIndex(where: { $0.process == process }) { unmap(mappings[place].pages) }
     }
 
     /// Stores bytes through a mapping.
     ///
-    /// Nothing is stored through a mapping whose process has ended.
+    /// Has no effect if the process of the mapping has ended.
     mutating func store(_ bytes: UnsafeRawBufferPointer, at offset: Int, in pages: Pages) {
         guard let place = place(of: pages) else { return }
         begin(mappings[place].process)
@@ -75,7 +75,7 @@ extension InMemoryFileSystem.State {
             storeBytes(inFile, to: index, at: start, isNoticed: !mappings[place].isModified)
             mappings[place].isModified = true
         }
-        // What lies behind the end of the file is seen in all its mappings, for they are one page, and nowhere else.
+        // Bytes beyond the end of the file are visible in all its mappings, which share the page, but not in the file.
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: start) }
     }
 
@@ -85,7 +85,7 @@ extension InMemoryFileSystem.State {
         return wanted <= devices[inodes[index].device].freeBlocks && !isReadOnly(index)
     }
 
-    /// Notes a fault where a part of a mapping that is loaded is behind the file's last page.
+    /// Records a fault if a loaded range is beyond the file's last page.
     mutating func load(_ range: Range<Int>, of pages: Pages) {
         guard !range.isEmpty, let place = place(of: pages) else { return }
         let start = mappings[place].range.lowerBound
@@ -112,28 +112,28 @@ extension InMemoryFileSystem.State {
         mappings.firstIndex { $0.pages === pages }
     }
 
-    /// Whether a range ends within the page that holds the file's last byte.
+    /// Whether a range ends within the page that contains the file's last byte.
     private func isReachable(_ range: Range<Int64>, of index: Int) -> Bool {
         range.upperBound <= (contents[index].size + pageSize - 1) / pageSize * pageSize
     }
 
-    // MARK: What happens to the file by other ways
+    // MARK: Changes of the file by other calls
 
-    /// Shows bytes that are about to be written.
+    /// Updates the mappings before bytes are written.
     func showWrite(_ bytes: UnsafeRawBufferPointer, to index: Int, at offset: Int64) {
         showResize(of: index, to: max(contents[index].size, offset + Int64(bytes.count)))
         for mapping in mappings where mapping.inode == index { mapping.show(bytes, at: offset) }
     }
 
-    /// Shows zeros where the size is about to change: behind the new end, and where the old one was, whatever was
-    /// stored there in vain.
+    /// Updates the mappings before the size changes: bytes between the old and the new end read as zeros, including
+    /// stores beyond the old end.
     func showResize(of index: Int, to newSize: Int64) {
         let size = contents[index].size
         let zeros = newSize < size ? newSize..<size : size..<min(newSize, (size / pageSize + 1) * pageSize)
         for mapping in mappings where mapping.inode == index { mapping.showZeros(zeros) }
     }
 
-    /// Lets the next store into a file count as a modification again.
+    /// Makes the next store into a file count as a modification again.
     mutating func forgetStores(into index: Int) {
         for place in mappings.indices where mappings[place].inode == index { mappings[place].isModified = false }
     }

@@ -18,7 +18,7 @@ extension InMemoryFileSystem.State {
         guard kind != .directory else { throw .notPermitted }
         let walk = try walkToNewName(path, at: directory, isDirectory: false)
         let isDevice = kind == .characterSpecial || kind == .blockSpecial
-        // What hides a name in overlays is no device, so it takes no privilege.
+        // A whiteout, which hides a name in an overlay, is not a device and needs no privilege.
         let isWhiteout = kind == .characterSpecial && deviceNumber == 0 && options.profile == .linux
         guard !isDevice || isWhiteout || isSuperuser else { throw .notPermitted }
         let index = try createInode(
@@ -64,8 +64,8 @@ extension InMemoryFileSystem.State {
         addName(walk, to: index)
     }
 
-    /// Walks to a name that must not exist yet, in a directory where it may be created (`filename_create` of Linux);
-    /// `check` looks at more before the permission.
+    /// Resolves a path whose last name must not exist, in a directory where it may be created (`filename_create` of
+    /// Linux); `check` runs before the permission check.
     private mutating func walkToNewName(
         _ path: POSIXPath, at directory: Descriptor, isDirectory: Bool,
         _ checkMore: (borrowing Self, Walk) throws(Errno) -> Void = { (_, _) throws(Errno) in }
@@ -142,7 +142,7 @@ extension InMemoryFileSystem.State {
         return entries
     }
 
-    /// All places in a table of names, those of removed names too, in an order that looks random.
+    /// All indices of a table of names, including those of removed names, in a pseudo-random order.
     private func shuffled(_ names: NameTable, _ seed: UInt64) -> [Int] {
         let keys = names.entries.map { entry in
             var bits = seed ^ UInt64(entry.hash) &* 0x9E37_79B9_7F4A_7C15

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// A descriptor that holds a node and allows neither reading nor writing.
+    /// Opens a descriptor that holds a node and permits neither reading nor writing.
     mutating func openNode(_ index: Int) -> Descriptor {
         hold(index)
         let file = openFiles.insert(OpenFile(inode: index, isReadable: false, isWritable: false, appends: false))
@@ -36,7 +36,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Makes a directory the working directory, the one with this number, which must be open or have a name.
+    /// Sets the working directory to the directory with this number, which must be open or have a name.
     mutating func changeDirectory(toInode number: UInt64) throws(Errno) {
         let found = inodes.indices.first { index in
             let inode = inodes[index]

@@ -3,7 +3,8 @@ import SystemPackage
 extension InMemoryFileSystem.State {
     typealias OpenFile = InMemoryFileSystem.OpenFile
 
-    /// The checks in the order of Linux: flags, path, descriptors, the walk, the last component, its type, permission.
+    /// The checks in the order of Linux: flags, path, descriptors, resolution, the last component, its type,
+    /// permission.
     mutating func open(
         _ path: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode,
         _ flags: FileDescriptor.OpenOptions, _ permissions: FilePermissions, _ resolution: PathResolution
@@ -17,7 +18,7 @@ extension InMemoryFileSystem.State {
         return insertOpenFile(index, mode, flags)
     }
 
-    /// A new open file of an inode whose permissions were looked at, and the descriptor that refers to it.
+    /// Opens an inode whose permissions were checked, and returns a new descriptor.
     mutating func insertOpenFile(
         _ index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) -> Descriptor {
@@ -99,7 +100,7 @@ extension InMemoryFileSystem.State {
             try requireOtherEnd(of: index, mode, flags)
             return
         }
-        // Sockets and devices are names only, without another end.
+        // Sockets and devices are names only, without a peer or driver.
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
         if let writeError { throw fail(because: writeError) }
@@ -130,7 +131,7 @@ extension InMemoryFileSystem.State {
         guard processes[current].descriptors.count < options.maximumOpenFileCount else { throw .tooManyOpenFiles }
     }
 
-    /// Takes one descriptor off an open file, which is closed with the last of them.
+    /// Removes one descriptor of an open file, which is closed with the last one.
     mutating func releaseOpenFile(_ file: Int) {
         openFiles[file].descriptorCount -= 1
         guard openFiles[file].descriptorCount == 0 else { return }

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// What is wanted of a file, as the bits of one class in its mode.
+    /// The requested access to a file, as the bits of one class in its mode.
     struct Access: OptionSet {
         let rawValue: UInt8
         static let execute = Access(rawValue: 1)
@@ -9,7 +9,7 @@ extension InMemoryFileSystem.State {
         static let read = Access(rawValue: 4)
     }
 
-    /// Whether the current process may do this.
+    /// Whether the current process has this access.
     @inline(__always) func permits(_ access: Access, to index: Int) -> Bool {
         if isSuperuser {
             guard access.contains(.execute), !isDirectory(index) else { return true }
@@ -33,14 +33,14 @@ extension InMemoryFileSystem.State {
         guard !isReadOnly(index) else { throw .readOnlyFileSystem }
     }
 
-    /// Whether a name may be added to a directory.
+    /// Requires permission to add a name to a directory.
     @inline(__always) func mayCreate(in directory: Int) throws(Errno) {
         guard !isRemovedDirectory(directory) else { throw .noSuchFileOrDirectory }
         try require([.write, .execute], to: directory)
     }
 
-    /// Whether what exists may be opened as if it were to be created: in a sticky directory that anyone may write to, a
-    /// special file of a third party may not (`may_create_in_sticky` of Linux).
+    /// Requires permission to open an existing file with the create option: in a world-writable sticky directory, a
+    /// special file of a third party may not be opened (`may_create_in_sticky` of Linux).
     func mayOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
         guard options.profile == .linux, !isRegular(index), inodes[index].kind != .fifo,
             inodes[directory].permissions.contains([.saveText, .otherWrite])
@@ -49,7 +49,8 @@ extension InMemoryFileSystem.State {
         guard owner == inodes[directory].owner || owner == processes[current].user else { throw .permissionDenied }
     }
 
-    /// Whether the name of `victim` may be taken out of a directory, or replaced by a directory or something else.
+    /// Requires permission to remove the name of `victim` from a directory, or to replace it by a directory or another
+    /// file.
     func mayRemove(_ victim: Int, from directory: Int, asDirectory: Bool) throws(Errno) {
         try require([.write, .execute], to: directory)
         if inodes[directory].permissions.contains(.saveText), !isOwner(of: victim), !isOwner(of: directory) {
@@ -70,7 +71,7 @@ extension InMemoryFileSystem.State {
         guard isRegular(index), !isPrivileged, permits([.read, .write], to: index) else { throw .notPermitted }
     }
 
-    /// The permissions that are left when an unprivileged process changes the content of a file.
+    /// The permissions that remain after an unprivileged process changes the content of a file.
     func permissionsAfterWrite(_ index: Int) -> FilePermissions {
         var permissions = inodes[index].permissions
         guard !isSuperuser, isRegular(index) else { return permissions }
@@ -79,8 +80,8 @@ extension InMemoryFileSystem.State {
         return permissions
     }
 
-    /// Whether a change of content or owner takes the set-group-id bit away: where it means execution, or the group is
-    /// not one's own.
+    /// Whether a change of content or owner clears the set-group-id bit: if the group may execute the file, or the
+    /// process is not in the group.
     func dropsSetGroupID(_ index: Int) -> Bool {
         inodes[index].permissions.contains(.groupExecute)
             || !isSuperuser && !processes[current].isMember(of: inodes[index].group)
@@ -88,7 +89,7 @@ extension InMemoryFileSystem.State {
 }
 
 extension InMemoryFileSystem.Process {
-    /// Whether an unprivileged process may do this (`path_resolution(7)`): the first class that fits decides alone.
+    /// Whether an unprivileged process has this access (`path_resolution(7)`): only the first matching class applies.
     fileprivate func isPermitted(
         _ access: InMemoryFileSystem.State.Access, by permissions: FilePermissions, owner: UserID, group: GroupID
     ) -> Bool {

@@ -1,9 +1,9 @@
 import SystemPackage
 
-/// What goes through FIFOs (`fifo(7)`, `pipe(7)`). No call waits: it fails as a non-blocking one does on Linux.
+/// FIFOs (`fifo(7)`, `pipe(7)`). No call blocks: it fails like a non-blocking one on Linux.
 extension InMemoryFileSystem.State {
-    /// Whether a FIFO may be opened: for writing it must be open for reading, and the other way round unless
-    /// the reader does not wait. Opened for both, it has both ends.
+    /// Requires the other end of a FIFO: to open it for writing, a reader; to open it for reading, a writer, unless the
+    /// open is non-blocking. A FIFO opened for both has both ends.
     func requireOtherEnd(
         of index: Int, _ mode: FileDescriptor.AccessMode, _ flags: FileDescriptor.OpenOptions
     ) throws(Errno) {
@@ -36,7 +36,7 @@ extension InMemoryFileSystem.State {
         return count
     }
 
-    /// The content of a FIFO is gone once no process has it open.
+    /// Discards the content of a FIFO once no process has it open.
     mutating func drainPipe(_ index: Int) {
         guard pipes[index] != nil, !hasReader(index), !hasWriter(index) else { return }
         pipes[index] = nil

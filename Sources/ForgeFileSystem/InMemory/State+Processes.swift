@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// Starts a process in the root directory and returns its place in the table.
+    /// Starts a process in the root directory and returns its index in the table.
     mutating func add(_ process: InMemoryFileSystem.Process) -> Int {
         hold(Self.root)
         guard let free = processes.firstIndex(where: { !$0.isAlive }) else {
@@ -12,14 +12,14 @@ extension InMemoryFileSystem.State {
         return free
     }
 
-    /// Ends a process; its place is free.
+    /// Ends a process and frees its slot.
     mutating func remove(_ process: Int) {
         closeAll(of: process)
         release(processes[process].workingDirectory)
         processes[process].isAlive = false
     }
 
-    /// Ends a process and starts another one of the same user in its place.
+    /// Ends a process and starts another one of the same user in its slot.
     mutating func restart(_ process: Int) {
         closeAll(of: process)
         let directory = processes[process].workingDirectory
@@ -50,7 +50,7 @@ extension InMemoryFileSystem.State {
         inodes[index].isMountPoint = true
     }
 
-    /// The place of the device that holds what `path` leads to.
+    /// The index of the device that contains `path`.
     mutating func device(at path: POSIXPath) throws(Errno) -> Int {
         inodes[try resolve(path, at: .workingDirectory, followsLinks: true)].device
     }

@@ -78,20 +78,20 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Whether the stored name is shown exactly as the path spells it.
+    /// Whether the stored name equals the path's spelling.
     private func isShown(_ name: Walk, at position: Int) -> Bool {
         let shown = names[name.directory].name(at: position)
         return name.withName { $0.elementsEqual(shown) }
     }
 
-    /// Renames a file to another spelling of its own name, where both are one name: the new spelling is shown.
+    /// Renames a file to another spelling of its own name on a file system that folds names.
     private mutating func respell(at position: Int, _ name: Walk) throws(Errno) {
         let source = Int(names[name.directory].entries[position].inode)
         try mayRemove(source, from: name.directory, asDirectory: isDirectory(source))
         moveName(at: position, from: name.directory, to: name, over: nil)
     }
 
-    /// Whether a directory is another one, or is above it.
+    /// Whether a directory equals another one or is one of its ancestors.
     private func isAncestor(_ index: Int, of directory: Int) -> Bool {
         guard isDirectory(index) else { return false }
         var current = directory

@@ -2,26 +2,26 @@ import Dispatch
 import SystemPackage
 
 extension InMemoryFileSystem {
-    /// The whole tree with everything that is open in it. Inodes, open files, devices and processes are named by their
-    /// places in four tables.
+    /// The whole tree with all open files. Inodes, open files, devices and processes are identified by their indices in
+    /// four tables.
     ///
-    /// It is not copyable because debug builds would copy it for each call of a method that is not mutating.
+    /// It is not copyable because debug builds would copy it for each call of a non-mutating method.
     struct State: ~Copyable, Sendable {
         static let root = 0
 
         let options: Options
         let folding: NameFolding
         var inodes: [Inode] = []
-        /// What regular files hold, at the places of their inodes.
+        /// The contents of regular files, by inode index.
         var contents: [FileContent] = []
-        /// What directories hold. It ends behind the last directory: most inodes are of files.
+        /// The entries of directories, by inode index. It ends after the last directory: most inodes are files.
         var names: [NameTable] = []
-        /// What symbolic links hold.
+        /// The targets of symbolic links.
         var targets: [Int: POSIXPath] = [:]
         var devices: [Device] = []
         var openFiles = OpenFileTable()
         var mappings: [Mapping] = []
-        /// What is on its way through FIFOs, by the places of their inodes.
+        /// The contents of FIFOs, by inode index.
         var pipes: [Int: Pipe] = [:]
         var processes: [Process] = []
         /// The threads that wait for a lock; each release wakes all of them, and they compete again.
@@ -39,7 +39,7 @@ extension InMemoryFileSystem {
         private var randomState: UInt64
         /// The time of the operation in progress, once it needed one.
         private var stamp: FileTime?
-        /// The process that asks.
+        /// The process that makes the current call.
         private(set) var current = 0
         /// Whether it passes every permission check.
         private(set) var isSuperuser = false
@@ -52,7 +52,7 @@ extension InMemoryFileSystem {
             plantRoot()
         }
 
-        /// The tree of an image, with nothing open in it.
+        /// The tree of an image, without open files.
         init(image: DiskImage) {
             options = image.options
             folding = image.folding
@@ -70,7 +70,7 @@ extension InMemoryFileSystem {
             ]
         }
 
-        /// Everything that a name leads to, as it is now.
+        /// All named files, as they are now.
         var image: DiskImage {
             DiskImage(nodes, options: options, lastNumber: lastNumber, tick: tick, randomState: randomState)
         }
@@ -83,7 +83,7 @@ extension InMemoryFileSystem {
             recording?.operation += 1
         }
 
-        /// The time of the operation in progress, the same however often it is asked for.
+        /// The time of the operation in progress, constant during the operation.
         @inline(__always) mutating func now() -> FileTime { stamp ?? nextStamp() }
 
         private mutating func nextStamp() -> FileTime {
@@ -109,13 +109,13 @@ extension InMemoryFileSystem {
             return bits ^ bits >> 31
         }
 
-        /// The error number of an operation that fails because it was told to.
+        /// The error number of an operation with an injected failure.
         mutating func fail(because error: any Error) -> Errno {
             cause = error
             return .ioError
         }
 
-        /// Empties the tree and closes everything that any process has open.
+        /// Empties the tree and closes all open files of all processes.
         mutating func reset() {
             for index in processes.indices where processes[index].isAlive {
                 closeAll(of: index)
@@ -154,21 +154,21 @@ extension InMemoryFileSystem {
 extension InMemoryFileSystem.State {
     typealias Inode = InMemoryFileSystem.Inode
 
-    /// The number that `stat` shows for the inode in a place: that of a removed inode is reused at once, as on ext4.
+    /// The number that `stat` shows for the inode at an index: that of a removed inode is reused at once, as on ext4.
     @inline(__always) func inodeNumber(_ index: Int) -> UInt64 { UInt64(index) + 1 }
 
-    // What an inode is, asked of the one field that tells: a property of the inode would copy all of it.
+    // Accessors of single fields: a property of the inode would copy all of it.
 
     @inline(__always) func isDirectory(_ index: Int) -> Bool { inodes[index].kind == .directory }
     @inline(__always) func isSymbolicLink(_ index: Int) -> Bool { inodes[index].kind == .symbolicLink }
     @inline(__always) func isRegular(_ index: Int) -> Bool { inodes[index].kind == .regular }
 
-    /// Whether a directory was removed and is only held open any more.
+    /// Whether a directory was removed and is only held open.
     @inline(__always) func isRemovedDirectory(_ index: Int) -> Bool {
         inodes[index].nameCount == 0 && inodes[index].kind == .directory
     }
 
-    /// Gives a new inode, which no name leads to yet, its number and its place.
+    /// Assigns a number and an index to a new inode, which has no name yet.
     mutating func add(_ inode: consuming Inode) -> Int {
         lastNumber += 1
         devices[inode.device].usedInodes += 1
@@ -190,18 +190,18 @@ extension InMemoryFileSystem.State {
         return index
     }
 
-    /// Counts one use of an inode.
+    /// Adds a holder of an inode.
     mutating func hold(_ index: Int) {
         inodes[index].holderCount += 1
     }
 
-    /// Gives up one use of an inode, which is removed with its last use and name.
+    /// Removes a holder of an inode, which is freed with its last holder and name.
     mutating func release(_ index: Int) {
         inodes[index].holderCount -= 1
         if inodes[index].nameCount == 0 { removeIfUnused(index) }
     }
 
-    /// Frees an inode that nothing leads to any more, and the removed directories above that it kept.
+    /// Frees an inode without names and holders, and the removed directories above that it kept.
     mutating func removeIfUnused(_ index: Int) {
         var index = index
         while inodes[index].nameCount == 0, inodes[index].holderCount == 0 {
@@ -217,7 +217,7 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Closes every descriptor of a process and takes its mappings away.
+    /// Closes every descriptor of a process and removes its mappings.
     mutating func closeAll(of process: Int) {
         unmapAll(of: process)
         for descriptor in processes[process].descriptors.all {

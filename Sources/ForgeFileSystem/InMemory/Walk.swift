@@ -1,19 +1,19 @@
 import SystemPackage
 
 extension InMemoryFileSystem.State {
-    /// A path on its way: the directory reached, and what is left to walk.
+    /// A path resolution in progress: the directory reached, and the remaining path.
     struct Walk: Sendable {
         enum Last: Sendable {
-            /// The path was nothing but slashes.
+            /// The path consists of slashes only.
             case root
             case dot
             case dotDot
             case name
         }
 
-        /// The directory reached; once the walk is at the last component, the one that holds it.
+        /// The directory reached; at the last component, the directory that contains it.
         var directory: Int
-        /// What the last component is.
+        /// The kind of the last component.
         var last = Last.root
         /// Whether slashes follow the last component.
         var hasTrailingSlash = false
@@ -32,11 +32,11 @@ extension InMemoryFileSystem.State {
             self.resolution = resolution
         }
 
-        /// Moves on to the next component and returns whether it is the last.
+        /// Advances to the next component and returns whether it is the last.
         fileprivate mutating func advance() -> Bool {
             let slash = UInt8(ascii: "/")
             return path.terminated.withUnsafeBufferPointer { bytes in
-                // The closing NUL ends every scan: a checked path and a link's target hold no other.
+                // The terminating NUL ends every scan: a checked path and a link's target contain no other.
                 var end = position
                 while bytes[end] == slash { end += 1 }
                 let start = end
@@ -67,14 +67,14 @@ extension InMemoryFileSystem.State {
         }
     }
 
-    /// Refuses what is no path, before anything is looked at. There is no NUL in it: that is refused even earlier.
+    /// Refuses an invalid path before any lookup. A path with a NUL was refused earlier.
     @inline(__always) func check(_ path: POSIXPath) throws(Errno) {
         let limit = options.profile == .darwin ? 1024 : 4096
         guard !path.isEmpty else { throw .noSuchFileOrDirectory }
         guard path.count < limit else { throw .fileNameTooLong }
     }
 
-    /// Stands at the start of a path that was checked.
+    /// Starts the resolution of a checked path.
     @inline(__always) func start(
         _ path: POSIXPath, at descriptor: Descriptor, _ resolution: PathResolution = []
     ) throws(Errno) -> Walk {
@@ -91,7 +91,7 @@ extension InMemoryFileSystem.State {
         return Walk(path, from: index, resolution)
     }
 
-    /// Walks until only the last component is left, which nothing is asked about yet (`link_path_walk` of Linux).
+    /// Resolves all components but the last, which is not looked up (`link_path_walk` of Linux).
     mutating func walkToLast(_ walk: inout Walk) throws(Errno) {
         while true {
             let isLast = walk.advance()
@@ -131,9 +131,9 @@ extension InMemoryFileSystem.State {
         walk.position = 0
     }
 
-    /// The inode that the last component leads to, nil if there is no such name.
+    /// The inode of the last component, nil if there is no such name.
     ///
-    /// Links are followed if `followsLinks` says so, and always before a trailing slash.
+    /// Links are followed if `followsLinks` is set, and always before a trailing slash.
     mutating func lookUp(_ walk: inout Walk, followsLinks: Bool) throws(Errno) -> Int? {
         try walkToLast(&walk)
         while true {
@@ -163,22 +163,22 @@ extension InMemoryFileSystem.State {
         return found
     }
 
-    /// The directory above the one that the walk has reached.
+    /// The parent of the directory reached.
     @inline(__always) func parent(_ walk: Walk) throws(Errno) -> Int {
         let isStart = walk.directory == walk.start && walk.resolution.contains(.beneath)
         guard !isStart else { throw .improperLink }
         return walk.directory == Self.root ? Self.root : inodes[walk.directory].parent
     }
 
-    /// The inode that the last name of the walk leads to.
+    /// The inode of the last component.
     @inline(__always) func find(_ walk: Walk) throws(Errno) -> Int? {
         guard let position = try findPosition(walk) else { return nil }
         return Int(names[walk.directory].entries[position].inode)
     }
 
-    /// The index of the last name of the walk in its directory.
+    /// The index of the last component in its directory.
     @inline(__always) func findPosition(_ walk: Walk) throws(Errno) -> Int? {
-        // In a removed directory nothing is even looked for.
+        // A removed directory contains no names.
         guard !isRemovedDirectory(walk.directory) else { throw .noSuchFileOrDirectory }
         guard walk.name.count <= 255 else { throw .fileNameTooLong }
         guard folding.isIdentity, options.profile == .linux else {
@@ -190,10 +190,10 @@ extension InMemoryFileSystem.State {
 }
 
 extension InMemoryFileSystem.State.Walk {
-    /// Where a table holds the last component, byte for byte.
+    /// The index of the last component in a table, compared byte for byte.
     fileprivate func position(in table: NameTable) -> Int? { withName(table.find) }
 
-    /// What the last component is found by where names are folded.
+    /// The key of the last component where names are folded.
     fileprivate func key(_ folding: NameFolding, mustBeText: Bool) throws(Errno) -> [UInt8] {
         let key: [UInt8]? = withName { bytes in
             if mustBeText, String(validating: bytes, as: UTF8.self) == nil { return nil }

@@ -1,29 +1,28 @@
 public import SystemPackage
 
 extension POSIXFileSystem {
-    /// Creates a directory and every parent that is missing, each durable when the call returns.
+    /// Creates a directory and every missing parent, each durable when the call returns.
     ///
-    /// The names of the directories above are flushed even where they exist already: their creators may not have
-    /// flushed them. That takes one flush per level; a store does it once, when it first writes. What may not be read
-    /// above the directory is taken to be durable, since it is not this program's.
+    /// The names of existing parents are flushed too, because their creators may not have flushed them. That takes one
+    /// flush per level; a store does it once, at its first write. Parents that cannot be read are assumed to be
+    /// durable, because they belong to another program.
     ///
     /// - Parameters:
     ///   - path: The directory.
-    ///   - permissions: The exact mode of what is created, whatever the umask and the set-group-ID bit of the parent.
-    /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if something else is at
-    ///   `path`. Parents that were created stay.
+    ///   - permissions: The exact mode of new directories, regardless of the umask and the parent's set-group-ID bit.
+    /// - Throws: ``FileSystemError``; `ENOTDIR` if a parent is not a directory, `EEXIST` if another file is at `path`.
+    ///   Created parents are kept.
     public func makeDirectories(
         _ path: POSIXPath, permissions: FilePermissions = .ownerReadWriteExecute
     ) throws(FileSystemError) {
         try makeDirectories(path, permissions) { (_) throws(FileSystemError) in }
     }
 
-    /// Creates the directory of a store, mode 0700, and every parent that is missing, as
-    /// ``makeDirectories(_:permissions:)`` does.
+    /// Creates the directory of a store, mode 0700, and every missing parent, as ``makeDirectories(_:permissions:)``
+    /// does.
     ///
-    /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a parent that is missing,
-    ///   has a name that stores reserve: another store above it could take the directory for its own. Nothing was
-    ///   created.
+    /// - Throws: ``FileSystemError``; `EINVAL` with an ``InvalidKey`` if the directory, or a missing parent, has a name
+    ///   that stores reserve: another store above it could treat the directory as its own. Nothing was created.
     package func makeStoreDirectories(_ path: POSIXPath) throws(FileSystemError) {
         try makeDirectories(path, .privateDirectory) { (path) throws(FileSystemError) in
             let name = path.splitLast().name
@@ -42,22 +41,22 @@ extension POSIXFileSystem {
         try synchronizeAncestors(of: created.first?.splitLast().parent ?? path)
     }
 
-    /// Creates a directory and every parent that is missing, without making any of them durable.
+    /// Creates a directory and every missing parent, without making any of them durable.
     ///
     /// - Parameters:
     ///   - path: The directory.
-    ///   - directory: Where a relative path starts.
-    ///   - permissions: The exact mode of what is created.
+    ///   - directory: The start of a relative path.
+    ///   - permissions: The exact mode of new directories.
     ///   - resolution: Limits on path resolution.
-    ///   - check: Called with the path and with every parent that is missing before anything is created.
-    /// - Returns: The directories that were created, the highest first.
-    /// - Throws: What `check` throws, or ``FileSystemError``; parents that were created stay.
+    ///   - check: Called with the path and with every missing parent before anything is created.
+    /// - Returns: The created directories, the highest first.
+    /// - Throws: The error of `check`, or ``FileSystemError``; created parents are kept.
     @discardableResult
     package func createDirectories(
         _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions, resolution: PathResolution,
         checking check: (POSIXPath) throws(FileSystemError) -> Void = { (_) throws(FileSystemError) in }
     ) throws(FileSystemError) -> [POSIXPath] {
-        // From the end backwards: what exists already is found with the first call.
+        // From the end backwards, so that an existing path is found with the first call.
         var missing: [POSIXPath] = []
         var created: [POSIXPath] = []
         var current = path
@@ -79,7 +78,7 @@ extension POSIXFileSystem {
         return created
     }
 
-    /// Whether the directory was created just now; false if there was one.
+    /// Creates the directory if it is missing; returns whether it did.
     private func createIfMissing(
         _ path: POSIXPath, at directory: Descriptor, _ permissions: FilePermissions, _ resolution: PathResolution
     ) throws(FileSystemError) -> Bool {
@@ -92,7 +91,7 @@ extension POSIXFileSystem {
                 return false
             }
         }
-        // mkdirat(2) takes no limits; the parent is resolved under them.
+        // mkdirat(2) does not support such limits; only the parent is resolved under them.
         let (parent, name) = path.splitLast()
         return try withParent(parent, at: directory, resolution: resolution) {
             (parent) throws(FileSystemError) -> Bool in
@@ -107,10 +106,10 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a directory with this mode, whatever the umask.
+    /// Creates a directory with this mode, regardless of the umask.
     ///
-    /// `mkdir(2)` can only narrow the rights of users, so no other user can enter before the mode is set. On Linux it
-    /// also passes on the parent's set-group-ID bit, and ignores the one that is asked for.
+    /// `mkdir(2)` can only restrict the permissions, so no other user can enter before the mode is set. On Linux it
+    /// also inherits the parent's set-group-ID bit, and ignores the requested one.
     package func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, exactly permissions: FilePermissions
     ) throws(FileSystemError) {
@@ -119,12 +118,12 @@ extension POSIXFileSystem {
         guard granted != permissions else { return }
         do {
             try setPermissions(permissions, of: .path(path, at: directory, followsSymbolicLinks: false))
-            // The mode that mkdir(2) gave must not return after a power cut.
+            // Otherwise a power cut could restore the mode that mkdir(2) set.
             try withDirectory(path, at: directory) { (created) throws(FileSystemError) in
                 try synchronize(created, .full)
             }
         } catch {
-            // A directory that cannot be entered would fail every later call.
+            // A directory that cannot be entered would make every later call fail.
             do { try removeDirectory(path, at: directory) } catch _ {}
             throw error
         }
@@ -134,7 +133,7 @@ extension POSIXFileSystem {
 // MARK: Durability
 
 extension POSIXFileSystem {
-    /// Makes the names in the directory above `path` durable.
+    /// Makes the names in the parent directory of `path` durable.
     package func synchronizeParent(of path: POSIXPath) throws(FileSystemError) {
         try withParent(path.splitLast().parent, at: .workingDirectory, resolution: []) {
             (parent) throws(FileSystemError) in
@@ -142,10 +141,10 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Makes the names on the way to an existing directory durable, as far as this process may read them.
+    /// Makes the names on the path of an existing directory durable, as far as this process may read them.
     ///
-    /// Both the directories that the path names and those that really stand above are flushed; they differ where the
-    /// path leads over a symbolic link.
+    /// Both the directories that the path names and the actual parents are flushed; they differ where the path contains
+    /// a symbolic link.
     private func synchronizeAncestors(of path: POSIXPath) throws(FileSystemError) {
         var flushed: Set<DirectoryIdentity> = []
         try synchronizeUpwards(from: path.isEmpty ? "." : path, &flushed, isIncluded: false)
@@ -168,7 +167,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Flushes the directories above one, and itself if it is included, up to one that is flushed already.
+    /// Flushes the parents of a directory, and optionally itself, up to one that is already flushed.
     private func synchronizeUpwards(
         from path: POSIXPath, _ flushed: inout Set<DirectoryIdentity>, isIncluded: Bool
     ) throws(FileSystemError) {
@@ -186,12 +185,12 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Whether the directory was not yet flushed; it is now.
+    /// Flushes a directory unless that was already done; returns whether it did.
     private func synchronizeOnce(
         _ directory: Descriptor, _ path: POSIXPath, _ flushed: inout Set<DirectoryIdentity>
     ) throws(FileSystemError) -> Bool {
         let status = try status(of: .descriptor(directory))
-        // The root directory is its own parent, so that the walk ends there at the latest.
+        // The root directory is its own parent, so the loop ends there at the latest.
         guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
         do {
             try naming(path) { () throws(FileSystemError) in try synchronize(directory, .full) }

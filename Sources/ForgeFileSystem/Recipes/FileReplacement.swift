@@ -1,7 +1,7 @@
 public import SystemPackage
 
 extension POSIXFileSystem {
-    /// Stores `bytes` as the whole content of a file: after a crash at any moment there is the old file or the new one.
+    /// Replaces the whole content of a file: after a crash at any moment there is the old file or the new one.
     ///
     /// A temporary file beside it is written, synchronised and renamed, and the directory is synchronised (the recipe
     /// of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
@@ -10,10 +10,10 @@ extension POSIXFileSystem {
     ///   - name: One component, relative to `directory`.
     ///   - directory: An open directory.
     ///   - bytes: The new content.
-    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if there is such a name.
-    ///   - permissions: The exact mode of the new file, whatever the umask.
-    ///   - durability: What the content must have survived when the call returns.
-    /// - Throws: ``FileSystemError``. The old file is untouched and the temporary one gone, unless
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if the name exists.
+    ///   - permissions: The exact mode of the new file, regardless of the umask.
+    ///   - durability: The failures that the content survives once the call has returned.
+    /// - Throws: ``FileSystemError``. The old file is unchanged and the temporary one removed, unless
     ///   ``FileSystemError/isEffectVisible`` is set: then the new content is in place but may not be durable.
     public func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, with bytes: UnsafeRawBufferPointer,
@@ -26,9 +26,10 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Stores what `content` writes to a descriptor as the whole content of a file; see above.
+    /// Replaces the whole content of a file by the bytes that `content` writes to a descriptor; see above.
     ///
-    /// `temporaryPrefix` begins the name of the temporary file; it begins with ``POSIXPath/temporaryPrefix`` itself.
+    /// `temporaryPrefix` is the prefix of the temporary file's name, and itself begins with
+    /// ``POSIXPath/temporaryPrefix``.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
         durability: Durability, temporaryPrefix: String = POSIXPath.temporaryPrefix,
@@ -38,8 +39,7 @@ extension POSIXFileSystem {
         try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
     }
 
-    /// The same through a temporary file whose name only the caller uses; a file that an earlier attempt left there is
-    /// removed.
+    /// The same with a temporary name that only the caller uses; removes a file that an earlier attempt left there.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
         durability: Durability, temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
@@ -81,7 +81,7 @@ extension POSIXFileSystem {
         if durability == .full { try synchronizeName(name, at: directory) }
     }
 
-    /// Renames a temporary file once `fill` has written it; removes it if that fails.
+    /// Calls `fill` to write a temporary file and renames it; removes it if that fails.
     private func moveIntoPlace(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode,
         afterFilling fill: () throws(FileSystemError) -> Void
@@ -96,7 +96,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Gives a new file its mode and content, and synchronises it as far as its name needs that.
+    /// Sets the mode and content of a new file, and synchronises it as required before the rename.
     private func fill(
         _ descriptor: Descriptor, _ permissions: FilePermissions, _ durability: Durability,
         _ content: (Descriptor) throws(FileSystemError) -> Void
@@ -106,7 +106,7 @@ extension POSIXFileSystem {
         if let level = durability.contentLevel { try synchronize(descriptor, level) }
     }
 
-    /// Makes a name durable that the new file already has.
+    /// Makes the name of the new file durable after the rename.
     private func synchronizeName(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         do {
             try synchronize(directory, .full)
@@ -127,7 +127,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a file under a name that only the caller uses, in the place of what is left there.
+    /// Creates a file under a name that only the caller uses, replacing a leftover.
     private func createAnew(
         _ name: POSIXPath, at directory: Descriptor, _ mode: FileDescriptor.AccessMode, _ permissions: FilePermissions
     ) throws(FileSystemError) -> Descriptor {
@@ -139,8 +139,8 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Creates a file that only its owner may read and write, whatever the umask, and opens it for both; throws
-    /// `EEXIST` if the name is taken.
+    /// Creates a file with mode 0600, regardless of the umask, and opens it for reading and writing; throws `EEXIST` if
+    /// the name exists.
     package func openPrivateFile(
         _ name: POSIXPath, at directory: Descriptor
     ) throws(FileSystemError) -> Descriptor {
@@ -151,7 +151,7 @@ extension POSIXFileSystem {
             }
         } catch {
             discard(descriptor)
-            // A file that cannot be opened would fail every later call.
+            // A file that cannot be opened would make every later call fail.
             do { try unlink(name, at: directory) } catch _ {}
             throw error
         }
@@ -175,8 +175,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Renames. Where the file system has no exclusive rename, a link is made, which fails as well if the name is
-    /// taken.
+    /// Renames. On a file system without exclusive rename, creates a hard link, which also fails if the name exists.
     private func moveIntoPlace(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode
     ) throws(FileSystemError) {
@@ -198,7 +197,7 @@ extension POSIXFileSystem {
 }
 
 extension Durability {
-    /// How the content of a file is synchronised before it gets its name.
+    /// The synchronisation of a file's content before it gets its name.
     var contentLevel: SyncLevel? {
         switch self {
         case .full: .full

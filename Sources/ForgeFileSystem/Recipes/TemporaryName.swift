@@ -1,26 +1,26 @@
 extension POSIXPath {
-    /// The beginning of the name of every temporary file of a store; no key has it.
+    /// The prefix of the names of all temporary files of stores; no key has it.
     package static let temporaryPrefix = "#tmp-"
 
-    /// The beginning of the name of a tree that is being deleted.
+    /// The prefix of the names of trees that are being deleted.
     package static let trashPrefix = "#trash-"
 
-    /// The beginning of the name that a file from outside has in a store's root while it is moved to its key; no store
-    /// removes it.
+    /// The prefix of the name in a store's root of an external file while it is moved to its key; no store removes such
+    /// a file.
     package static let movePrefix = "#move-"
 
     /// The beginning of the name of a file that records a store's temporary names.
     package static let journalPrefix = "#journal-"
 
-    /// The name of the file that holds a store's lock.
+    /// The name of a store's lock file.
     package static let lockName: POSIXPath = "#lock"
 
-    /// The length of the random part of a name that ``reserved(_:using:)`` makes.
+    /// The length of the random part of a name from ``reserved(_:using:)``.
     static let randomPartLength = 16
 
     private static let alphabet = Array("abcdefghijklmnopqrstuvwxyz234567".utf8)
 
-    /// A name such as `#tmp-` and 16 characters of base 32, made of 80 random bits.
+    /// A name such as `#tmp-` followed by 16 base-32 characters of 80 random bits.
     package static func reserved(_ prefix: String, using random: () -> UInt64) -> POSIXPath {
         var name = Array(prefix.utf8)
         for _ in 0..<2 {
@@ -33,15 +33,15 @@ extension POSIXPath {
         return POSIXPath(name)
     }
 
-    /// Whether no key may have the name, because stores or editors use names like it.
+    /// Whether keys cannot have this name, because stores or editors use such names.
     package var isReservedName: Bool {
         isLeftover || isMovedFile || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
     }
 
-    /// Whether some file system could take the name for one that stores reserve.
+    /// Whether some file system could treat the name as one that stores reserve.
     ///
-    /// Names are compared after folding case and without the code points that are ignored by HFS+, or `#LOCK` would be
-    /// the lock on a file system that folds case (the trick of CVE-2014-9390).
+    /// Names are compared after case folding and without the code points that HFS+ ignores; otherwise `#LOCK` would be
+    /// the lock file on a file system that folds case (the attack of CVE-2014-9390).
     package var isReservedWhenFolded: Bool {
         // Upper case first: the long s becomes S, and the Kelvin sign becomes k in the second step.
         POSIXPath(visibleText.uppercased().lowercased()).isReservedName
@@ -55,20 +55,20 @@ extension POSIXPath {
         return String(visible)
     }
 
-    /// Whether an editor may keep what is not saved yet under this name: `#notes#`.
+    /// Whether it is the name of an editor's autosave file: `#notes#`.
     private var isEditorsName: Bool {
         withUnsafeBytes { $0.count > 1 && $0.first == UInt8(ascii: "#") && $0.last == UInt8(ascii: "#") }
     }
 
-    /// Whether the name is like that of a temporary file or of a tree that is being deleted, in any program's files.
+    /// Whether the name has the form of a temporary file or deleted tree, of a store or of another program.
     package var isLeftover: Bool {
         hasPrefix(Self.temporaryPrefix) || hasPrefix(Self.trashPrefix)
     }
 
-    /// Whether the name is like that of a file whose move into a store has not ended.
+    /// Whether the name has the form of a file whose move into a store is incomplete.
     package var isMovedFile: Bool { hasPrefix(Self.movePrefix) }
 
-    /// Whether only the root of a store holds a file of this name.
+    /// Whether a file with this name exists only in the root of a store.
     package var isStoreMarker: Bool {
         if self == Self.lockName || hasPrefix("#lock-") { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
@@ -76,17 +76,17 @@ extension POSIXPath {
         return !number.isEmpty && number.allSatisfy(isDigit)
     }
 
-    /// Whether this is what the random part of a name consists of.
+    /// Whether this is a valid random part of a name.
     var isRandomPart: Bool {
         count == Self.randomPartLength && bytes.allSatisfy { Self.alphabet.contains($0) }
     }
 
-    /// The random part of a temporary file's name that is `#tmp-`, the random part, a hyphen and a number.
+    /// The random part of a temporary file's name of the form `#tmp-`, random part, hyphen, number.
     var temporaryID: POSIXPath? {
         hasPrefix(Self.temporaryPrefix) ? recordedParts?.id : nil
     }
 
-    /// The random part and the number of a name such as ``TemporaryFileJournalFile`` records, of a file or of trash.
+    /// The random part and the number of a name that ``TemporaryFileJournalFile`` records, of a file or of trash.
     var recordedParts: (id: POSIXPath, slot: Int)? {
         guard let prefix = [Self.temporaryPrefix, Self.trashPrefix].first(where: hasPrefix) else { return nil }
         let rest = bytes.dropFirst(prefix.utf8.count)

@@ -1,21 +1,21 @@
 import SystemPackage
 
 extension POSIXFileSystem {
-    /// Copies a directory with everything below it to a name that is free; links are copied as links, never followed.
+    /// Copies a directory tree to a new name; links are copied as links, never followed.
     ///
-    /// Every file of the copy is a new one: names of one file become files of their own, holes become zeros.
-    /// Permissions are copied, whatever the umask, without the set-user-ID and set-group-ID bits: the copy belongs to
-    /// the caller, whose rights they would give away. Owners, times, locks, access control lists and extended
-    /// attributes are not copied. Nothing is synchronised. Not atomic: if it throws, part of the copy may be there. No
-    /// more than seven descriptors are open at once, however deep the tree is.
+    /// Every file of the copy is new: hard links become separate files, holes become zeros. Permissions are copied,
+    /// regardless of the umask, without the set-user-ID and set-group-ID bits: the copy belongs to the caller, whose
+    /// rights they would grant. Owners, times, locks, access control lists and extended attributes are not copied.
+    /// Nothing is synchronised. Not atomic: if it throws, part of the copy may exist. At most seven descriptors are
+    /// open at once, however deep the tree is.
     ///
     /// - Parameters:
     ///   - path: The directory.
-    ///   - directory: Where a relative `path` starts.
-    ///   - newPath: What the copy is called; its parent must exist.
-    ///   - newDirectory: Where a relative `newPath` starts.
-    /// - Throws: ``FileSystemError``: `ENOTDIR` if `path` is no directory, `EEXIST` if `newPath` is taken, `EINVAL` if
-    ///   it lies below `path`, `ENOTSUP` at a FIFO, socket or device. Nothing was created in the first three cases.
+    ///   - directory: The start of a relative `path`.
+    ///   - newPath: The path of the copy; its parent must exist.
+    ///   - newDirectory: The start of a relative `newPath`.
+    /// - Throws: ``FileSystemError``: `ENOTDIR` if `path` is not a directory, `EEXIST` if `newPath` exists, `EINVAL` if
+    ///   it lies below `path`, `ENOTSUP` for a FIFO, socket or device. Nothing was created in the first three cases.
     /// - Complexity: O(*n*) in the bytes and names copied.
     public func copyTree(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, to newPath: POSIXPath,
@@ -32,7 +32,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Whether a directory lies below another one, which it cannot be copied into without end.
+    /// Refuses to copy a directory into its own tree, which would not end.
     private func requireOutside(
         _ source: Descriptor, _ parent: Descriptor, _ path: POSIXPath, _ newPath: POSIXPath
     ) throws(FileSystemError) {
@@ -56,7 +56,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Copies level by level; each directory is found again by its path below the two roots.
+    /// Copies level by level; each directory is reopened by its path below the two roots.
     private func copyContents(of source: Descriptor, to copy: Descriptor) throws(FileSystemError) {
         var directories: [POSIXPath] = ["."]
         var position = 0
@@ -72,7 +72,7 @@ extension POSIXFileSystem {
                 }
             }
         }
-        // Not before everything is in: a directory may forbid even its owner to write.
+        // Only after all entries are copied: a directory may forbid even its owner to write.
         for path in directories.reversed() {
             let permissions = try withDirectory(path, at: source, resolution: .insideTree) {
                 (from) throws(FileSystemError) in try status(of: .descriptor(from)).permissions.withoutSetID
@@ -120,6 +120,6 @@ extension POSIXFileSystem {
 }
 
 extension PathResolution {
-    /// What was a directory when it was listed may be a link by now.
+    /// A directory in a listing may have become a link since.
     fileprivate static let insideTree: PathResolution = [.beneath, .noSymbolicLinks]
 }

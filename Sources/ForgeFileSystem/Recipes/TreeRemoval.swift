@@ -3,8 +3,9 @@ import SystemPackage
 extension POSIXFileSystem {
     /// Removes a directory and everything below it; links are removed, never followed.
     ///
-    /// Not atomic: if it throws, part of the tree is gone. Neither depth nor width of the tree takes more than two
-    /// descriptors. What another process adds meanwhile is removed too, or makes the call fail with `ENOTEMPTY`.
+    /// Not atomic: if it throws, part of the tree is removed. At most two descriptors are open at once, however deep
+    /// and wide the tree is. Entries that another process adds meanwhile are removed too, or make the call fail with
+    /// `ENOTEMPTY`.
     public func removeTree(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory
     ) throws(FileSystemError) {
@@ -14,7 +15,7 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Removes one name in an open directory, with everything below it.
+    /// Removes one entry of an open directory, with its whole tree.
     package func removeEntry(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         guard try status(name, at: directory, followsSymbolicLinks: false).type == .directory else {
             return try unlink(name, at: directory)
@@ -23,9 +24,9 @@ extension POSIXFileSystem {
         try removeDirectory(name, at: directory)
     }
 
-    /// Empties a directory, walking down and up again with one descriptor at a time.
+    /// Empties a directory, descending and ascending with one descriptor at a time.
     ///
-    /// The way up is `..`, which is trusted only if it leads back to the directory that the walk came from.
+    /// It ascends through `..`, which is trusted only if it leads to the expected parent.
     package func removeContents(of name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         var current = try openForWalk(name, at: directory)
         do throws(FileSystemError) {
@@ -52,7 +53,7 @@ extension POSIXFileSystem {
         try close(current)
     }
 
-    /// Closes the old descriptor only after the new one has taken its place, so that a failure closes each just once.
+    /// Closes the old descriptor only after replacing it, so that each is closed exactly once even on failure.
     private func move(_ current: inout Descriptor, to next: Descriptor) throws(FileSystemError) {
         let previous = current
         current = next
@@ -63,7 +64,7 @@ extension POSIXFileSystem {
         try open(name, at: directory, .readOnly, options: [.directory, .noFollow])
     }
 
-    /// Removes everything in an open directory that is no directory and tells which directories are left.
+    /// Removes all entries of an open directory except directories, and returns those.
     private func level(of directory: Descriptor, name: POSIXPath) throws(FileSystemError) -> Level {
         let status = try status(of: .descriptor(directory))
         var pending: [POSIXPath] = []
@@ -75,7 +76,7 @@ extension POSIXFileSystem {
             do {
                 try unlink(entry.name, at: directory)
             } catch  where error.errno == .noSuchFileOrDirectory {
-                continue  // Somebody else removed it first.
+                continue  // Another process removed it first.
             }
         }
         return Level(name: name, inode: status.inode, device: status.device, pending: pending)

@@ -1,4 +1,5 @@
-/// Which directory it is, as long as it exists or is held open: numbers of removed inodes are reused at once.
+/// The identity of a directory while it exists or is held open: inode numbers of removed directories are reused at
+/// once.
 struct DirectoryIdentity: Hashable, Sendable {
     var inode: UInt64
     var device: UInt64

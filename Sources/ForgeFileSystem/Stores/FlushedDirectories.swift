@@ -1,10 +1,9 @@
 import Synchronization
 
-/// The directories whose own names one store object has made durable.
+/// The directories whose names a store object has made durable.
 ///
-/// Each is held open: while it is, no other directory can have its inode number, so that a directory that has taken the
-/// place of a removed one is never taken for it. The number of descriptors is bounded; forgetting a directory costs one
-/// flush.
+/// Each is held open, so that no other directory can get its inode number and a replacement of a removed directory is
+/// not mistaken for it. The number of descriptors is bounded; evicting a directory costs one flush.
 final class FlushedDirectories: Sendable {
     private struct Entry {
         var path: POSIXPath
@@ -15,7 +14,7 @@ final class FlushedDirectories: Sendable {
     private static let limit = 8
 
     private let fileSystem: any POSIXFileSystem
-    /// The one that was used last at the end.
+    /// In order of last use, the most recent at the end.
     private let entries = Mutex<[Entry]>([])
 
     init(on fileSystem: any POSIXFileSystem) {
@@ -36,13 +35,13 @@ final class FlushedDirectories: Sendable {
         }
     }
 
-    /// Remembers a directory, by a descriptor of its own.
+    /// Adds a directory, with a descriptor of its own.
     func insert(_ path: POSIXPath, _ identity: DirectoryIdentity, _ directory: Descriptor) {
         let own: Descriptor
         do {
             own = try fileSystem.duplicate(directory)
         } catch {
-            return  // Where descriptors are scarce, the next save flushes again.
+            return  // Without a descriptor, the next save flushes again.
         }
         let dropped = entries.withLock { entries in
             var dropped = entries.filter { $0.path == path }
@@ -54,7 +53,7 @@ final class FlushedDirectories: Sendable {
         for entry in dropped { fileSystem.discard(entry.descriptor) }
     }
 
-    /// Forgets all directories; returns whether that closed a descriptor.
+    /// Removes all directories; returns whether that closed a descriptor.
     @discardableResult
     func removeAll() -> Bool {
         let dropped = entries.withLock { entries in

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension POSIXFileSystem {
-    /// Whether a directory below the root of a store, or one on the way to it, is the root of another store.
+    /// Whether a directory below the root of a store, or a directory on its path, is the root of another store.
     ///
     /// - Complexity: O(*n*) in the number of entries of these directories.
     func isInOtherStore(_ directory: POSIXPath, below root: Descriptor) throws(FileSystemError) -> Bool {

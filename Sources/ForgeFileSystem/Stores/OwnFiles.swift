@@ -1,14 +1,15 @@
 import SystemPackage
 
-/// What of a directory tree belongs to a store: regular files with one name, and directories, whose paths can be keys.
+/// The files in a directory tree that belong to a store: regular files with one name, and directories, whose paths are
+/// valid keys.
 ///
-/// Everything else is another program's and stays: names that no key can have, links, FIFOs, sockets, files with a
-/// second name, and directories that are the root of another store.
+/// All other files belong to other programs and are kept: names that are not valid keys, links, FIFOs, sockets, files
+/// with several hard links, and directories that are roots of other stores.
 struct OwnFiles {
     let fileSystem: any POSIXFileSystem
     /// The identifiers in the names of this store's temporary files, which may be removed with a tree.
     let temporaryIDs: [POSIXPath]
-    /// The device of the directory that the tree is in.
+    /// The device of the directory that contains the tree.
     private let device: UInt64
 
     init(
@@ -19,7 +20,7 @@ struct OwnFiles {
         device = try fileSystem.status(of: .descriptor(directory)).device
     }
 
-    /// The first entry below a directory that is not the store's; nil if the whole tree is.
+    /// The first entry below a directory that does not belong to the store; nil if there is none.
     func firstForeign(
         in directory: Descriptor, prefix: POSIXPath
     ) throws(FileSystemError) -> POSIXPath? {
@@ -40,8 +41,8 @@ struct OwnFiles {
         return nil
     }
 
-    /// Removes what the store can name below a directory, and reports whether the directory is empty now. `didStay` is
-    /// called for each directory that stays, the highest last.
+    /// Removes the store's files below a directory, and returns whether the directory is empty afterwards. Calls
+    /// `didStay` for each directory that is kept, the highest last.
     func removeContents(
         of directory: Descriptor, prefix: POSIXPath?,
         didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void
@@ -76,13 +77,13 @@ struct OwnFiles {
         return isEmpty
     }
 
-    /// Removes a tree that was renamed to be deleted; false if another program's files are in it, which stay.
+    /// Removes a tree that was renamed for deletion; false if it contains another program's files, which are kept.
     func removeTree(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
-        // A save that has the directory open may add its file while the tree is being removed.
+        // A save that has the directory open may add its file during the removal.
         for _ in 0..<64 {
             let isForeign = try ifPresent { () throws(FileSystemError) in
                 try withDirectory(name, at: parent) { (directory) throws(FileSystemError) -> Bool in
-                    // Its own name can be no key; what is in it has the names that it had before.
+                    // Its own name is not a valid key; its entries still have their original names.
                     if try removeContents(of: directory, prefix: "x", didStay: { (_, _) throws(FileSystemError) in }) {
                         return false
                     }
@@ -107,7 +108,7 @@ struct OwnFiles {
     ) throws(FileSystemError) -> Kind {
         let isTemporary = entry.name.temporaryID.map(temporaryIDs.contains) ?? false
         guard isTemporary || path.isKey else {
-            // What has disappeared since was the temporary file of a save.
+            // A missing file was the temporary file of a save.
             guard entry.name.isLeftover, entry.type == .regular else { return .foreign }
             return try exists(entry.name, in: directory) ? .foreign : .missing
         }
@@ -136,7 +137,7 @@ struct OwnFiles {
         try fileSystem.withDirectory(name, at: parent, resolution: StoreDirectory.resolution, body)
     }
 
-    /// false if something was added to the directory meanwhile.
+    /// False if an entry was added to the directory meanwhile.
     private func removeDirectory(_ name: POSIXPath, at parent: Descriptor) throws(FileSystemError) -> Bool {
         do {
             try fileSystem.removeDirectory(name, at: parent)

@@ -1,7 +1,7 @@
-/// A key that is a path below the root of a store, checked so that it cannot lead anywhere else.
+/// A key that is a path below the root of a store, validated so that it cannot lead outside.
 ///
-/// Components are separated by single slashes. Two keys that differ in any byte are different keys; on a file system
-/// that folds case or normalises names they can be one file all the same.
+/// Components are separated by single slashes. Two keys that differ in any byte are different keys, but they can be the
+/// same file on a file system that folds case or normalises names.
 public struct RelativeKey: Hashable, Sendable {
     /// The key as it was given.
     public let string: String
@@ -9,25 +9,25 @@ public struct RelativeKey: Hashable, Sendable {
     /// The bytes of the key as a path relative to the root.
     package let path: POSIXPath
 
-    /// The longest key, in bytes of UTF-8.
+    /// The maximum length of a key, in bytes of UTF-8.
     public static let maximumLength = 1024
 
-    /// The longest component of a key, in bytes of UTF-8.
+    /// The maximum length of a component, in bytes of UTF-8.
     public static let maximumComponentLength = 255
 
-    /// The most components a key may have.
+    /// The maximum number of components.
     public static let maximumDepth = 32
 
-    /// Checks a key.
+    /// Validates a key.
     ///
-    /// - Throws: ``InvalidKey`` with the first rule that the key breaks; no system call was made.
+    /// - Throws: ``InvalidKey`` with the first violated rule; no system call was made.
     public init(_ string: String) throws(InvalidKey) {
         if let reason = Self.violation(in: string) { throw InvalidKey(key: string, reason: reason) }
         self.string = string
         self.path = POSIXPath(string)
     }
 
-    /// Checks a key of a single component.
+    /// Validates a key of a single component.
     package init(component string: String) throws(InvalidKey) {
         try self.init(string)
         guard !string.utf8.contains(UInt8(ascii: "/")) else {
@@ -63,9 +63,9 @@ public struct RelativeKey: Hashable, Sendable {
     }
 }
 
-/// A key that a store refuses: using it could reach outside the store or collide with what the store keeps for itself.
+/// A key that a store refuses: it could lead outside the store or collide with the store's internal names.
 public struct InvalidKey: Error, Hashable, Sendable {
-    /// The rule that a key broke.
+    /// The violated rule.
     public enum Reason: String, Hashable, Sendable, CaseIterable {
         case empty = "is empty"
         case tooLong = "is longer than 1,024 bytes"
@@ -84,7 +84,7 @@ public struct InvalidKey: Error, Hashable, Sendable {
     /// The key as it was given.
     public let key: String
 
-    /// The rule that it broke.
+    /// The violated rule.
     public let reason: Reason
 }
 
@@ -93,7 +93,7 @@ extension InvalidKey: CustomStringConvertible {
 }
 
 extension POSIXPath {
-    /// Whether a key can lead to this path, which is relative to the root of a store.
+    /// Whether this path, relative to the root of a store, is a valid key.
     package var isKey: Bool {
         guard let text = String(validating: self) else { return false }
         do {

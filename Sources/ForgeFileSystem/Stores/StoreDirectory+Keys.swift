@@ -1,18 +1,18 @@
 import SystemPackage
 
-/// What can be done with one key.
+/// Operations on one key.
 extension StoreDirectory {
     /// The whole content of a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` past the maximum,
-    ///   `EMLINK` for a file that has another name too, through which another program could change it.
+    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum,
+    ///   `EMLINK` for a file with several hard links, through which another program could change it.
     package func read(_ key: RelativeKey, maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
         try withFile(key) { (descriptor) throws(FileSystemError) in
             try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
         }
     }
 
-    /// Opens a key's file for reading, checks that it is a plain file of the store, and closes it after `body`.
+    /// Opens a key's file for reading, checks that it is a regular file of the store, and closes it after `body`.
     package func withFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -24,7 +24,7 @@ extension StoreDirectory {
         _ key: RelativeKey, _ body: (Descriptor, FileStatus) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening a FIFO that another program put there would block for ever.
+            // Without nonBlocking, opening another program's FIFO would block.
             try fileSystem.open(
                 key.path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
                 resolution: Self.resolution)
@@ -58,10 +58,11 @@ extension StoreDirectory {
         }
     }
 
-    /// Stores what `content` writes under a key; `content` may be called again if the directory is removed meanwhile.
+    /// Stores the bytes that `content` writes under a key; `content` may be called again if the directory is removed
+    /// meanwhile.
     ///
-    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if what is there is a link, has another name too or
-    ///   is not a regular file: it is not the store's, and stays.
+    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if the existing file is a link, has several hard
+    ///   links or is not regular: it does not belong to the store, and is kept.
     package func replace(
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
@@ -81,18 +82,18 @@ extension StoreDirectory {
         }
     }
 
-    /// Renames a file that has a private name in the root to a key's name.
+    /// Renames a file with a private name in the root to a key's name.
     ///
     /// - Parameters:
     ///   - key: The file's key.
-    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if there is such a file.
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if the file exists.
     ///   - durability: Whether the rename is synchronised.
-    ///   - claim: Gives the file a private name in the root, which it returns. Called when nothing but the rename is
-    ///     missing, and again if the key's directory is removed meanwhile.
-    ///   - restore: Takes `claim` back, because the rename failed.
-    /// - Throws: What `claim` and `restore` throw; `EXDEV` if the key's directory is on another device, `EINVAL`,
-    ///   `ENOSYS` or `ENOTSUP` if an exclusive rename is wanted and there is none; as
-    ///   ``replace(_:_:durability:content:)`` for what is there already.
+    ///   - claim: Gives the file a private name in the root and returns it. Called just before the rename, and again if
+    ///     the key's directory is removed meanwhile.
+    ///   - restore: Reverts `claim` after the rename failed.
+    /// - Throws: The errors of `claim` and `restore`; `EXDEV` if the key's directory is on another device; `EINVAL`,
+    ///   `ENOSYS` or `ENOTSUP` if an exclusive rename is requested but not supported; for an existing file as
+    ///   ``replace(_:_:durability:content:)``.
     package func adopt(
         as key: RelativeKey, _ mode: RenameMode, durability: Durability,
         claim: (_ root: Descriptor) throws(FileSystemError) -> POSIXPath, restore: () throws(FileSystemError) -> Void
@@ -109,15 +110,15 @@ extension StoreDirectory {
                     throw error
                 }
             }
-            // Until both directories are synchronised, a crash may leave both names; the new one first, or none is
-            // left.
+            // Until both directories are synchronised, a crash may leave both names. The new name is synchronised
+            // first; otherwise a crash could leave none.
             try synchronizeNames(parent, key.path, durability)
             if !isInRoot { try synchronizeNames(root, key.path, durability) }
         }
     }
 
-    /// Calls `body`; if a file is in its way, the name of that file is made durable before the error is thrown, since
-    /// the process that stored it may have been killed before it did so.
+    /// Calls `body`; if it fails because a file exists, makes the name of that file durable before throwing, because
+    /// the process that stored the file may have been killed before doing so.
     private func synchronizingPresence(
         of key: RelativeKey, at parent: Descriptor, _ durability: Durability, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -143,7 +144,7 @@ extension StoreDirectory {
         try Self.check(status, of: key)
     }
 
-    /// The status of a key's file or directory, of a link itself.
+    /// The status of a key's file or directory, or of a link itself.
     package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus {
         try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
             try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
@@ -153,7 +154,7 @@ extension StoreDirectory {
     /// Removes a key's file.
     ///
     /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or
-    ///   `ENOTSUP` for what is not the store's, and stays.
+    ///   `ENOTSUP` for a file that does not belong to the store, and is kept.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)

@@ -2,7 +2,7 @@ import SystemPackage
 
 /// Path resolution from the root to a key, and the durability of the names on the path.
 extension StoreDirectory {
-    /// Opens a directory of the store, nil being the root.
+    /// Opens a directory of the store; nil is the root.
     package func withDirectory<Result>(
         _ key: RelativeKey?, _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -10,7 +10,7 @@ extension StoreDirectory {
         return try fileSystem.withDirectory(key.path, at: root, resolution: Self.resolution, body)
     }
 
-    /// Opens the directory that holds a key's last component; one that is created is not durable yet.
+    /// Opens the directory of a key's last component; a new one is not yet durable.
     ///
     /// - Throws: `EBUSY` if the key leads into the root of another store.
     package func withParent<Result>(
@@ -27,10 +27,10 @@ extension StoreDirectory {
         }
     }
 
-    /// Throws if a directory, or one on the way to it, is the root of another store.
+    /// Throws if a directory, or one on its path, is the root of another store.
     ///
-    /// Costs a few calls for each level, but no listing: the first two of the journals are looked for, since most
-    /// stores never have more objects than that.
+    /// Costs a few calls per level, but no listing: only the first two journals are looked up, because most stores
+    /// never have more concurrent objects.
     func requireNoOtherRoot(_ directory: POSIXPath) throws(FileSystemError) {
         var directory = directory
         while !directory.isEmpty {
@@ -43,7 +43,7 @@ extension StoreDirectory {
         }
     }
 
-    /// The markers of stores that are no file stores.
+    /// The markers of stores other than file stores.
     static let lockMarkers: [POSIXPath] = [.lockName, "#lock-vaults"]
 
     private static let markers = lockMarkers + ["#journal-0", "#journal-1"]
@@ -63,9 +63,9 @@ extension StoreDirectory {
         }
     }
 
-    /// Opens the directory for a key that is about to be stored, its own name durable if the key is to be.
+    /// Opens the directory for a key that is about to be stored; makes its name durable if the key is to be.
     ///
-    /// Tries again if another program removes the directory meanwhile; of two that do so, one makes progress each time.
+    /// Retries if another program removes the directory meanwhile; of two that do so, one makes progress each time.
     func withDurableParent(
         of key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
@@ -81,14 +81,14 @@ extension StoreDirectory {
             } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 1000 {
                 attempts += 1
             } catch  where error.errno == .tooManyOpenFiles || error.errno == .tooManyOpenFilesInSystem {
-                // The descriptors of flushed directories only save flushes.
+                // The descriptors of flushed directories are only an optimisation.
                 guard flushed.removeAll() else { throw error }
             }
         }
     }
 
-    /// Makes the names on the way to a directory durable, once for each directory: its creator may not have flushed
-    /// its name.
+    /// Makes the names on the path of a directory durable, once per directory: its creator may not have flushed its
+    /// name.
     func synchronizeAncestors(of directory: POSIXPath, _ descriptor: Descriptor) throws(FileSystemError) {
         let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor)))
         guard !flushed.contains(directory, identity) else { return }
@@ -105,9 +105,8 @@ extension StoreDirectory {
         flushed.insert(directory, identity, descriptor)
     }
 
-    /// Opens the directory that holds a key's last component, to remove that; makes the absence of the key durable if
-    /// there is nothing to remove, since a process that was killed may have removed it, or a directory above, without a
-    /// flush.
+    /// Opens the directory of a key's last component for its removal. If there is nothing to remove, makes the absence
+    /// of the key durable, because a killed process may have removed it, or a parent directory, without a flush.
     func removing(
         _ key: RelativeKey, _ durability: Durability,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
@@ -120,7 +119,7 @@ extension StoreDirectory {
         }
     }
 
-    /// Makes the names durable in the last directory on the way to a path that exists.
+    /// Makes the names in the last existing directory of a path durable.
     private func synchronizeLastDirectory(on path: POSIXPath) throws(FileSystemError) {
         var directory = path.splitLast().parent
         while !directory.isEmpty {
@@ -156,13 +155,13 @@ extension StoreDirectory {
 }
 
 extension POSIXFileSystem {
-    /// Whether there is an entry at a path, of whatever type; false as well if the path leads through no directory.
+    /// Whether there is an entry of any type at a path; also false if a parent is not a directory.
     func hasEntry(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {
             _ = try status(path, at: directory, followsSymbolicLinks: false)
             return true
         } catch {
-            // Opening the directory tells what is wrong with it.
+            // Opening the directory reports the problem with it.
             guard error.errno.isDisappearance else { throw error }
             return false
         }

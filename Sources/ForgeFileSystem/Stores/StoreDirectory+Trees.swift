@@ -9,9 +9,9 @@ package struct StoreEntry: Sendable {
 }
 
 extension StoreDirectory {
-    /// What a directory of the store holds, nil being the root; names that stores reserve are left out.
+    /// Lists a directory of the store, nil being the root; names that stores reserve are omitted.
     ///
-    /// Links are listed but never followed. What disappears meanwhile is left out.
+    /// Links are listed but never followed. Entries that disappear meanwhile are omitted.
     package func list(_ key: RelativeKey?, isRecursive: Bool) throws(FileSystemError) -> [StoreEntry] {
         var found: [StoreEntry] = []
         try forEachEntry(of: key, isRecursive: isRecursive) { (entry, _, _) throws(FileSystemError) in
@@ -20,7 +20,7 @@ extension StoreDirectory {
         return found
     }
 
-    /// Calls `body` for what a directory of the store holds, with the directory it is in and its name there.
+    /// Calls `body` for each entry of a directory of the store, with its parent directory and its name.
     package func forEachEntry(
         of key: RelativeKey?, isRecursive: Bool,
         _ body: (StoreEntry, _ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
@@ -45,7 +45,7 @@ extension StoreDirectory {
         for entry in entries where !entry.name.isReservedName {
             let path = prefix?.appending(entry.name) ?? entry.name
             try body(StoreEntry(path: path, type: entry.type, inode: entry.inode), directory, entry.name)
-            // No key leads deeper, so nothing of the store's own can be there.
+            // No valid key is deeper, so there are no files of the store.
             guard isRecursive, entry.type == .directory, depth < RelativeKey.maximumDepth else { continue }
             let below: Descriptor
             do throws(FileSystemError) {
@@ -60,10 +60,10 @@ extension StoreDirectory {
         }
     }
 
-    /// Removes a key's directory and all it holds: it vanishes at once, by a durable rename, and is deleted after that.
+    /// Removes a key's directory tree: a durable rename removes it atomically, and the files are deleted afterwards.
     ///
-    /// - Throws: `ENOENT` if there is none, which is durable too; `ENOTEMPTY` with the path of an entry that is not the
-    ///   store's (``OwnFiles``); nothing was removed then.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `ENOTEMPTY` with the path of an entry that does not
+    ///   belong to the store (``OwnFiles``), in which case nothing was removed.
     package func removeTree(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {
@@ -81,12 +81,12 @@ extension StoreDirectory {
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
                 guard try ownFiles.removeTree(trash, at: parent) else {
-                    // Another program has put something there meanwhile.
+                    // Another program has created an entry there meanwhile.
                     try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
                     try synchronizeNames(parent, key.path, durability)
                     throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
                 }
-                // Before the name may be used again, or a power cut could leave the tree unrecorded.
+                // Before the name may be reused, or a power cut could leave the tree unrecorded.
                 try synchronizeNames(parent, key.path, durability)
             }
         }
@@ -101,9 +101,9 @@ extension StoreDirectory {
         if let foreign { throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: foreign) }
     }
 
-    /// Removes everything that keys can name (``OwnFiles``); directories that hold something else stay.
+    /// Removes all files with valid keys (``OwnFiles``); directories with other entries are kept.
     ///
-    /// Not atomic: if it throws, part of the files is gone.
+    /// Not atomic: if it throws, part of the files is removed.
     package func removeAll(durability: Durability = .full) throws(FileSystemError) {
         defer { flushed.removeAll() }
         _ = try OwnFiles(fileSystem, in: root).removeContents(of: root, prefix: nil) {

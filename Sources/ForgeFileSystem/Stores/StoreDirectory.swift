@@ -1,16 +1,16 @@
 import Synchronization
 import SystemPackage
 
-/// The open root directory of a store that keeps one file for each key: the only way such a store reaches the disk.
+/// The open root directory of a store with one file per key; all of its disk access goes through this class.
 ///
-/// The root is held open, and every key is resolved from it without following a link or leaving it, so nothing outside
-/// can be reached whatever happens to the tree meanwhile. Files are 0600 and directories 0700. What the store cannot
-/// have made is never changed (``OwnFiles``).
+/// The root is held open, and every key is resolved from it without following links or leaving it, so nothing outside
+/// can be reached whatever happens to the tree meanwhile. Files are 0600 and directories 0700. Files that the store
+/// cannot have created are never changed (``OwnFiles``).
 package final class StoreDirectory: Sendable {
     /// The file system that holds the store.
     package let fileSystem: any POSIXFileSystem
 
-    /// Where the root is.
+    /// The path of the root.
     package let path: POSIXPath
 
     let root: Descriptor
@@ -18,10 +18,10 @@ package final class StoreDirectory: Sendable {
     private let identity: DirectoryIdentity
     private let journal = Mutex<TemporaryFileJournal?>(nil)
 
-    /// How keys are resolved.
+    /// The limits on the resolution of keys.
     static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
 
-    /// Opens the root of a store, creating it durably if it is missing, to be written.
+    /// Opens the root of a store for writing, creating it durably if it is missing.
     ///
     /// Removes the recorded temporary files of processes that have ended.
     package convenience init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
@@ -30,9 +30,10 @@ package final class StoreDirectory: Sendable {
         try prepareForWriting()
     }
 
-    /// Opens a root that exists, and changes nothing.
+    /// Opens an existing root, and changes nothing.
     ///
-    /// - Throws: `EBUSY` if it is the directory of a key-value store or of vaults, whose files have names that are keys.
+    /// - Throws: `EBUSY` if it is the directory of a key-value store or of vaults, whose files have names that are
+    ///   valid keys.
     package init(existing path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         let root = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
         do throws(FileSystemError) {
@@ -54,12 +55,12 @@ package final class StoreDirectory: Sendable {
         fileSystem.discard(root)
     }
 
-    /// Whether a path that has this status still leads to this directory.
+    /// Whether a path with this status still leads to this directory.
     func isDirectory(_ status: FileStatus) -> Bool { DirectoryIdentity(status) == identity }
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
 
-    /// Makes sure that temporary files can be recorded, and removes those of processes that have ended.
+    /// Prepares the journal of temporary files, and removes those of processes that have ended.
     package func prepareForWriting() throws(FileSystemError) {
         _ = try openJournal()
     }
@@ -76,10 +77,10 @@ package final class StoreDirectory: Sendable {
 }
 
 extension Errno {
-    /// Whether the caller may not do this.
+    /// Whether the caller lacks permission.
     package var isRefusal: Bool { self == .permissionDenied || self == .notPermitted }
 
-    /// Whether what a listing has just shown is gone or has become something else.
+    /// Whether a listed entry has disappeared or been replaced by a file of another type.
     package var isDisappearance: Bool {
         self == .noSuchFileOrDirectory || self == .notDirectory || self == .tooManySymbolicLinkLevels
     }

@@ -1,11 +1,11 @@
 import SystemPackage
 
 extension POSIXFileSystem {
-    /// Opens a file of a store's own that keeps its name for ever, such as `#lock`, and creates it with mode 0600
-    /// whatever the umask.
+    /// Opens an internal file of a store with a permanent name, such as `#lock`; creates it with mode 0600 regardless
+    /// of the umask.
     ///
-    /// - Throws: `ENOTSUP` if something other than a regular file has the name, `EMLINK` if the file has another name
-    ///   too: what is written to it would change a file that is not the store's.
+    /// - Throws: `ENOTSUP` if a file that is not regular has the name, `EMLINK` if the file has several hard links: a
+    ///   write to it would change a file that does not belong to the store.
     package func openStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
         while true {
             do throws(FileSystemError) {
@@ -16,7 +16,7 @@ extension POSIXFileSystem {
             do throws(FileSystemError) {
                 return try createStoreFile(name, at: directory)
             } catch {
-                // Another process was faster.
+                // Another process created it first.
                 guard error.errno == .fileExists else { throw error }
             }
         }
@@ -41,9 +41,9 @@ extension POSIXFileSystem {
         return file
     }
 
-    /// Creates a file of a store's own, with mode 0600 whatever the umask.
+    /// Creates an internal file of a store, with mode 0600 regardless of the umask.
     ///
-    /// - Throws: `EEXIST` if something has the name. A file whose mode could not be set stays.
+    /// - Throws: `EEXIST` if the name exists. A file whose mode could not be set is kept.
     package func createStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
         let file = try retryingInterrupts { () throws(FileSystemError) in
             try open(

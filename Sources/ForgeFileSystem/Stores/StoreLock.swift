@@ -1,13 +1,13 @@
 import Foundation
 import SystemPackage
 
-/// The lock that says which process uses a store: a lock on the file `#lock`, which the system releases when the
-/// process dies.
+/// The lock that gives a process exclusive or shared use of a store: a lock on the file `#lock`, which the system
+/// releases when the process dies.
 package final class StoreLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Descriptor
 
-    /// Takes the lock, and waits for its release by others at most as long as asked to.
+    /// Takes the lock, waiting at most `timeout` for its release by others.
     ///
     /// - Throws: `EAGAIN` if another store object, in this process or another, still holds the lock after that time.
     package init(
@@ -27,13 +27,13 @@ package final class StoreLock: Sendable {
         self.descriptor = descriptor
     }
 
-    /// Puts a text in the place of what the file of the lock holds.
+    /// Replaces the content of the lock file.
     package func write(_ text: [UInt8]) throws(FileSystemError) {
         try fileSystem.truncate(.descriptor(descriptor), to: 0)
         try fileSystem.writeBytes(text, to: descriptor, at: 0)
     }
 
-    /// Tries to take the lock until it succeeds or the time is up: `flock(2)` itself waits without limit.
+    /// Retries until the lock is taken or the time is up: `flock(2)` itself waits without limit.
     private static func lock(
         _ descriptor: Descriptor, _ mode: LockMode, waitingAtMost timeout: Duration, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
@@ -55,15 +55,15 @@ package final class StoreLock: Sendable {
     private let owner = ProcessInfo.processInfo.processIdentifier
 
     deinit {
-        // Closing releases the lock only with the last copy of the descriptor, and a child process that was started
-        // meanwhile has copies of all of them until it executes its program. A forked child must not unlock: its copy
-        // is of the parent's lock.
+        // Closing releases the lock only with the last copy of the descriptor, and a child process that is being
+        // started has copies of all of them until it executes its program. A forked child must not unlock: its copy
+        // refers to the parent's lock.
         if ProcessInfo.processInfo.processIdentifier == owner {
             do throws(FileSystemError) {
                 try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                     try fileSystem.lock(descriptor, .unlocked, waiting: false)
                 }
-            } catch _ {}  // Closing is what is left.
+            } catch _ {}  // Closing remains.
         }
         fileSystem.discard(descriptor)
     }

@@ -3,17 +3,17 @@ import SystemPackage
 
 /// The names of one store object's temporary files and trash, recorded so that they can be removed if the process dies.
 ///
-/// The journal is a file in the store's root, locked for as long as the object lives (``TemporaryFileJournalFile``). It
-/// holds a random number, which is part of each name, and for each slot the directory that a file of that slot was last
-/// created in. So a writer that finds the file unlocked knows exactly which names its owner may have left, and looks
-/// nowhere else. The directory is recorded before the name is created. It is not flushed for temporary files: after a
-/// power cut one may be left that no journal names, and it stays.
+/// The journal is a file in the store's root, locked during the lifetime of the object (``TemporaryFileJournalFile``).
+/// It contains a random number, which is part of each name, and for each slot the directory in which a file of that
+/// slot was last created. So a writer that finds the file unlocked knows exactly which names its owner may have left,
+/// and checks no others. The directory is recorded before the name is created. The record is not flushed for temporary
+/// files: after a power cut an unrecorded one may exist, and is kept.
 final class TemporaryFileJournal: Sendable {
     private struct Slot {
         /// Relative to the root, empty for the root itself; nil if the recorded directory is unknown.
         var directory: POSIXPath?
         var isFlushed = false
-        /// Whether the name is in use, or a file that has it stays.
+        /// Whether the name is in use, or a file with it is kept.
         var isTaken = false
     }
 
@@ -21,10 +21,10 @@ final class TemporaryFileJournal: Sendable {
     private let file: TemporaryFileJournalFile
     private let slots: Mutex<[Slot]>
 
-    /// The part of the names that tells them from all others.
+    /// The unique part of the names.
     var id: POSIXPath { file.id }
 
-    /// Takes over or creates a journal, and removes the files that the owners of all unlocked journals have left.
+    /// Takes over or creates a journal, and removes the files left by the owners of all unlocked journals.
     init(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         self.fileSystem = fileSystem
         var own: (file: TemporaryFileJournalFile, slots: [Slot])?
@@ -59,8 +59,8 @@ final class TemporaryFileJournal: Sendable {
         file.close()
     }
 
-    /// Calls `body` with a name that is not in use in an open directory, whose path is relative to the root and empty
-    /// for the root itself. If `isDurable` is set, a power cut does not lose the slot either.
+    /// Calls `body` with an unused name in an open directory, whose path is relative to the root and empty for the root
+    /// itself. If `isDurable` is set, the slot also survives a power cut.
     func withName<Result>(
         _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
         _ body: (POSIXPath) throws(FileSystemError) -> Result
@@ -78,7 +78,7 @@ final class TemporaryFileJournal: Sendable {
             giveBack(number)
             return result
         } catch {
-            // A slot whose file could not be removed is not used again, so that the journal goes on naming it.
+            // A slot whose file could not be removed is not reused, so that the journal still names the file.
             if isFree(name, at: directory) { giveBack(number) }
             throw error
         }

@@ -1,13 +1,13 @@
 import SystemPackage
 
-/// The removal of the temporary files and the trash of an owner that has ended.
+/// Removal of the temporary files and trash of an owner that has ended.
 extension TemporaryFileJournalFile {
-    /// Removes the files and trash of all slots, whose owner has ended.
+    /// Removes the files and trash of all slots of an owner that has ended.
     ///
-    /// Files that may not be removed stay, and so do files in other stores and files with another name; that does not
+    /// Files without permission for removal, in other stores, or with several hard links are kept; that does not
     /// prevent writes to the store.
     ///
-    /// - Returns: The slots whose files stay.
+    /// - Returns: The slots whose files are kept.
     func removeLeftovers(_ directories: [POSIXPath?], at root: Descriptor) throws(FileSystemError) -> Set<Int> {
         var kept: Set<Int> = []
         for (slot, directory) in directories.enumerated() {
@@ -45,7 +45,8 @@ extension TemporaryFileJournalFile {
         }
         if let tree {
             guard tree.type == .directory else { return }
-            // The owner may not have flushed the rename to this name: after a power cut part of the tree would be back.
+            // The owner may not have flushed the rename to this name: after a power cut part of the tree would
+            // reappear.
             do throws(FileSystemError) {
                 try fileSystem.synchronize(directory, .full)
             } catch  where error.errno.isMissingFeature {
@@ -57,8 +58,8 @@ extension TemporaryFileJournalFile {
         kept.remove(slot)
     }
 
-    /// Whether this is a regular file without another name, or with that of a key in the same directory: where there is
-    /// no exclusive rename, a file that must not replace another gets its key by a link.
+    /// Whether this is a regular file with one name, or with a second one that is a key in the same directory: without
+    /// exclusive rename, a file that must not replace another gets its key by a hard link.
     private func isRemovable(_ status: FileStatus, in directory: Descriptor) throws(FileSystemError) -> Bool {
         guard status.type == .regular else { return false }
         guard status.linkCount > 1 else { return true }
@@ -78,7 +79,8 @@ extension TemporaryFileJournalFile {
 }
 
 extension Errno {
-    /// Whether a path leads out of the store, or the file system has no such names: the record comes from another one.
+    /// Whether a path leads outside the store, or the file system does not support such names: the record comes from
+    /// elsewhere.
     fileprivate var isUnusablePath: Bool {
         self == .improperLink || self == .invalidArgument || self == .fileNameTooLong
     }

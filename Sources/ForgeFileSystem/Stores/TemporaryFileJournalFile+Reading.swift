@@ -1,8 +1,8 @@
 import SystemPackage
 
-/// Reading the journals of a root without becoming their owner; nothing is created or written.
+/// Reading the journals of a root without becoming their owner; creates and writes nothing.
 extension TemporaryFileJournalFile {
-    /// Calls `body` with each journal that can be read, whether its owner is alive or not.
+    /// Calls `body` with each readable journal, regardless of whether its owner is alive.
     static func forEach(
         at root: Descriptor, on fileSystem: any POSIXFileSystem,
         _ body: (TemporaryFileJournalFile) throws(FileSystemError) -> Void
@@ -24,7 +24,7 @@ extension TemporaryFileJournalFile {
         }
     }
 
-    /// The parts of names that all owners of journals in a root use, whether they are alive or not.
+    /// The identifiers in the names of all owners of journals in a root, alive or not.
     static func allIDs(at root: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> [POSIXPath] {
         var ids: [POSIXPath] = []
         try forEach(at: root, on: fileSystem) { (file) throws(FileSystemError) in ids.append(file.id) }
@@ -33,8 +33,8 @@ extension TemporaryFileJournalFile {
 
     /// Whether a store object holds the journal's lock.
     ///
-    /// `flock(2)` has no query, so a shared lock is taken and released at once. A writer that looks for a journal
-    /// without an owner at that moment skips this one.
+    /// `flock(2)` cannot query a lock, so a shared lock is taken and released at once. A writer that looks for a
+    /// journal without an owner at that moment skips this one.
     func isOwned() throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in

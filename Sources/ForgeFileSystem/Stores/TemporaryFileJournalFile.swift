@@ -3,11 +3,11 @@ import SystemPackage
 /// A file named `#journal-` and a number in a store's root, which records the temporary names of its owner, the store
 /// object that holds its lock.
 ///
-/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 characters of base 32 that are part of each
-/// name, and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of what
-/// follows, the length of a path (2 bytes), and the path, relative to the root, of the directory that `#tmp-<id>-<n>`
-/// or `#trash-<id>-<n>` was last created in. A slot with a wrong checksum was not written to the end; one with a path
-/// that no key has was not written by a store. Neither counts.
+/// Format: 8 bytes `FORGETMP`, the version (4 bytes, little-endian), 16 base-32 characters that are part of each name,
+/// and the CRC-32C of the 28 bytes before it. Slot *n* is at offset 512 + 1,536 × *n*: the CRC-32C of the following
+/// bytes, the length of a path (2 bytes), and the path, relative to the root, of the directory in which `#tmp-<id>-<n>`
+/// or `#trash-<id>-<n>` was last created. A slot with a wrong checksum was not written completely; one whose path is
+/// not a valid key was not written by a store. Both are ignored.
 ///
 /// The files are numbered without gaps and never removed: the next writer takes over one that is not locked.
 struct TemporaryFileJournalFile: Sendable {
@@ -18,7 +18,7 @@ struct TemporaryFileJournalFile: Sendable {
         case taken(TemporaryFileJournalFile)
     }
 
-    /// How many store objects can write in one root at the same time.
+    /// The maximum number of store objects that can write in one root concurrently.
     static let maximumCount = 4096
 
     private static let maximumSlotCount = 1 << 16
@@ -33,7 +33,7 @@ struct TemporaryFileJournalFile: Sendable {
 
     static func name(_ number: Int) -> POSIXPath { POSIXPath("\(POSIXPath.journalPrefix)\(number)") }
 
-    /// Opens and locks a file, or creates it if it is missing; a file of another format is left as it is.
+    /// Opens and locks a file, or creates it if it is missing; a file of another format is left unchanged.
     static func open(
         _ number: Int, creating: Bool, at root: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Opening {
@@ -62,7 +62,7 @@ struct TemporaryFileJournalFile: Sendable {
         }
     }
 
-    /// nil if another writer has just created the file.
+    /// Nil if another writer has just created the file.
     private static func create(
         _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> Descriptor? {
@@ -73,7 +73,7 @@ struct TemporaryFileJournalFile: Sendable {
         }
     }
 
-    /// The number in the names of the file, a new one if the file is empty; nil if it is locked or of another format.
+    /// The identifier of the file, a new one if the file is empty; nil if it is locked or of another format.
     private static func lock(
         _ descriptor: Descriptor, _ name: POSIXPath, at root: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) -> POSIXPath? {
@@ -116,7 +116,7 @@ struct TemporaryFileJournalFile: Sendable {
     }
 
     func close() {
-        // Unlocked first: a child that another thread is starting may hold a copy of the descriptor until it executes.
+        // Unlocked first: a child process that is being started may hold a copy of the descriptor until it executes.
         do { try fileSystem.lock(descriptor, .unlocked, waiting: false) } catch _ {}
         fileSystem.discard(descriptor)
     }
@@ -143,7 +143,7 @@ struct TemporaryFileJournalFile: Sendable {
         try fileSystem.synchronize(descriptor, .data)
     }
 
-    /// The recorded directories, by slot; nil for a slot that does not count.
+    /// The recorded directories, by slot; nil for an invalid slot.
     func directories() throws(FileSystemError) -> [POSIXPath?] {
         let size = try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes
         var found: [POSIXPath?] = []
@@ -153,7 +153,7 @@ struct TemporaryFileJournalFile: Sendable {
         return found
     }
 
-    /// The recorded directory of a slot; nil if the slot does not count.
+    /// The recorded directory of a slot; nil if the slot is invalid.
     func directory(ofSlot slot: Int) throws(FileSystemError) -> POSIXPath? {
         guard (0..<Self.maximumSlotCount).contains(slot) else { return nil }
         return Self.directory(
@@ -172,7 +172,7 @@ struct TemporaryFileJournalFile: Sendable {
 }
 
 extension Errno {
-    /// Whether opening a name failed because it is not a regular file's.
+    /// Whether opening a name failed because the file is not regular.
     var isForeign: Bool {
         self == .tooManySymbolicLinkLevels || self == .isDirectory || self == .noSuchAddressOrDevice
             || self == .operationNotSupportedByDevice

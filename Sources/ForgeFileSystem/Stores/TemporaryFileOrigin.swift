@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// What the records of a store's root say about a temporary file or trash below that root.
+/// The origin of a temporary file or trash, according to the records in a store's root.
 package enum TemporaryFileOrigin: Hashable, Sendable {
     /// The store object that recorded it is alive and may be using it.
     case inUse
@@ -8,7 +8,7 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
     /// Its owner has ended. The next store object that writes removes it.
     case orphaned
 
-    /// Its owner has ended or no longer uses it, and its place is not recorded. No store removes it.
+    /// Its owner has ended or no longer uses it, and its directory is not recorded. No store removes it.
     case unrecorded
 
     /// Looks up a file in the records of a root, and changes nothing.
@@ -19,7 +19,7 @@ package enum TemporaryFileOrigin: Hashable, Sendable {
     /// - Parameters:
     ///   - path: The path of the file; it begins with `root`.
     ///   - root: The root of a store.
-    ///   - fileSystem: What holds the store.
+    ///   - fileSystem: The file system of the store.
     /// - Returns: Nil if no record of the root has the name, or the file is in the directory of another store.
     /// - Throws: The error of reading the root or a record; a record that the caller may not read is skipped.
     package static func find(

@@ -11,7 +11,7 @@ func sysOpenRestricted(
     case [.noSymbolicLinks]:
         return openat(directory, path, flags | O_NOFOLLOW_ANY, mode)
     default:
-        // No system call keeps a walk that follows links beneath a directory.
+        // No system call confines a path resolution that follows links.
         errno = ENOTSUP
         return -1
     }
@@ -28,25 +28,25 @@ func sysRename(
     }
 }
 
-/// fsync(2) on Darwin stops at the device's cache; only F_FULLFSYNC goes through it, where the file system has it.
+/// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     let result = fcntl(descriptor, level == .barrier ? F_BARRIERFSYNC : F_FULLFSYNC)
     guard result == -1, errno == ENOTSUP || errno == ENOTTY || errno == EINVAL else { return result }
     return fsync(descriptor)
 }
 
-/// fsync(2) and F_FULLFSYNC flush what the file system knows of; pages that were stored into it learns of by msync(2).
+/// fsync(2) and F_FULLFSYNC flush only pages known to be modified; stores become known through msync(2).
 func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
     msync(base, count, MS_SYNC)
 }
 
-/// Whether the file is of the class of protection A, `NSFileProtectionComplete`: its pages go when the device is
+/// Whether the file is of protection class A, `NSFileProtectionComplete`: its pages are removed when the device is
 /// locked.
 func sysMayLosePages(_ descriptor: CInt) -> Bool {
     fcntl(descriptor, F_GETPROTECTIONCLASS) == 1
 }
 
-/// Returns the error number, as posix_fallocate(3), which Darwin lacks, does.
+/// Returns the error number, like posix_fallocate(3), which Darwin lacks.
 func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     guard offset >= 0, length > 0 else { return EINVAL }
     let (end, overflow) = offset.addingReportingOverflow(length)
@@ -62,7 +62,7 @@ func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
 }
 
 func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] {
-    // A stream of its own, since fdopendir(3) takes the descriptor over.
+    // A separate open file, because fdopendir(3) takes ownership of the descriptor.
     let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
     guard let stream = fdopendir(copy) else {
@@ -90,7 +90,7 @@ func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] 
 }
 
 extension timespec {
-    /// The time, or the mark that leaves a time alone (UTIME_OMIT).
+    /// The time, or the constant that leaves a time unchanged (UTIME_OMIT).
     init(_ time: FileTime?) {
         self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? -2)
     }

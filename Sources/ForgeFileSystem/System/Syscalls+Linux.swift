@@ -24,12 +24,12 @@ func sysOpenRestricted(
     var resolve = resolveNoMagicLinks
     if resolution.contains(.beneath) { resolve |= resolveBeneath }
     if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
-    // openat2, unlike open, refuses a mode where nothing can be created.
+    // openat2, unlike open, refuses a mode if nothing can be created.
     let mode = flags & O_CREAT == 0 ? 0 : UInt64(mode & 0o7777)
     for _ in 0..<4096 {
         let descriptor = forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), mode, resolve)
         if descriptor >= 0 { return descriptor }
-        // EAGAIN: a rename elsewhere got in the way of the check. ENOSYS, EPERM: an old kernel, or a sandbox.
+        // EAGAIN: a concurrent rename interfered with the check. ENOSYS, EPERM: an old kernel, or a sandbox.
         if errno == EAGAIN { continue }
         let isMissing = errno == ENOSYS || errno == EPERM
         guard isMissing, resolution == [.beneath, .noSymbolicLinks] else { return descriptor }
@@ -50,7 +50,7 @@ func sysRename(
     }
 }
 
-/// Never: no lock of the device takes pages away.
+/// Always false: device locks do not remove pages.
 func sysMayLosePages(_ descriptor: CInt) -> Bool { false }
 
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
@@ -60,21 +60,21 @@ func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     }
 }
 
-/// Nothing: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page that
-/// was written out is write-protected until the next store into it is noticed (mm/page-writeback.c,
+/// No operation: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page
+/// that was written back is write-protected until the next store into it is noticed (mm/page-writeback.c,
 /// folio_clear_dirty_for_io; msync(2) on MS_ASYNC).
 func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt { 0 }
 
-/// Returns the error number, as posix_fallocate(3) does.
+/// Returns the error number, like posix_fallocate(3).
 func sysAllocate(_ descriptor: CInt, _ offset: Int64, _ length: Int64) -> CInt {
     posix_fallocate(descriptor, off_t(offset), off_t(length))
 }
 
-/// Serialises listings that share the position of a descriptor.
+/// Serialises listings that share the offset of a descriptor.
 private let sharedPosition = Mutex(())
 
 func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
-    // An open file of its own: all users of a descriptor share its position.
+    // A separate open file: all users of a descriptor share its offset.
     let descriptor = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor < 0 else {
         defer { close(descriptor) }
@@ -82,10 +82,10 @@ func sysEntries(_ directory: CInt) throws(FileSystemError) -> [DirectoryEntry] {
     }
     let error = Errno(rawValue: errno)
     guard error == .permissionDenied else { throw FileSystemError(.list, error) }
-    // A directory that may be read but not searched: "." cannot be looked up in it.
+    // The directory is readable but not searchable: "." cannot be resolved in it.
     return try sharedPosition.withLock { (_) throws(FileSystemError) in
         guard lseek(directory, 0, SEEK_SET) == 0 else { throw FileSystemError(.list, Errno(rawValue: errno)) }
-        // read(2) of a directory fails in another way behind the position of the last entry.
+        // read(2) of a directory fails with another error beyond the offset of the last entry.
         defer { lseek(directory, 0, SEEK_SET) }
         return try sysReadEntries(directory)
     }
@@ -114,7 +114,7 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
     }
 }
 
-/// The file type of a directory record; some file systems leave it out there.
+/// The file type of a directory record; some file systems omit it there.
 private func sysType(
     _ recorded: UInt8, of name: UnsafeRawBufferPointer, in directory: CInt
 ) throws(FileSystemError) -> FileType {
@@ -125,12 +125,12 @@ private func sysType(
             path, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
         ).type
     } catch  where error.errno == .noSuchFileOrDirectory {
-        return FileType(rawValue: 0)  // Removed since; the caller sees that when it looks.
+        return FileType(rawValue: 0)  // Removed since; the caller's next call reports that.
     }
 }
 
 extension timespec {
-    /// The time, or the mark that leaves a time alone (UTIME_OMIT).
+    /// The time, or the constant that leaves a time unchanged (UTIME_OMIT).
     init(_ time: FileTime?) {
         self.init(tv_sec: time.map { Int($0.seconds) } ?? 0, tv_nsec: time.map { Int($0.nanoseconds) } ?? 0x3fff_fffe)
     }

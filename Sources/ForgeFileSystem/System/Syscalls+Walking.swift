@@ -6,8 +6,9 @@ import Glibc
 import Musl
 #endif
 
-/// Opens a path component by component, following no link and leaving nothing: what openat2(2) does in one call with
-/// RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, for systems that lack it. Stricter in one point: `..` is refused anywhere.
+/// Opens a path component by component, without following links or leaving the directory: what openat2(2) does in one
+/// call with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, for systems without it. Stricter in one respect: `..` is always
+/// refused.
 func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CInt, _ mode: mode_t) -> CInt {
     let components = UnsafeRawBufferPointer(start: path, count: strlen(path))
         .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true)
@@ -28,7 +29,7 @@ func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CI
                 isLast
                 ? openat(current, name, flags | O_NOFOLLOW, mode)
                 : openat(current, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
-            // O_DIRECTORY makes ENOTDIR of a link; openat2(2) says ELOOP.
+            // With O_DIRECTORY a link yields ENOTDIR; openat2(2) reports ELOOP.
             var status = stat()
             if next < 0, errno == ENOTDIR {
                 let isLink =

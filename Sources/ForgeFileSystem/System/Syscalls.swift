@@ -62,7 +62,7 @@ func sysTruncate(_ path: UnsafePointer<CChar>, _ size: Int64) -> CInt {
 
 func sysPageSize() -> Int64 { Int64(getpagesize()) }
 
-/// An anonymous, zero-filled mapping whose pages are allocated when they are used; nil if it fails.
+/// An anonymous, zero-filled mapping whose pages are allocated on first use; nil if it fails.
 func sysMapAnonymous(_ count: Int) -> UnsafeMutableRawPointer? {
     let base = mmap(nil, count, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0)
     guard let base, Int(bitPattern: base) != -1 else { return nil }

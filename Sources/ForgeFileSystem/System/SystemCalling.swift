@@ -9,7 +9,7 @@ import Musl
 #endif
 
 extension SystemFileSystem {
-    /// Makes a system call and turns -1 into an error with the call's error number.
+    /// Makes a system call and throws its error number if it returns -1.
     @discardableResult
     func calling<Number: FixedWidthInteger & SignedInteger>(
         _ operation: FileSystemOperation, _ call: () -> Number
@@ -19,7 +19,7 @@ extension SystemFileSystem {
         return result
     }
 
-    /// Makes a system call that takes a path; one with a NUL inside is refused before.
+    /// Makes a system call with a path; a path that contains a NUL is refused before.
     @discardableResult
     func calling<Number: FixedWidthInteger & SignedInteger>(
         _ operation: FileSystemOperation, _ path: POSIXPath, _ call: (UnsafePointer<CChar>) -> Number
@@ -30,7 +30,7 @@ extension SystemFileSystem {
         return result
     }
 
-    /// Makes a system call that takes two paths.
+    /// Makes a system call with two paths.
     @discardableResult
     func calling<Number: FixedWidthInteger & SignedInteger>(
         _ operation: FileSystemOperation, _ path: POSIXPath, _ destination: POSIXPath,
@@ -46,7 +46,7 @@ extension SystemFileSystem {
         return result
     }
 
-    /// Gives the errors of a call that is made of several the name of the call and its path.
+    /// Sets the name and path in errors of a call composed of several.
     func naming(
         _ path: POSIXPath, as operation: FileSystemOperation, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -59,10 +59,10 @@ extension SystemFileSystem {
 }
 
 extension POSIXPath {
-    /// Calls `body` with the bytes as C wants them.
+    /// Calls `body` with the bytes as a C string.
     func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         terminated.withUnsafeBytes { bytes in
-            // The array always holds at least the closing NUL, so there is a base address.
+            // The array contains at least the terminating NUL, so it has a base address.
             body(bytes.assumingMemoryBound(to: CChar.self).baseAddress.unsafelyUnwrapped)
         }
     }

@@ -9,11 +9,11 @@ import Glibc
 import Musl
 #endif
 
-/// The file system of the operating system: one system call for each call, every error number as the kernel gave it.
+/// The file system of the operating system: one system call per call, with the kernel's error numbers unchanged.
 ///
-/// It holds nothing: all values of this type are the same file system.
+/// It has no state: all values of this type are the same file system.
 public struct SystemFileSystem: POSIXFileSystem {
-    /// The file system that this process sees.
+    /// The file system of this process.
     public init() {}
 
     public var effectiveUser: UserID { UserID(sysEffectiveUser()) }
@@ -35,7 +35,7 @@ extension SystemFileSystem {
     }
 
     public func close(_ descriptor: Descriptor) throws(FileSystemError) {
-        // The descriptor is gone even after EINTR on Linux and Darwin, so a retry could close another file's.
+        // The descriptor is released even after EINTR on Linux and Darwin, so a retry could close another file's.
         do {
             try calling(.close) { sysClose(descriptor.rawValue) }
         } catch  where error.errno == .interrupted {
@@ -84,7 +84,7 @@ extension SystemFileSystem {
         case .path(let path, at: .workingDirectory, followsSymbolicLinks: true):
             try calling(.truncate, path) { sysTruncate($0, sizeInBytes) }
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
-            // There is no truncateat(2); it would look at the size first, as truncate(2) does.
+            // There is no truncateat(2); this checks the size first, as truncate(2) does.
             guard sizeInBytes >= 0 else { throw FileSystemError(.truncate, .invalidArgument, path: path) }
             try naming(path, as: .truncate) { () throws(FileSystemError) in
                 let descriptor = try openForTruncation(path, at: directory, followsLinks: followsLinks)
@@ -95,7 +95,7 @@ extension SystemFileSystem {
         }
     }
 
-    /// Opens a file for writing; what is no regular file is refused with `EINVAL`, as truncate(2) does.
+    /// Opens a file for writing; a file that is not regular is refused with `EINVAL`, as truncate(2) does.
     private func openForTruncation(
         _ path: POSIXPath, at directory: Descriptor, followsLinks: Bool
     ) throws(FileSystemError) -> Descriptor {
@@ -122,7 +122,7 @@ extension SystemFileSystem {
     }
 
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
-        // Not every system refuses an offset within a page; some start the mapping before it.
+        // Not every system refuses an unaligned offset; some start the mapping before it.
         guard count >= 0, offset % sysPageSize() == 0 else { throw FileSystemError(.map, .invalidArgument) }
         guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
         guard let mapping = forge_map(descriptor.rawValue, offset, count) else {
@@ -158,7 +158,7 @@ extension SystemFileSystem {
     }
 
     public func setOwner(_ owner: UserID?, group: GroupID?, of file: FileReference) throws(FileSystemError) {
-        // The number -1 leaves an owner alone (chown(2)).
+        // -1 leaves an owner unchanged (chown(2)).
         let user = owner?.rawValue ?? .max
         let group = group?.rawValue ?? .max
         switch file {
@@ -208,7 +208,7 @@ extension SystemFileSystem {
     }
 
     public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
-        // The kernel's limit for a target is one page, its NUL included.
+        // The kernel's limit for a target is one page, including its NUL.
         var target = [UInt8](repeating: 0, count: 4096)
         let count = try calling(.readSymbolicLink, path) { pointer in
             target.withUnsafeMutableBytes { sysReadLink(sysDirectory(directory), pointer, $0) }
