@@ -65,13 +65,15 @@ let package = Package(
     ],
     targets: [
         .target(name: "CForgeFileSystem"),
-        .target(name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system], swiftSettings: settings),
+        .target(
+            name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system],
+            resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
         .target(name: "ForgeCoding", swiftSettings: settings),
         .target(name: "CForgeKVStore"),
         .target(
             name: "ForgeKVStore",
             dependencies: ["CForgeKVStore", "CForgeFileSystem", "ForgeFileSystem", "ForgeCoding", system, logging],
-            swiftSettings: settings),
+            resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
         .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(
             name: "ForgeCrypt", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from printed_code import Fragment, complete, doc_comments, page
+from printed_code import Fragment, complete, doc_comments, page, step
 
 root = pathlib.Path(__file__).resolve().parent.parent
 os.chdir(root)
@@ -50,7 +50,9 @@ def programs_of(file):
     imports = ["Foundation", target]
     if file.endswith(".md"):
         return page(file, imports)
-    if not file.startswith("Sources/") or ".docc/" in file:
+    if ".docc/" in file:
+        return [step(file)], []
+    if not file.startswith("Sources/"):
         return [complete(file)], []
     shared = f"Tests/PrintedCode/{target}.swift"
     lines = pathlib.Path(shared).read_text().split("\n") if os.path.exists(shared) else []

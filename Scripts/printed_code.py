@@ -221,3 +221,20 @@ def doc_comments(file, imports, shared):
 def complete(file):
     """A file that is a program."""
     return Program(file, [], [Fragment(file, 1, pathlib.Path(file).read_text().split("\n"))])
+
+
+def step(file):
+    """A file of a tutorial, NN-NAME, after the latest earlier files of other names, except programs, manifests and tests. A test
+    is compiled in the module that it tests."""
+    name = pathlib.Path(file).name.split("-", 1)[1]
+    latest = {}
+    for path in sorted(pathlib.Path(file).parent.glob("*.swift")):
+        other = path.name.split("-", 1)[1]
+        if str(path) < file and other not in (name, "main.swift", "Package.swift") and not other.endswith("Tests.swift"):
+            latest[other] = str(path)
+    program = complete(file)
+    program.fragments[0].lines = [
+        "" if line.startswith("@testable import ") else line for line in program.fragments[0].lines]
+    program.fragments[:0] = [
+        Fragment(path, 1, pathlib.Path(path).read_text().split("\n"), is_hidden=True) for path in latest.values()]
+    return program

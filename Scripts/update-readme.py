@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Copies the code in Snippets/ into README.md, between its snippet marks; --check only looks for differences."""
+"""Copies code into the documents, between marks: snippets of Snippets/ into README.md, files of Examples/ into the
+articles; --check only looks for differences."""
 
 import pathlib
 import re
 import sys
 
 root = pathlib.Path(__file__).resolve().parent.parent
-readme = root / "README.md"
+documents = [root / "README.md", *sorted(root.glob("Sources/*/*.docc/*.md"))]
 
 
 def shown(name):
@@ -22,11 +23,18 @@ def shown(name):
 
 
 def replace(match):
-    return f"<!-- snippet: {match[1]} -->\n```swift\n{shown(match[1])}\n```\n<!-- end -->"
+    kind, name = match[1], match[2]
+    code = shown(name) if kind == "snippet" else (root / name).read_text().strip()
+    return f"<!-- {kind}: {name} -->\n```swift\n{code}\n```\n<!-- end -->"
 
 
-text = readme.read_text()
-updated = re.sub(r"<!-- snippet: (\w+) -->.*?<!-- end -->", replace, text, flags=re.S)
-if "--check" in sys.argv:
-    sys.exit(0 if updated == text else "README.md differs from Snippets/; run Scripts/update-readme.py")
-readme.write_text(updated)
+outdated = []
+for document in documents:
+    text = document.read_text()
+    updated = re.sub(r"<!-- (snippet|file): (\S+) -->.*?<!-- end -->", replace, text, flags=re.S)
+    if updated != text:
+        outdated.append(str(document.relative_to(root)))
+        if "--check" not in sys.argv:
+            document.write_text(updated)
+if "--check" in sys.argv and outdated:
+    sys.exit(f"{', '.join(outdated)}: differs from Snippets/ or Examples/; run Scripts/update-readme.py")

@@ -28,6 +28,9 @@ struct SettingsForm: View {
 
     var body: some View {
         Form {
+            if let error = SettingsHome.openingError {
+                Text("Changes are lost when the app ends: \(error)")
+            }
             Picker("Theme", selection: $theme) {
                 ForEach(Theme.allCases, id: \.self) { theme in Text(theme.rawValue).tag(theme) }
             }
@@ -42,7 +45,7 @@ struct SettingsForm: View {
             try ObservedSettings.home.reset(.theme)
             try ObservedSettings.home.reset(.fontSize)
         } catch {
-            print("the settings are unchanged: \(error)")
+            print("not all settings are reset: \(error)")
         }
     }
 }

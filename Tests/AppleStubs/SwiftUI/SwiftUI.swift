@@ -43,6 +43,10 @@ public protocol View {
     @ViewBuilder var body: Body { get }
 }
 
+extension Optional: View where Wrapped: View {
+    public var body: Never { return fatalError() }
+}
+
 extension Never: View {
     public var body: Never { return fatalError() }
 }
@@ -58,6 +62,7 @@ extension View {
 public enum ViewBuilder {
     public static func buildExpression<Content: View>(_ content: Content) -> Content { content }
     public static func buildBlock() -> EmptyView { EmptyView() }
+    public static func buildIf<Content: View>(_ content: Content?) -> Content? { content }
     public static func buildBlock<each Content: View>(_ content: repeat each Content) -> TupleView<
         (repeat each Content)
     > {

@@ -1,0 +1,46 @@
+import ForgeStorage
+import Foundation
+
+extension KVSettings {
+    static let newestFirst = KVSetting("newestFirst", default: false)
+}
+
+struct Note: Codable {
+    var text: String
+    var created: Date
+}
+
+struct NoteBook {
+    static let key = KVKey<[Note]>("notes")
+    static let token = CryptKey<String>(key: "upload.token")
+    let store: any KVTransactionalStoring
+    let files: any FileStoring
+    let secrets: any CryptStoring
+
+    func add(_ text: String) throws {
+        try store.update(Self.key, default: []) { notes in
+            notes.append(Note(text: text, created: Date()))
+        }
+    }
+
+    func notes() throws -> [Note] {
+        let notes = try store.read(Self.key) ?? []
+        return store[.newestFirst] ? notes.reversed() : notes
+    }
+
+    func attach(_ file: URL) async throws {
+        try await files.copy(from: file, to: "attachments/\(file.lastPathComponent)")
+    }
+
+    func attachments() async throws -> [String] {
+        try await files.list(in: "attachments", recursive: false).map(\.key).sorted()
+    }
+
+    func signIn(with token: String) throws {
+        try secrets.set(token, for: Self.token)
+    }
+
+    var isSignedIn: Bool {
+        get throws { try secrets.contains(Self.token) }
+    }
+}
