@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 
 extension ForgeCommand {
-    /// Runs the command that the arguments name and ends the process with its exit status.
+    /// Runs the command given by the arguments and ends the process with its exit status.
     public static func runAndExit() async -> Never {
         do {
             var command = try parseAsRoot()
@@ -17,7 +17,7 @@ extension ForgeCommand {
         }
     }
 
-    /// Prints what an error says and returns the exit status: help and version go to standard output.
+    /// Prints the message of an error and returns the exit status; help and version go to standard output.
     private static func report(_ error: any Error) -> Int32 {
         let code = exitCode(for: error)
         let message = fullMessage(for: error)
@@ -28,7 +28,7 @@ extension ForgeCommand {
                 return report(error)
             }
         } else if !message.isEmpty {
-            // Only the message about wrong usage has lines of its own.
+            // Only the usage message has several lines.
             let isUsage = code == .validationFailure
             let text = isUsage ? UsageMessage(message, arguments: CommandLine.arguments.dropFirst()).text : message
             StandardError.write(text.escapingControls(except: isUsage ? ["\n"] : []) + "\n")

@@ -2,7 +2,7 @@
 struct ArrayCursor {
     let count: Int?
 
-    /// How many arrays, maps and tags an element may nest.
+    /// The remaining nesting depth of the elements.
     let levels: Int
 
     private(set) var next: Int
@@ -30,7 +30,7 @@ struct ArrayCursor {
         consumedCount += 1
     }
 
-    /// The offset behind the array; nil before its last element has been read.
+    /// The offset after the array; nil before its last element has been read.
     @inline(__always)
     func end(_ reader: ByteReader) -> Int? {
         guard isAtEnd(reader) else { return nil }

@@ -65,7 +65,7 @@ extension DecodingNode {
         return names
     }
 
-    /// The offset behind the map.
+    /// The offset after the map.
     func endOfMap() throws(WireFailure) -> Int {
         if map.isIndexed { return try keyIndex().end }
         if try hasNext() { return try keyIndex().end }

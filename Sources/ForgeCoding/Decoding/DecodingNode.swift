@@ -7,7 +7,7 @@ final class DecodingNode: Decoder {
     var parent: DecodingNode?
     var step: PathStep
 
-    /// How many arrays, maps and tags the value may nest, itself included; the same for what its container holds.
+    /// The remaining nesting depth of the value, itself included; the same for its container's content.
     private(set) var levels: Int
     var contentLevels: Int
 
@@ -38,7 +38,7 @@ final class DecodingNode: Decoder {
     @inline(__always)
     var reader: ByteReader { source.reader.limited(to: levels) }
 
-    /// The reader of what the container of the value holds.
+    /// The reader of the content of the value's container.
     @inline(__always)
     var content: ByteReader { source.reader.limited(to: contentLevels) }
 
@@ -110,7 +110,7 @@ final class DecodingNode: Decoder {
         return child
     }
 
-    /// The offset behind the value; scans the value if its last entry has not been read.
+    /// The offset after the value; scans the value if its last entry has not been read.
     func end() throws(WireFailure) -> Int {
         if let knownEnd { return knownEnd }
         if isMap { return try endOfMap() }

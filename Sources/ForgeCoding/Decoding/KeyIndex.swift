@@ -24,7 +24,7 @@ final class KeyIndex {
     let entries: [Entry]
     private var positions: [Name: Int] = [:]
 
-    /// The offset behind the map.
+    /// The offset after the map.
     let end: Int
 
     /// Reads all keys of a map and skips its values.

@@ -8,7 +8,7 @@ struct MapCursor {
     /// The number of entries; nil for an indefinite length.
     var count: Int?
 
-    /// How many arrays, maps and tags a value may nest.
+    /// The remaining nesting depth of the values.
     var levels = 0
 
     /// The offset of the next key.

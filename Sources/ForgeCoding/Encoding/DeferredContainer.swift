@@ -28,8 +28,8 @@ extension EncodingNode {
         }
         var end = sink.count
         sink.extend(by: extra)
-        // Backwards, so that every byte moves once: bytes behind a container shift by the total size of the
-        // containers before it.
+        // Backwards, so that every byte moves once: bytes after a container shift by the total size of the containers
+        // before it.
         for container in deferred.reversed() {
             sink.move(container.offset..<end, to: container.offset + extra)
             extra -= container.child.sink.count

@@ -1,4 +1,4 @@
-/// The text of a JSON object whose members are values of their own: each is written, or refused, alone.
+/// The text of a JSON object, appended member by member; a member that cannot be written is refused alone.
 package struct JSONObjectText {
     private let isPretty: Bool
     private var members = ""
@@ -7,7 +7,7 @@ package struct JSONObjectText {
         isPretty = prettyPrinted
     }
 
-    /// Appends a member; the caller sees to it that the names differ.
+    /// Appends a member; the caller ensures that names are distinct.
     ///
     /// - Throws: ``CodingFailure`` for a value without a JSON form; the object is unchanged then.
     package mutating func append(_ name: String, _ value: CodedValue) throws(CodingFailure) {

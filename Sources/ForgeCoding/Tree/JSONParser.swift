@@ -190,7 +190,7 @@ struct JSONParser {
             }
         }
         guard let double = Double(text), double.isFinite else { throw failure("a number that is too large") }
-        // The text of a `Double` is the shortest that only it is the nearest one to, not its exact value.
+        // The text of a `Double` is the shortest one that identifies it, not its exact value.
         let exact = DecimalNumeral(text)
         if exact == DecimalNumeral(double.description) { return .double(double) }
         return exact.decimalFraction ?? .double(double)

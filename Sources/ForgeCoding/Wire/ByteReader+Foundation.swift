@@ -80,7 +80,7 @@ extension ByteReader {
         return value
     }
 
-    /// Checks that an exponent or mantissa is no decimal fraction, which an integer may be elsewhere.
+    /// Checks that an exponent or mantissa is not itself a decimal fraction, which other integers may be.
     private func requireNoDecimalFraction(_ offset: Int) throws(WireFailure) {
         var end = offset
         _ = try skipTagsOfNumber(&end)

@@ -6,7 +6,7 @@ struct ByteReader {
     private let base: UnsafePointer<UInt8>?
     let count: Int
 
-    /// How many arrays, maps and tags the next item may nest, itself included.
+    /// The remaining nesting depth of the next item, itself included.
     private(set) var levels: Int
 
     init(_ bytes: UnsafeRawBufferPointer, levels: Int = .max) {
@@ -47,7 +47,7 @@ struct ByteReader {
         return UnsafeBufferPointer(start: base + range.lowerBound, count: range.count)
     }
 
-    /// The `size` big-endian bytes behind the first byte of an item, as a number.
+    /// The `size` big-endian bytes after the first byte of an item, as a number.
     @inline(__always)
     func argument<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
         let size = MemoryLayout<Value>.size

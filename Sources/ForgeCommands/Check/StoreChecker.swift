@@ -5,7 +5,7 @@ import SystemPackage
 
 /// Walks a directory, recognises each file by its name and first bytes, and reads it the way its store does.
 ///
-/// Nothing is changed, and no lock is held, so the stores may be in use. What a running process removes meanwhile is
+/// Changes nothing and takes no lock, so the stores may be in use. Files that a running process removes meanwhile are
 /// not reported.
 struct StoreChecker {
     let keys: [SymmetricKey]
@@ -17,14 +17,14 @@ struct StoreChecker {
         self.progress = progress
     }
 
-    /// A directory, or a file in it, as the walk reaches it.
+    /// A directory, or a file in it, during the walk.
     private struct Place {
         var path: POSIXPath
         /// The path below the checked directory; empty for that directory.
         var shown: String
 
         func appending(_ name: POSIXPath) -> Place {
-            // The description of a path escapes control characters, which is up to what prints the finding.
+            // The description of a path escapes control characters; here the printer of the finding does that.
             let text = String(validating: name) ?? name.description
             return Place(path: path.appending(name), shown: shown.isEmpty ? text : "\(shown)/\(text)")
         }
@@ -84,7 +84,7 @@ struct StoreChecker {
             path: place.shown, kind: "directory", bytes: 0, state: .damaged, details: [details(of: error, at: place)])
     }
 
-    /// The text of an error without the path of the place, which the finding shows already.
+    /// The text of an error without the path, which the finding contains already.
     private func details(of error: any Error, at place: Place) -> String {
         guard var error = error as? FileSystemError, error.path == place.path else { return "\(error)" }
         error.path = nil
@@ -153,7 +153,7 @@ struct StoreChecker {
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
         finding.kind = "vault"
         let vault = URL(path)
-        // Verified without the key too, so that a file that was cut short is not taken for one with another key.
+        // Verified even without the key, so that a truncated file is not reported as sealed under another key.
         let information = try VaultInformation(of: vault)
         let count = counted(information?.count ?? 0, "secret")
         guard !keys.isEmpty else {
@@ -188,7 +188,7 @@ struct StoreChecker {
         finding.state = .intact
     }
 
-    /// Reads a file without checksums to its end, without its holes.
+    /// Reads a file without checksums to its end, skipping holes.
     private func readToEnd(_ path: POSIXPath, _ finding: inout StoreFinding) throws(FileSystemError) {
         let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
         var count = 0

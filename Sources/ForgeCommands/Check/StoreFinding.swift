@@ -1,13 +1,13 @@
 /// The result of a check of one file or store.
 struct StoreFinding: Encodable, Equatable {
     enum State: String, Encodable {
-        /// Everything that has a checksum has the right one.
+        /// All checksums are correct.
         case intact
-        /// Something cannot be read, or is not what was written.
+        /// Part of it cannot be read, or differs from what was written.
         case damaged
-        /// It can be read; there is no checksum, or no key was given.
+        /// It can be read, but there is no checksum, or no key was given.
         case readable
-        /// None of the given keys opens the vault, so that a change of it would not be noticed.
+        /// None of the given keys opens the vault, so changes to it would not be detected.
         case unverified
         /// A link, a special file, or a directory that is being deleted; it was not opened.
         case skipped
@@ -15,10 +15,10 @@ struct StoreFinding: Encodable, Equatable {
 
     /// The path relative to the directory that is checked.
     var path: String
-    /// What it is.
+    /// The kind of file or store.
     var kind: String
     var bytes: Int
     var state: State
-    /// Damage, counts, and where the file comes from.
+    /// Damage, counts, and the origin of the file.
     var details: [String] = []
 }

@@ -1,7 +1,7 @@
 import ForgeStorage
 import SystemPackage
 
-/// Finds out which store a temporary file belongs to, from the records in the directories above it.
+/// Finds the store that a temporary file belongs to, from the records in its parent directories.
 struct TemporaryFileFinding {
     private let fileSystem: SystemFileSystem
 
@@ -9,8 +9,7 @@ struct TemporaryFileFinding {
         self.fileSystem = fileSystem
     }
 
-    /// The origin of a temporary file or directory by the records of a store below `top`; nil if no store has recorded
-    /// it.
+    /// The origin of a temporary file or directory according to a store below `top`; nil if no store has recorded it.
     func origin(of path: POSIXPath, below top: POSIXPath) throws(FileSystemError) -> TemporaryFileOrigin? {
         var root = path.splitLast().parent
         while true {
@@ -20,7 +19,7 @@ struct TemporaryFileFinding {
         }
     }
 
-    /// One line about a temporary file.
+    /// A one-line description of a temporary file.
     func details(of name: POSIXPath, _ origin: TemporaryFileOrigin?) -> String {
         switch origin {
         case .inUse: "in use by a process that has the store open"

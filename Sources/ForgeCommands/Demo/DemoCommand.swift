@@ -2,7 +2,7 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// Plays TaskFlow on disk, reads everything back in a second process, shows what is where, and logs out.
+/// Runs TaskFlow on disk, reads everything back in a second process, lists the stored items, and logs out.
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
@@ -56,7 +56,7 @@ struct DemoCommand: AsyncParsableCommand {
         try await reportRemains(of: content, in: place)
     }
 
-    /// Opens the stores for one act of the story, and closes them again so that another process can open them.
+    /// Opens the stores for one step, and closes them afterwards so that another process can open them.
     private func withStory<Result>(
         _ root: URL, _ content: DemoContent, _ act: (DemoStory) async throws -> Result
     ) async throws -> Result {
@@ -72,7 +72,7 @@ struct DemoCommand: AsyncParsableCommand {
             "  process \(ProcessInfo.processInfo.processIdentifier): all there, byte for byte")
     }
 
-    /// Verifies that logging out removed every value, and says which files remain.
+    /// Verifies that logging out removed every value, and lists the remaining files.
     private func reportRemains(of content: DemoContent, in place: DemoDirectory) async throws {
         let remains = try await withStory(place.url, content) { try await $0.remains() }
         guard remains.isEmpty else {

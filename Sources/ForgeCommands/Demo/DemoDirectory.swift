@@ -2,14 +2,14 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// The directory that the demo stores everything in: one that it created, as a marker file says.
+/// The demo's directory, identified by a marker file.
 struct DemoDirectory {
     static let markerName = "forge-demo.txt"
     private static let marker = "The demo of forge made this directory. You may delete it.\n"
 
     let url: URL
 
-    /// Whether an earlier demo has been here.
+    /// Whether an earlier demo used the directory.
     let isUsed: Bool
 
     /// Creates the directory and its marker, or finds both.

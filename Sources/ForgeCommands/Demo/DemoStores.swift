@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// All the stores of the demo, below one directory.
+/// All stores of the demo, in one directory.
 struct DemoStores {
     let directory: URL
     let settings: FileKVStore
@@ -12,7 +12,7 @@ struct DemoStores {
     let values: CodableStorage
     let valueFiles: DiskStorage
 
-    /// Opens the stores, creating what is missing.
+    /// Opens the stores, creating missing ones.
     init(directory: URL) throws {
         self.directory = directory
         settings = try FileKVStore(at: directory.appendingPathComponent("settings"))

@@ -1,17 +1,17 @@
 import ForgeStorage
 import Foundation
 
-/// The acts that the demo plays: a run that stores, a run that reads back, and logging out.
+/// The steps of the demo: storing, reading back, and logging out.
 struct DemoStory {
     let stores: DemoStores
     let content: DemoContent
 
-    /// Whether an earlier run stored something and did not log out.
+    /// Whether an earlier run stored data and did not log out.
     func isLoggedIn() throws -> Bool {
         try stores.settings.read(TaskFlow.onboarding) == true
     }
 
-    /// Stores one thing in each store.
+    /// Stores one item in each store.
     func store() async throws {
         try stores.settings.set(TaskFlow.onboarding, value: true)
         try stores.settings.set(TaskFlow.settings, value: content.settings)
@@ -42,7 +42,7 @@ struct DemoStory {
         return found
     }
 
-    /// Removes what ``store()`` stored, one by one: other values and files in the directory stay.
+    /// Removes the items of ``store()`` one by one: other values and files in the directory are kept.
     func logOut() async throws {
         try stores.session.clearUser()
         try stores.secrets.delete(TaskFlow.accessToken)
@@ -54,7 +54,7 @@ struct DemoStory {
         try stores.settings.synchronize()
     }
 
-    /// What is left of what ``store()`` stored.
+    /// The items of ``store()`` that still exist.
     func remains() async throws -> [String] {
         var found: [String] = []
         func expect(_ isGone: Bool, _ what: String) {

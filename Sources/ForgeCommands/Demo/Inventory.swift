@@ -1,20 +1,20 @@
 import ForgeStorage
 import Foundation
 
-/// One stored thing, as tables and `--json` show it.
+/// A stored item, as shown in tables and `--json`.
 struct StoredItem: Encodable, Equatable {
-    /// What it is called in its store.
+    /// The name of the item in its store.
     var name: String
     /// The kind of store.
     var store: String
-    /// How much it takes, in bytes, coded or encrypted as it is.
+    /// The size in bytes as stored, encoded or encrypted.
     var bytes: Int
-    /// The file that it is in, relative to the directory of the demo.
+    /// The path of its file, relative to the directory of the demo.
     var path: String
 }
 
 extension DemoStores {
-    /// Everything that is stored, read from the disk.
+    /// All stored items, read from disk.
     func inventory() async throws -> [StoredItem] {
         var items: [StoredItem] = []
         for key in try settings.keys().sorted() {

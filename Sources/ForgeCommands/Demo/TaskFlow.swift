@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// The settings and secrets of TaskFlow, the app that the demo plays.
+/// The settings and secrets of TaskFlow, the example app of the demo.
 enum TaskFlow {
     static let onboarding = KVKey<Bool>("taskflow.onboarding")
     static let settings = KVKey<Settings>("taskflow.settings")
@@ -27,7 +27,7 @@ enum TaskFlow {
     }
 }
 
-/// What the demo stores, the same in the process that stores it and in the one that reads it back.
+/// The content that the demo stores, identical in the storing and the reading process.
 struct DemoContent {
     let settings = TaskFlow.Settings(lastSync: Date(timeIntervalSinceReferenceDate: 800_000_000.25))
     let token = "token-123"
@@ -39,8 +39,7 @@ struct DemoContent {
     ]
     let avatar: Data
 
-    /// The avatar is a file of the user's, or a small picture drawn here (PNM, a portrait in 24 bytes of header and
-    /// pixels).
+    /// The avatar is the user's file, or a small generated picture (PNM, 24 bytes of header and pixels).
     init(avatarFile: URL?) throws {
         if let avatarFile {
             avatar = try SystemFileSystem().read(from: avatarFile)

@@ -68,7 +68,7 @@ struct FileCommand: AsyncParsableCommand {
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
-                // Standard input is held in memory.
+                // Standard input is buffered in memory.
                 let limit = FileStoreOptions().maximumLoadSizeInBytes
                 try await files.save(StandardInput.readToEnd(limit: limit), to: key, overwrite: !new)
             }

@@ -63,13 +63,13 @@ struct KVCommand: AsyncParsableCommand {
             let old = try stored(in: kv)
             var coded = string ? CodedValue.string(value) : jsonOrText(value)
             if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
-            // The app reads the value by the version that it has stored it under.
+            // The app decodes the value according to its stored schema version.
             let envelope = ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded())
             try kv.setRawValue(envelope.encoded, named: key)
             try kv.synchronize()
         }
 
-        /// The value that the key has, which is not overwritten if it cannot be decoded.
+        /// The existing value; throws if it cannot be decoded, so that it is not overwritten.
         private func stored(in kv: FileKVStore) throws -> (value: CodedValue, version: UInt32)? {
             guard let bytes = try kv.rawValue(named: key) else { return nil }
             do {
@@ -80,7 +80,7 @@ struct KVCommand: AsyncParsableCommand {
             }
         }
 
-        /// JSON has no dates: a text in the place of a date is one, if it is in the form in which dates are shown.
+        /// JSON has no dates: a text that replaces a date is converted if it has the form in which dates are printed.
         private func asDate(_ new: CodedValue, inPlaceOf date: Date) throws -> CodedValue {
             guard case .string(let text) = new else { return new }
             if try CodedValue.date(date).json() == new.json() { return .date(date) }
@@ -136,7 +136,7 @@ struct KVCommand: AsyncParsableCommand {
             }
         }
 
-        /// What JSON has in the place of a value that cannot be decoded.
+        /// The JSON form of a value that cannot be decoded.
         private static func substitute(for bytes: [UInt8], _ error: any Error) -> CodedValue {
             .map([
                 CodedValue.Entry(.string("bytes"), .integer(Int64(bytes.count))),
@@ -152,7 +152,7 @@ struct KVCommand: AsyncParsableCommand {
         @Argument(help: "The key.") var key: String
 
         func run() throws {
-            // Opening for writing would create a store that is missing.
+            // Opening for writing would create a missing store.
             _ = try store.open(.readOnly)
             try store.withStore(.readWrite, removeValue)
         }

@@ -5,7 +5,7 @@ import Logging
 import Synchronization
 import SystemPackage
 
-/// Where the store is.
+/// The location of the store.
 struct KVStoreArgument: ParsableArguments {
     @Argument(help: "The directory of the store.") var path: String
 
@@ -15,12 +15,12 @@ struct KVStoreArgument: ParsableArguments {
         try requirePath(path, of: "store")
     }
 
-    /// Opens the store for `body`, and throws if the store is damaged, after `body` has done what it can.
+    /// Opens the store for `body`; if the store is damaged, throws after `body` has returned.
     ///
     /// - Parameters:
-    ///   - access: Whether the store is only read, or created if it is missing.
-    ///   - body: What the command does.
-    /// - Throws: ``CommandFailure`` about the damage, and what `body` throws.
+    ///   - access: Read-only access, or creation of a missing store.
+    ///   - body: The work of the command.
+    /// - Throws: ``CommandFailure`` about the damage, or the error of `body`.
     func withStore(_ access: FileKVStore.Access, _ body: (FileKVStore) throws -> Void) throws {
         let (store, damage) = try open(access)
         guard !damage.isEmpty else { return try body(store) }
@@ -33,7 +33,7 @@ struct KVStoreArgument: ParsableArguments {
         throw CommandFailure(text)
     }
 
-    /// Opens the store; returns it and the damage that was found.
+    /// Opens the store; returns it with the damage found.
     ///
     /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
     func open(_ access: FileKVStore.Access) throws -> (store: FileKVStore, damage: [String]) {
@@ -44,7 +44,7 @@ struct KVStoreArgument: ParsableArguments {
                 switch issue {
                 case .damage(let report): damage.withLock { $0.append("\(report)") }
                 case .missingRecords: damage.withLock { $0.append("\(issue)") }
-                // A write throws what these say, or they cost nothing that was acknowledged.
+                // A write throws these, or they lose no acknowledged data.
                 case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing, .assignment: break
                 }
             })
@@ -64,6 +64,6 @@ struct KVStoreArgument: ParsableArguments {
 }
 
 extension KVStoreError {
-    /// Whether the path of the store, or a part of it, is a file.
+    /// Whether the path of the store, or a parent of it, is a file.
     fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
 }

@@ -9,20 +9,20 @@ extension CommandFailure {
     }
 }
 
-/// Throws if there is nothing at `url`, so that a mistyped path does not create an empty store.
+/// Throws if nothing exists at `url`, so that a mistyped path does not create an empty store.
 ///
 /// - Parameters:
-///   - kind: What should be there, in words.
-///   - url: Where it should be.
-///   - isDirectory: Whether only a directory will do.
-///   - hint: What the error says behind the path.
-/// - Throws: ``CommandFailure`` if it is not there, or the error of looking it up.
+///   - kind: The expected kind of store, in words.
+///   - url: The expected location.
+///   - isDirectory: Whether it must be a directory.
+///   - hint: Text that the error appends to the path.
+/// - Throws: ``CommandFailure`` if it does not exist, or the error of the lookup.
 func requireStore(_ kind: String, at url: URL, isDirectory: Bool = false, hint: String = "") throws {
     guard try !storeExists(at: url, isDirectory: isDirectory) else { return }
     throw CommandFailure.noStore(kind, at: try POSIXPath(url), hint: hint)
 }
 
-/// Whether there is something at `url`; a directory, if only that will do.
+/// Whether a file, or if required a directory, exists at `url`.
 func storeExists(at url: URL, isDirectory: Bool = false) throws -> Bool {
     do throws(FileSystemError) {
         let status = try SystemFileSystem().status(try POSIXPath(url))

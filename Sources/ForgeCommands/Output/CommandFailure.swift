@@ -1,4 +1,4 @@
-/// Why a command failed; printed as one line on standard error.
+/// The failure of a command, printed as one line on standard error.
 struct CommandFailure: Error, CustomStringConvertible {
     let description: String
 

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A line on standard error that shows how far something has come, once it has taken a second.
+/// A progress line on standard error, shown once the work has taken a second.
 final class Progress: Sendable {
     private struct State {
         var done = 0

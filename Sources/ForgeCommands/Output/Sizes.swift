@@ -11,7 +11,7 @@ func readableSize(_ bytes: Int) -> String {
     return "\(tenths / 10).\(tenths % 10) \(unit)"
 }
 
-/// A number of things: `1 key`, `2 keys`.
+/// A count with its noun: `1 key`, `2 keys`.
 func counted(_ count: Int, _ thing: String) -> String {
     count == 1 ? "1 \(thing)" : "\(count) \(thing)s"
 }

@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// Standard error; a message that cannot be written there has no other place to go.
+/// Standard error; a message that cannot be written is dropped.
 enum StandardError {
     static func write(_ text: String) {
         do {

@@ -5,7 +5,7 @@ import SystemPackage
 enum StandardInput {
     /// Reads all bytes.
     ///
-    /// - Parameter limit: The most bytes to accept.
+    /// - Parameter limit: The maximum number of bytes.
     /// - Returns: The bytes up to the end of the input.
     /// - Throws: ``CommandFailure`` with the error of the system, or for more bytes than the limit.
     static func readToEnd(limit: Int) throws(CommandFailure) -> Data {
@@ -14,8 +14,8 @@ enum StandardInput {
 
     /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
     ///
-    /// - Throws: ``CommandFailure`` if a read fails, or returns as much as the terminal keeps of a line: it discards
-    ///   the rest without an error.
+    /// - Throws: ``CommandFailure`` if a read fails, or returns as many bytes as the terminal buffers of a line: it
+    ///   discards the rest without an error.
     static func readLine() throws(CommandFailure) -> Data {
         // A read returns at most one line, and less if the user has pressed control-D within it.
         var lengthBefore = 0
@@ -32,10 +32,11 @@ enum StandardInput {
     }
 
     #if os(Linux)
-    /// The longest line, without its end, that is certainly whole: `N_TTY` keeps 4,095 bytes (`termios(3)`).
+    /// The longest line, without its end, that is guaranteed to be complete: `N_TTY` buffers 4,095 bytes
+    /// (`termios(3)`).
     private static let longestLine = 4094
     #else
-    /// The longest line, without its end, that is certainly whole: Darwin's `MAX_CANON` is 1,024.
+    /// The longest line, without its end, that is guaranteed to be complete: Darwin's `MAX_CANON` is 1,024.
     private static let longestLine = 1022
     #endif
 

@@ -7,7 +7,7 @@ extension String {
         }
     }
 
-    /// JSON text with each control character in a string shown as `\uNNNN`; it stands for the same value.
+    /// JSON text with each control character in a string escaped as `\uNNNN`; the value is unchanged.
     ///
     /// JSON itself escapes only U+0000 to U+001F (RFC 8259, section 7). Line feeds are kept: they separate tokens, and
     /// every other control character can only be inside a string.
@@ -29,7 +29,7 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether the scalar is a control character, a line separator, or changes the direction of the text behind it.
+    /// Whether the scalar is a control character, a line separator, or changes the text direction.
     fileprivate var controlsTerminal: Bool {
         switch value {
         case 0..<0x20, 0x7F...0x9F, 0x061C, 0x200E...0x200F, 0x2028...0x202E, 0x2066...0x2069: true

@@ -12,7 +12,7 @@ struct TextTable {
         self.columns = columns
     }
 
-    /// Adds a row; control characters are escaped here, so that the columns are as wide as what is printed.
+    /// Adds a row; control characters are escaped here, so that column widths match the printed text.
     mutating func add(_ cells: [String]) {
         rows.append(cells.map { $0.escapingControls() })
     }

@@ -1,18 +1,18 @@
 import ArgumentParser
 
-/// The message about wrong usage, without the arguments of a command that may be a secret.
+/// The usage error message, without the arguments of commands that may contain a secret.
 struct UsageMessage {
     let text: String
 
     /// - Parameters:
-    ///   - message: What the parser says, which may quote arguments.
+    ///   - message: The message of the parser, which may quote arguments.
     ///   - arguments: The arguments of the process.
     init(_ message: String, arguments: some Sequence<String>) {
         let words = arguments.filter { !$0.hasPrefix("-") }
         let verbs = ForgeCommand.configuration.subcommands
         let verb = verbs.first { $0.configuration.commandName == words.first }
         let isHarmless = verb != nil && verb != SecretCommand.self || words.first == "help" || words.isEmpty
-        // These messages name only what the command declares.
+        // These messages contain only declared names.
         guard !isHarmless, !message.hasPrefix("Error: Missing ") else {
             text = message
             return

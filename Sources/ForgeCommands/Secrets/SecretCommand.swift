@@ -40,7 +40,7 @@ struct SecretCommand: AsyncParsableCommand {
         var create = false
 
         func run() throws {
-            // A vault that exists has a key file; a new one beside it would only hide a mistyped path.
+            // An existing vault has a key file; a new one beside it would only hide a mistyped path.
             if try !create || vault.exists() { try vault.requireAll(hint: "; --create creates one") }
             let secret = try SecretInput.read()
             try vault.openForWriting().set(secret, for: CryptKey<String>(key: name))
@@ -77,7 +77,7 @@ struct SecretCommand: AsyncParsableCommand {
     }
 }
 
-/// Where the vault and its key are.
+/// The locations of the vault and its key.
 struct VaultArguments: ParsableArguments {
     @Argument(help: "The file of the vault.") var path: String
     @Option(help: ArgumentHelp("The file that holds the vault's key.", valueName: "file"))
@@ -90,7 +90,7 @@ struct VaultArguments: ParsableArguments {
         try requirePath(keyFile, of: "key file")
     }
 
-    /// Opens a vault that exists with a key file that exists, for reading.
+    /// Opens an existing vault with an existing key file, for reading.
     func open() throws -> VaultCrypt {
         try requireStore("vault", at: URL(fileURLWithPath: path))
         let key = try loadKey(at: keyFileURL)
@@ -102,12 +102,12 @@ struct VaultArguments: ParsableArguments {
         try VaultCrypt(at: URL(fileURLWithPath: path), key: VaultKeyFile.loadOrCreate(at: keyFileURL))
     }
 
-    /// Whether there is a vault.
+    /// Whether the vault exists.
     func exists() throws -> Bool { try storeExists(at: URL(fileURLWithPath: path)) }
 
     /// Throws unless vault and key file exist, so that a mistyped path creates neither.
     ///
-    /// - Parameter hint: What the error of a missing vault says in addition.
+    /// - Parameter hint: Text appended to the error for a missing vault.
     /// - Throws: ``CommandFailure`` for what is missing, and the error of a key file that cannot be used.
     func requireAll(hint: String = "") throws {
         try requireStore("vault", at: URL(fileURLWithPath: path), hint: hint)

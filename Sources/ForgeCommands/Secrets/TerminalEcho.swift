@@ -2,8 +2,8 @@ import Foundation
 
 /// The echo of the terminal on standard input, turned off until ``restore()`` or until a signal ends the process.
 struct TerminalEcho {
-    /// The signals that end a process by default, but for SIGKILL, which no process sees, and SIGPIPE, which this one
-    /// ignores.
+    /// The signals that end a process by default, except SIGKILL, which cannot be handled, and SIGPIPE, which this
+    /// process ignores.
     private static let endingSignals: [CInt] = {
         let everywhere = [
             SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGABRT,
@@ -16,7 +16,7 @@ struct TerminalEcho {
         #endif
     }()
 
-    /// What the signals did before the echo was turned off: a debugger or a crash reporter may handle some of them.
+    /// The signal actions before the echo was turned off; a debugger or a crash reporter may handle some signals.
     private let earlierActions: [(number: CInt, action: sigaction)]
 
     /// Turns the echo off; line feeds are still shown.

@@ -9,7 +9,7 @@ extension POSIXPath {
     /// a file.
     package static let movePrefix = "#move-"
 
-    /// The beginning of the name of a file that records a store's temporary names.
+    /// The prefix of the names of files that record a store's temporary names.
     package static let journalPrefix = "#journal-"
 
     /// The name of a store's lock file.
