@@ -1,31 +1,31 @@
 public import ForgeFileSystem
 
-/// An operation on secrets that failed: what was tried, on which secret or file, and why.
+/// A failed operation on secrets: the operation, the secret or file, and the reason.
 ///
-/// It never holds a value, a part of one, or a key of encryption, however it is printed. What an encoder or decoder
-/// threw is reduced to its kind, because its text may quote the value.
+/// It never contains a value, a part of one, or an encryption key, however it is printed. The error of an encoder or
+/// decoder is reduced to its kind, because its text may quote the value.
 public struct CryptError: Error, Sendable {
-    /// Why an operation failed.
+    /// The reason for the failure.
     public enum Code: Hashable, Sendable {
-        /// The name of the secret is empty, longer than 1,024 bytes of UTF-8, or holds a NUL.
+        /// The name of the secret is empty, longer than 1,024 bytes of UTF-8, or contains a NUL.
         case invalidKey
 
         /// The value could not be encoded.
         case unencodable
 
-        /// The value is not of the type asked for; it is still stored.
+        /// The value is not of the requested type; it is still stored.
         case undecodable
 
-        /// The value is longer than 16 MiB when encoded, or the store would grow past its limit.
+        /// The encoded value is longer than 16 MiB, or the store would exceed its limit.
         case tooLarge
 
-        /// The vault was sealed under another key, or its header was changed so that no key fits.
+        /// The vault was sealed under another key, or its header was changed so that no key matches.
         case wrongKey
 
-        /// The vault, or the key file, was altered or damaged, or is something else altogether.
+        /// The vault or key file was altered or damaged, or is not such a file.
         case tampered
 
-        /// The vault, or the key file, ends before it should.
+        /// The vault or key file is truncated.
         case truncated
 
         /// The vault was written by a later version of this library.
@@ -35,48 +35,48 @@ public struct CryptError: Error, Sendable {
         /// regular.
         case insecureFile
 
-        /// The vault or key file has a name that stores reserve: one that begins with `#`.
+        /// The name of the vault or key file is reserved for stores: it begins with `#`.
         case reservedName
 
-        /// The key of encryption is too short, or its text is none.
+        /// The encryption key is too short, or its text is invalid.
         case invalidKeyMaterial
 
-        /// The store cannot be used just now; says nothing of whether there is a value.
+        /// The store cannot be used at present; whether there is a value is unknown.
         case unavailable(Unavailability)
 
-        /// The change was made and can be read, but a power cut may undo it. Doing it again is safe.
+        /// The change is visible, but a power cut may undo it. Repeating it is safe.
         case durabilityUnknown
 
-        /// The store does not have this operation.
+        /// The store does not support this operation.
         case unsupported
 
-        /// The operating system refused, with this `OSStatus`.
+        /// The operating system failed with this `OSStatus`.
         case system(status: Int32)
     }
 
-    /// What was tried.
+    /// The operation that failed.
     public enum Operation: String, Hashable, Sendable {
         case get, set, delete, contains, deleteAll, keys
         case open, verify
         case loadKey, createKey, importKey
     }
 
-    /// Why it failed.
+    /// The reason for the failure.
     public var code: Code
 
-    /// What was tried.
+    /// The operation that failed.
     public var operation: Operation
 
-    /// The name of the secret, if it was about one.
+    /// The name of the secret, if the operation had one.
     public var key: String?
 
-    /// The vault or key file, if it was about one.
+    /// The vault or key file, if the operation had one.
     public var path: POSIXPath?
 
-    /// What exactly is wrong, in words that are fixed in this library; nil where the code says it all.
+    /// A more precise description, from a fixed set of texts; nil if the code is sufficient.
     public var detail: String?
 
-    /// The error behind this one, such as a `FileSystemError`.
+    /// The underlying error, such as a `FileSystemError`.
     public var underlying: (any Error)?
 
     /// Creates an error.
@@ -99,7 +99,7 @@ public struct CryptError: Error, Sendable {
 extension CryptError: CustomStringConvertible {
     public var description: String {
         var text = operation.rawValue
-        // POSIXPath shows control characters as escapes, which keeps this one line.
+        // POSIXPath escapes control characters, so that the text stays on one line.
         if let key { text += " \"\(POSIXPath(String(key.prefix(80))))\"" }
         if let path { text += " in \(path)" }
         text += ": \(code)"
@@ -132,14 +132,14 @@ extension CryptError.Code: CustomStringConvertible {
 }
 
 extension CryptError {
-    /// The error of a file operation, in the terms of secrets.
+    /// Converts the error of a file operation.
     init(_ error: FileSystemError, _ operation: Operation, path: POSIXPath) {
         let reason: Unavailability = error.isLocked ? .locked : .inputOutput
         let code: Code = error.isEffectVisible ? .durabilityUnknown : .unavailable(reason)
         self.init(code, operation, path: path, underlying: error)
     }
 
-    /// The same error for the secret that the caller asked for.
+    /// The same error with the caller's operation and secret.
     func about(_ operation: Operation, key: String?) -> CryptError {
         var error = self
         error.operation = operation

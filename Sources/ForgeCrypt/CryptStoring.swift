@@ -1,31 +1,31 @@
-/// A store of secrets: small Codable values under names, readable by the app only.
+/// A store of secrets: small Codable values under names, readable only by the app.
 ///
-/// Depend on this protocol and inject ``VaultCrypt``, ``KeychainCrypt`` or, in tests, ``InMemoryCrypt``. A type of your
-/// own needs the first five calls; the rest have defaults that throw ``CryptError/Code/unsupported``.
+/// Depend on this protocol and inject ``VaultCrypt``, ``KeychainCrypt`` or, in tests, ``InMemoryCrypt``. A custom type
+/// must implement the first five calls; the others have defaults that throw ``CryptError/Code/unsupported``.
 ///
-/// What every store promises:
-/// - A value that was set is what any later `get` returns, in this process or another, until it is set or deleted
-///   again. When `set` returns, a store on disk has made it durable.
-/// - Present, absent, undecodable and unavailable are four results: nil says that there is no such secret, and nothing
-///   else; all else is thrown. A stored nil of an optional type is a value.
+/// Promises of every store:
+/// - Every later `get`, in this process or another, returns the value that was set, until it is set again or deleted.
+///   When `set` returns, a store on disk has made it durable.
+/// - Present, absent, undecodable and unavailable are distinct results: nil means only that there is no such secret;
+///   the others throw. A stored nil of an optional type is a value.
 /// - An operation that throws has changed nothing, unless the code is ``CryptError/Code/durabilityUnknown``.
-/// - No error, description, reflection or log holds a value or a key of encryption.
-/// - All calls may come from any thread at once. They block the calling thread for as long as the storage takes.
+/// - No error, description, reflection or log contains a value or an encryption key.
+/// - All calls are thread-safe. They block the calling thread while the storage is busy.
 public protocol CryptStoring: Sendable {
     /// The value of a secret, nil if there is none.
     ///
-    /// - Throws: ``CryptError``; `.undecodable` if the value is not of the key's type, in which case it stays as it is.
+    /// - Throws: ``CryptError``; `.undecodable` if the value is not of the key's type, in which case it is kept.
     func get<Value>(_ key: CryptKey<Value>) throws -> Value?
 
-    /// Stores a value, replacing the one that was there, together with the key's accessibility.
+    /// Stores a value with the key's accessibility, replacing the previous one.
     ///
     /// - Throws: ``CryptError``; `.unencodable` or `.tooLarge` for a value that cannot be stored.
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws
 
-    /// Removes a secret; it is no error if there is none.
+    /// Removes a secret; succeeds if there is none.
     func delete<Value>(_ key: CryptKey<Value>) throws
 
-    /// Whether there is a value, of whatever type.
+    /// Whether there is a value of any type.
     func contains<Value>(_ key: CryptKey<Value>) throws -> Bool
 
     /// Removes every secret of this store.
@@ -33,16 +33,16 @@ public protocol CryptStoring: Sendable {
 
     // MARK: For tools
 
-    /// The names of all secrets, in the order of their bytes.
+    /// The names of all secrets, in byte order.
     func keys() throws -> [String]
 
-    /// The encoded value of a secret as the store keeps it, before encryption; nil if there is none.
+    /// The encoded value of a secret, before encryption; nil if there is none.
     func rawValue(named name: String) throws -> [UInt8]?
 
-    /// Stores bytes that ``rawValue(named:)`` gave, or that the value coder made.
+    /// Stores bytes from ``rawValue(named:)`` or from the value coder.
     func setRawValue(_ bytes: [UInt8], named name: String, accessibility: CryptAccessibility) throws
 
-    /// Removes a secret by its name alone; it is no error if there is none.
+    /// Removes a secret by its name alone; succeeds if there is none.
     func deleteValue(named name: String) throws
 }
 

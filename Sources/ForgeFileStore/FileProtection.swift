@@ -24,7 +24,7 @@ package protocol FileProtecting: POSIXFileSystem {
 }
 
 extension FileProtection {
-    /// Sets the class on a directory; without effect on a file system that has no classes.
+    /// Sets the class on a directory; no effect on a file system without classes.
     func apply(to path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
         if let fileSystem = fileSystem as? any FileProtecting {
             try fileSystem.setProtection(self, of: path)

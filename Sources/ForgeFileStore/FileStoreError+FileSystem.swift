@@ -2,12 +2,12 @@ import ForgeFileSystem
 import SystemPackage
 
 extension FileStoreError {
-    /// The error of a store that a failed file system operation amounts to.
+    /// Converts the error of a failed file system operation.
     init(_ error: FileSystemError, _ operation: Operation, key: String) {
         self.init(Code(error, operation), operation, key: key, underlying: error)
     }
 
-    /// The error of a store whose root cannot be opened: nothing is known of any key.
+    /// Converts the error of opening the root: nothing is known about any key.
     init(opening error: FileSystemError, _ operation: Operation, key: String) {
         let code: Code =
             switch error.errno {
@@ -51,7 +51,7 @@ extension FileStoreError.Code {
         .fileNameTooLong: .invalidKey(.componentTooLong),
     ]
 
-    /// Error numbers that mean something else in one place.
+    /// Error numbers that have a special meaning in one operation.
     private static func special(
         _ error: FileSystemError, _ operation: FileStoreError.Operation
     ) -> FileStoreError.Code? {
@@ -60,9 +60,9 @@ extension FileStoreError.Code {
         case (.read, .notSupported, _): .unsafe(.notRegular)
         case (.open, .resourceBusy, _): .unsafe(.anotherStore)
         case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
-        // A directory was wanted and something else has its name.
+        // A directory was required and another file has its name.
         case (_, .fileExists, .createDirectory): .notDirectory
-        // Every parent was created, and another program removes it again and again.
+        // Every parent was created, and another program repeatedly removes it.
         case (_, .noSuchFileOrDirectory, .save), (_, .noSuchFileOrDirectory, .createDirectory),
             (_, .noSuchFileOrDirectory, .copy), (_, .noSuchFileOrDirectory, .move):
             .unavailable(.inputOutput)

@@ -1,13 +1,13 @@
 public import ForgeFileSystem
 
-/// A call of a file store that failed: what was tried, on which key, and why.
+/// A failed call of a file store: the operation, the key, and the reason.
 public struct FileStoreError: Error, Sendable {
-    /// What was tried.
+    /// The operation that failed.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case save, load, info, list, delete, deleteDirectory, deleteAll, createDirectory, copy, move, url, open
     }
 
-    /// Why it failed.
+    /// The reason for the failure.
     public enum Code: Hashable, Sendable {
         /// There is no such file or directory.
         case notFound
@@ -33,7 +33,7 @@ public struct FileStoreError: Error, Sendable {
         /// The store is unavailable at the moment; it is not known whether the file exists.
         case unavailable(Unavailability)
 
-        /// The file is larger than the store may load, or than the file system can hold.
+        /// The file exceeds the store's load limit, or the maximum file size of the file system.
         case tooLarge
 
         /// The key names an entry that no store creates, such as a symbolic link; the entry is left unchanged.
@@ -46,25 +46,25 @@ public struct FileStoreError: Error, Sendable {
         /// The source of a copy or move cannot be used.
         case invalidSource(SourceProblem)
 
-        /// The file does not hold what it was asked to be decoded as.
+        /// The file does not contain a value of the requested type.
         case undecodable
 
         /// The value cannot be encoded.
         case unencodable
 
-        /// The change is made and can be seen, but a power cut may undo it: the last flush failed.
+        /// The change is visible, but a power cut may undo it: the last flush failed.
         case durabilityUnknown
 
         /// The store does not support this operation.
         case unsupported
     }
 
-    /// Why a store refuses to access an entry.
+    /// The reason why a store refuses to access an entry.
     public enum UnsafeFile: String, Hashable, Sendable {
         /// The key, or one of its parents, is a symbolic link.
         case symbolicLink = "a symbolic link"
 
-        /// The file has another name too, through which others could read or change it.
+        /// The file has several hard links, through which others could read or change it.
         case hardLink = "a hard link"
 
         /// A FIFO, a socket or a device.
@@ -74,33 +74,33 @@ public struct FileStoreError: Error, Sendable {
         case anotherStore = "in the directory of another store"
     }
 
-    /// Why a file outside the store was not copied or moved.
+    /// The reason why a file outside the store was not copied or moved.
     public enum SourceProblem: String, Hashable, Sendable {
         case notFound = "does not exist"
         case notFileURL = "is not a path of this machine"
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// Another program changed, replaced or removed the source during the move. A file that now has its name keeps
-        /// it. If the move had to copy the source, the store may hold a copy of its earlier content.
+        /// Another program changed, replaced or removed the source during the move. A file that now has its name is
+        /// kept. If the move had to copy the source, the store may contain a copy of its earlier content.
         case changed = "changed meanwhile"
         /// The source cannot be renamed to its private name, or cannot be removed after it was copied into the store.
         case notRemoved = "cannot be removed"
         /// The move failed, and the source, or a file that had replaced it, could not be renamed back, for example
-        /// because the name is taken again. The file stays at the path in the underlying error; no store removes it.
+        /// because the name exists again. The file stays at the path in the underlying error; no store removes it.
         case notRestored = "could not be renamed back"
     }
 
-    /// Why it failed.
+    /// The reason for the failure.
     public var code: Code
 
-    /// What was tried.
+    /// The operation that failed.
     public var operation: Operation
 
     /// The key as it was given; empty for the whole store.
     public var key: String
 
-    /// The error that caused this one.
+    /// The underlying error.
     public var underlying: (any Error)?
 
     /// Creates an error.

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 public import Foundation
 
-/// What a store gets that has the required calls only.
+/// Default implementations, built on the required calls.
 extension FileStoring {
     public func totalSize() async throws -> Int64 {
         try await list(in: "", recursive: true).totalSizeInBytes
@@ -33,7 +33,7 @@ extension FileStoring {
         try await save(ExternalSource.read(source, key: key), to: key, overwrite: overwrite)
     }
 
-    /// Takes the source's name away, reads the whole source into memory, saves it and removes the source.
+    /// Renames the source to a private name, reads it into memory, saves it and removes the source.
     public func move(from source: URL, to key: String, overwrite: Bool) async throws {
         try await ExternalSource.move(source, key: key) { content in
             try await save(content, to: key, overwrite: overwrite)
@@ -45,7 +45,7 @@ extension FileStoring {
         throw FileStoreError(.unsupported, .url, key: key)
     }
 
-    /// Does nothing but check the key: such a store has a directory as soon as there is a file in it.
+    /// Only validates the key: such a store has a directory as soon as there is a file in it.
     public func createDirectory(_ key: String) async throws {
         _ = try RelativeKey(checking: key, for: .createDirectory)
     }
@@ -59,7 +59,7 @@ extension FileStoring {
 }
 
 extension RelativeKey {
-    /// Checks a key for an operation of a store.
+    /// Validates a key for an operation of a store.
     init(checking key: String, for operation: FileStoreError.Operation) throws(FileStoreError) {
         do {
             try self.init(key)
@@ -68,6 +68,6 @@ extension RelativeKey {
         }
     }
 
-    /// The key of the directory that this key is in; empty for the store's own.
+    /// The key of the parent directory; empty for the root.
     var parent: String { String(path.splitLast().parent) }
 }

@@ -4,7 +4,7 @@ public import Foundation
 extension FileStoring {
     /// Stores a value as a JSON file.
     ///
-    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/unencodable`` if the value cannot be put as JSON;
+    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/unencodable`` if the value cannot be encoded as JSON;
     ///   nothing was stored. Otherwise as ``save(_:to:overwrite:)``.
     public func saveJSON<Value: Encodable>(
         _ value: Value, to key: String, overwrite: Bool = true, encoder: JSONEncoder = JSONEncoder()
@@ -20,8 +20,8 @@ extension FileStoring {
 
     /// The value in a JSON file.
     ///
-    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/undecodable`` if the file holds something else; the
-    ///   `DecodingError` is its underlying error and the file is untouched. Otherwise as ``load(_:)``.
+    /// - Throws: ``FileStoreError`` with ``FileStoreError/Code/undecodable`` if the file does not contain such a value;
+    ///   the `DecodingError` is its underlying error, and the file is unchanged. Otherwise as ``load(_:)``.
     public func loadJSON<Value: Decodable>(
         _ key: String, as type: Value.Type = Value.self, decoder: JSONDecoder = JSONDecoder()
     ) async throws -> Value {
@@ -35,7 +35,7 @@ extension FileStoring {
 
     /// The value in a JSON file, or nil if there is no such file.
     ///
-    /// Nil means ``FileStoreError/Code/notFound`` and nothing else: a file that cannot be read or decoded is an error.
+    /// Nil means only ``FileStoreError/Code/notFound``: a file that cannot be read or decoded is an error.
     public func loadJSONIfExists<Value: Decodable>(
         _ key: String, as type: Value.Type = Value.self, decoder: JSONDecoder = JSONDecoder()
     ) async throws -> Value? {

@@ -9,7 +9,7 @@ public import Foundation
 /// A custom store must implement only the first six requirements; the others have default implementations built on
 /// them. Calls throw ``FileStoreError``, or `CancellationError` if the task was cancelled before anything was changed.
 ///
-/// All calls may come from any number of tasks at once. A load that runs together with a save of the same key gives the
+/// All calls may be made from any number of concurrent tasks. A load concurrent with a save of the same key returns the
 /// old content or the new, never a mixture.
 public protocol FileStoring: Sendable {
     /// Stores `data` as the whole content of the file at `key`, creating its directories.
@@ -18,17 +18,16 @@ public protocol FileStoring: Sendable {
     ///
     /// - Parameters:
     ///   - data: The content.
-    ///   - key: Where to store it.
-    ///   - overwrite: Whether a file that exists is replaced. If not, the save fails with
-    ///     ``FileStoreError/Code/alreadyExists``; of many such saves at once exactly one succeeds.
-    /// - Throws: ``FileStoreError``; the old content stands, unless the code is
+    ///   - key: The key of the file.
+    ///   - overwrite: Whether to replace an existing file. If not, the save fails with
+    ///     ``FileStoreError/Code/alreadyExists``; of many concurrent saves exactly one succeeds.
+    /// - Throws: ``FileStoreError``; the old content is kept, unless the code is
     ///   ``FileStoreError/Code/durabilityUnknown``.
     func save(_ data: Data, to key: String, overwrite: Bool) async throws
 
     /// The whole content of the file at `key`.
     ///
-    /// ``FileStoreError/Code/notFound`` means that there is no such file; a file that could not be read is another
-    /// error.
+    /// ``FileStoreError/Code/notFound`` means that there is no such file; a file that cannot be read is another error.
     func load(_ key: String) async throws -> Data
 
     /// Whether there is a file or a directory at `key`.
@@ -43,7 +42,7 @@ public protocol FileStoring: Sendable {
     /// Lists the directory at `directory`, one level deep and in no particular order; `""` is the root directory.
     func list(in directory: String) async throws -> [StoredFile]
 
-    /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be gone.
+    /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be removed.
     ///
     /// This includes files of other programs whose paths are valid keys.
     func deleteAll() async throws
@@ -60,7 +59,7 @@ public protocol FileStoring: Sendable {
     /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``. The stores of this package copy
     /// in chunks; the default implementation reads the whole file into memory.
     ///
-    /// A symbolic link at `source` is followed. A source that is no regular file is refused with
+    /// A symbolic link at `source` is followed. A source that is not a regular file is refused with
     /// ``FileStoreError/Code/invalidSource(_:)``.
     func copy(from source: URL, to key: String, overwrite: Bool) async throws
 
@@ -93,15 +92,15 @@ public protocol FileStoring: Sendable {
     /// Creates a directory and its missing parents; succeeds if the directory exists.
     func createDirectory(_ key: String) async throws
 
-    /// Removes the directory at `key` and all it holds.
+    /// Removes the directory at `key` with its whole tree.
     ///
-    /// The stores of this package make the directory disappear at once, by a rename; the default implementation removes
-    /// its files one by one.
+    /// The stores of this package remove the directory atomically, by a rename; the default implementation removes its
+    /// files one by one.
     func deleteDirectory(_ key: String) async throws
 }
 
 extension FileStoring {
-    /// Stores `data` as the whole content of the file at `key`, replacing a file that exists.
+    /// Stores `data` as the whole content of the file at `key`, replacing an existing file.
     public func save(_ data: Data, to key: String) async throws {
         try await save(data, to: key, overwrite: true)
     }
@@ -111,12 +110,12 @@ extension FileStoring {
         try await list(in: "", recursive: recursive)
     }
 
-    /// Stores a copy of the file at `source`, replacing a file that exists.
+    /// Stores a copy of the file at `source`, replacing an existing file.
     public func copy(from source: URL, to key: String) async throws {
         try await copy(from: source, to: key, overwrite: true)
     }
 
-    /// Moves the file at `source` into the store, replacing a file that exists.
+    /// Moves the file at `source` into the store, replacing an existing file.
     public func move(from source: URL, to key: String) async throws {
         try await move(from: source, to: key, overwrite: true)
     }

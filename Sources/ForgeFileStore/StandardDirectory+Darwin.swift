@@ -3,7 +3,7 @@ package import ForgeFileSystem
 import Foundation
 
 extension StandardDirectory {
-    /// Where the directory is for this process.
+    /// The path of the directory for this process.
     package func path() throws(FileSystemError) -> POSIXPath {
         switch self {
         case .documents: try POSIXPath(URL.documentsDirectory)

@@ -39,7 +39,7 @@ extension StandardDirectory {
         do {
             content = try fileSystem.readFile(file, maximumSizeInBytes: 1 << 16)
         } catch  where [.noSuchFileOrDirectory, .notDirectory, .notSupported].contains(error.errno) {
-            return nil  // There is none, or a link to /dev/null turns it off.
+            return nil  // It is missing, or disabled by a link to /dev/null.
         }
         var found: POSIXPath?
         for line in String(decoding: content, as: UTF8.self).split(whereSeparator: \.isNewline) {

@@ -1,6 +1,6 @@
 public import Foundation
 
-/// A file or directory in a store, as a listing shows it.
+/// A file or directory of a store, as contained in listings.
 public struct StoredFile: Hashable, Sendable {
     /// The kind of entry at a key.
     public enum Kind: String, Hashable, Sendable {
@@ -10,7 +10,7 @@ public struct StoredFile: Hashable, Sendable {
         /// A directory.
         case directory
 
-        /// Something that no store puts there: a link, a FIFO, a device. Reading, replacing and deleting it fail with
+        /// An entry that no store creates: a link, a FIFO, a device. Reading, replacing and deleting it fail with
         /// ``FileStoreError/Code/unsafe(_:)``.
         case other
     }
@@ -21,10 +21,10 @@ public struct StoredFile: Hashable, Sendable {
     /// The kind of entry.
     public var kind: Kind
 
-    /// The length of the content; 0 for what is no file.
+    /// The length of the content; 0 for other entries than files.
     public var sizeInBytes: Int64
 
-    /// When the content last changed; of a directory, when a name in it came or went.
+    /// The time of the last change of the content; of a directory, of its entries.
     public var modified: Date
 
     /// Creates the description of a file or directory.
@@ -47,7 +47,7 @@ public struct StoredFile: Hashable, Sendable {
 }
 
 extension Sequence<StoredFile> {
-    /// The sizes of all files together, or the largest number there is.
+    /// The total size of all files, clamped to the maximum.
     var totalSizeInBytes: Int64 {
         reduce(0) { sum, file in
             let (next, overflow) = sum.addingReportingOverflow(file.sizeInBytes)

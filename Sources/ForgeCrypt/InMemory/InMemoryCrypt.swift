@@ -1,11 +1,11 @@
 import Synchronization
 
-/// A store of secrets in memory: every promise of ``CryptStoring`` but that of surviving the process.
+/// A secret store in memory: every promise of ``CryptStoring`` except persistence.
 ///
-/// Values are kept encoded by the same codec as everywhere else, so what cannot be stored elsewhere cannot be stored
-/// here, and reading with another type fails alike. They are not encrypted: access to the process's memory is
-/// access to them. A value's own memory is overwritten with zeros when it is replaced, deleted, or the store goes;
-/// copies that Swift, the encoder or the caller made are not.
+/// Values are stored encoded, with the codec of all stores, so the same values are refused, and reading as another type
+/// fails in the same way. They are not encrypted: access to the process's memory gives access to them. A stored value's
+/// memory is overwritten with zeros when it is replaced or deleted, or the store is released; copies made by Swift, the
+/// encoder or the caller are not.
 public final class InMemoryCrypt: CryptStoring {
     private struct Secret: Sendable {
         var value: SecretBytes
@@ -14,7 +14,7 @@ public final class InMemoryCrypt: CryptStoring {
 
     private let secrets = Mutex<[SecretName: Secret]>([:])
 
-    /// An empty store, which shares nothing with any other.
+    /// Creates an empty store, which shares nothing with others.
     public init() {}
 
     public func get<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Value? {
@@ -72,7 +72,7 @@ public final class InMemoryCrypt: CryptStoring {
 }
 
 extension InMemoryCrypt: CustomReflectable, CustomStringConvertible {
-    /// Shows nothing of what is stored.
+    /// Hides the content.
     public var customMirror: Mirror { Mirror(self, children: []) }
 
     public var description: String { "InMemoryCrypt" }

@@ -1,29 +1,29 @@
 import ForgeFileSystem
 
-/// Secrets in the Keychain of Apple's platforms, one generic password for each.
+/// Secrets in the Keychain of Apple's platforms, each as a generic password.
 ///
-/// The secret's name is the item's account. Items stay on this device's keychain (`kSecAttrSynchronizable` is false);
-/// on macOS the data protection keychain is used, which needs an app that is signed with an application identifier. A
-/// secret outlives the app: iOS keeps keychain items when the app is deleted.
+/// The secret's name is the item's account. Items stay in this device's keychain (`kSecAttrSynchronizable` is false);
+/// on macOS the data protection keychain is used, which requires an app signed with an application identifier. A secret
+/// outlives the app: iOS keeps keychain items when the app is deleted.
 ///
 /// While the device's state forbids access (``CryptKey/accessibility``), calls throw `.unavailable(.locked)`; they
-/// never report such a secret as absent. Whatever else the Keychain refuses is `.system(status:)` with its number.
+/// never report such a secret as absent. Other failures of the Keychain are `.system(status:)`.
 public final class KeychainCrypt: CryptStoring {
-    /// What the items of this store have in common and others have not, such as the app's bundle identifier.
+    /// The service of all items of this store, such as the app's bundle identifier.
     public let service: String
 
-    /// The access group that the items are shared in; nil for the app's own.
+    /// The access group of the items; nil for the app's own.
     public let accessGroup: String?
 
     private let calls: any SecItemCalls
 
-    /// A race against another process that deletes and adds the same item ends within a few rounds.
+    /// A race with another process that deletes and adds the same item ends within a few rounds.
     private static let maximumAttempts = 16
 
-    /// More items than any app has; a keychain that goes on reporting deletions is not believed for ever.
+    /// More items than any app has, as a limit for a keychain that never stops reporting deletions.
     private static let maximumDeletions = 100_000
 
-    /// A store on some keychain, the system's or a fake one.
+    /// Creates a store on the system's keychain or a fake one.
     package init(service: String, accessGroup: String?, calls: any SecItemCalls) {
         // An empty service would match the items of every service.
         precondition(!service.isEmpty, "a Keychain service has a name")
@@ -37,7 +37,7 @@ public final class KeychainCrypt: CryptStoring {
         return try SecretCodec.decode(bytes, for: key)
     }
 
-    /// Stores a value in one step: readers see the old value or the new one.
+    /// Stores a value atomically: readers see the old value or the new one.
     public func set<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) {
         _ = try SecretName(key.key, .set)
         var bytes = try SecretCodec.encode(value, for: key)
@@ -49,7 +49,7 @@ public final class KeychainCrypt: CryptStoring {
         try deleteValue(named: key.key)
     }
 
-    /// Whether there is such an item; works even while its value may not be read.
+    /// Whether there is such an item; works even while its value is inaccessible.
     public func contains<Value>(_ key: CryptKey<Value>) throws(CryptError) -> Bool {
         let query = try query(key.key, .contains)
         let status = calls.copyAccounts(query).status
@@ -60,10 +60,10 @@ public final class KeychainCrypt: CryptStoring {
 
     /// Removes every item of this service, and of the access group if there is one; no others.
     ///
-    /// Not atomic: if it throws, some may be gone.
+    /// Not atomic: if it throws, some may be removed.
     public func deleteAll() throws(CryptError) {
         let query = SecItemQuery(service: service, accessGroup: accessGroup)
-        // The data protection keychain deletes all at once, a keychain file one at a time.
+        // The data protection keychain deletes all at once, a file-based keychain one at a time.
         for _ in 0..<Self.maximumDeletions {
             let status = calls.delete(query)
             if status == .itemNotFound { return }
@@ -125,7 +125,7 @@ public final class KeychainCrypt: CryptStoring {
 }
 
 extension KeychainCrypt: CustomReflectable, CustomStringConvertible {
-    /// Shows nothing of what is stored.
+    /// Hides the content.
     public var customMirror: Mirror { Mirror(self, children: ["service": service]) }
 
     public var description: String { "KeychainCrypt(\(service))" }

@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// A result of the Security framework (`OSStatus`, SecBase.h), by number so that Linux knows them too.
+/// A result of the Security framework (`OSStatus`, SecBase.h), by number so that it exists on Linux too.
 package struct KeychainStatus: RawRepresentable, Hashable, Sendable {
     package let rawValue: Int32
 
@@ -32,7 +32,7 @@ package struct KeychainStatus: RawRepresentable, Hashable, Sendable {
         .missingEntitlement: "errSecMissingEntitlement",
     ]
 
-    /// What the status means for a secret.
+    /// The error code for a secret.
     var code: CryptError.Code {
         switch self {
         case .interactionNotAllowed: .unavailable(.locked)

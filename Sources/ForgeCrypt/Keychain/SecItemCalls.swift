@@ -1,33 +1,33 @@
-/// The four calls of the Keychain (`SecItemAdd` and its kin) as far as ``KeychainCrypt`` needs them.
+/// The four calls of the Keychain (`SecItemAdd` and so on), as far as ``KeychainCrypt`` needs them.
 ///
 /// Items are generic passwords that are never synchronised between devices. On macOS they are in the data protection
-/// keychain, the one that iOS has, not in a keychain file.
+/// keychain, as on iOS, not in a file-based keychain.
 package protocol SecItemCalls: Sendable {
-    /// Adds an item; `errSecDuplicateItem` if there is one of this service, account and group.
+    /// Adds an item; `errSecDuplicateItem` if this service, account and group already have one.
     func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus
 
-    /// The data of the one item that the query names.
+    /// The data of the single item that the query identifies.
     func copyData(_ query: SecItemQuery) -> (status: KeychainStatus, data: [UInt8])
 
-    /// The accounts of all items that match; `errSecItemNotFound` if there is none. Decrypts no data.
+    /// The accounts of all matching items; `errSecItemNotFound` if there is none. Decrypts no data.
     func copyAccounts(_ query: SecItemQuery) -> (status: KeychainStatus, accounts: [String])
 
-    /// Replaces data and accessibility of what matches.
+    /// Replaces data and accessibility of matching items.
     func update(_ query: SecItemQuery, to value: SecItemValue) -> KeychainStatus
 
-    /// Deletes what matches; `errSecItemNotFound` if nothing does.
+    /// Deletes matching items; `errSecItemNotFound` if there is none.
     func delete(_ query: SecItemQuery) -> KeychainStatus
 }
 
-/// Which items a call is about.
+/// The items of a call.
 package struct SecItemQuery: Hashable, Sendable {
-    /// Every item belongs to one service.
+    /// The service of the items.
     package var service: String
 
-    /// The name within the service; nil for all of them.
+    /// The name within the service; nil for all names.
     package var account: String?
 
-    /// The access group; nil for every group of the app, and for its first one where an item is added.
+    /// The access group; nil for every group of the app, and for its first group when adding an item.
     package var accessGroup: String?
 
     package init(service: String, account: String? = nil, accessGroup: String? = nil) {
@@ -37,7 +37,7 @@ package struct SecItemQuery: Hashable, Sendable {
     }
 }
 
-/// What an item holds.
+/// The content of an item.
 package struct SecItemValue: Sendable {
     package var data: [UInt8]
     package var accessibility: CryptAccessibility

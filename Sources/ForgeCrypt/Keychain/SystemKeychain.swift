@@ -3,17 +3,17 @@ import Foundation
 import Security
 
 extension KeychainCrypt {
-    /// A store in the Keychain of this device.
+    /// Creates a store in the Keychain of this device.
     ///
     /// - Parameters:
-    ///   - service: What the items of this store have in common, such as the app's bundle identifier; not empty.
-    ///   - accessGroup: The group to share the items in, one of the app's entitlements; nil for the app's own.
+    ///   - service: The service of all items of this store, such as the app's bundle identifier; not empty.
+    ///   - accessGroup: The access group of the items, one of the app's entitlements; nil for the app's own.
     public convenience init(service: String, accessGroup: String? = nil) {
         self.init(service: service, accessGroup: accessGroup, calls: SystemKeychain())
     }
 }
 
-/// The Security framework's own calls. No decision is made here: all of them are in ``KeychainCrypt``.
+/// The calls of the Security framework, without logic; that is in ``KeychainCrypt``.
 struct SystemKeychain: SecItemCalls {
     func add(_ item: SecItemQuery, _ value: SecItemValue) -> KeychainStatus {
         let attributes = dictionary(item)
@@ -61,7 +61,7 @@ struct SystemKeychain: SecItemCalls {
         attributes.setObject(kSecClassGenericPassword, forKey: kSecClass as NSString)
         attributes.setObject(NSString(string: query.service), forKey: kSecAttrService as NSString)
         attributes.setObject(NSNumber(value: false), forKey: kSecAttrSynchronizable as NSString)
-        // Ignored where there is no other keychain.
+        // Ignored on platforms with only one keychain.
         attributes.setObject(NSNumber(value: true), forKey: kSecUseDataProtectionKeychain as NSString)
         if let account = query.account {
             attributes.setObject(NSString(string: account), forKey: kSecAttrAccount as NSString)

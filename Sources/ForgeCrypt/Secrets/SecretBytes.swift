@@ -1,11 +1,11 @@
-/// Secret bytes in a buffer of their own, which `deinit` overwrites with zeros and reflection does not show.
+/// Secret bytes in a separate buffer, which `deinit` overwrites with zeros and reflection does not show.
 ///
 /// Copies made by callers or by the encoder, and pages that the operating system has swapped out, are not erased.
 final class SecretBytes: @unchecked Sendable {
-    // Invariant of the unchecked conformance: only the initialiser and `deinit` write to the memory.
+    // Only the initialiser and `deinit` write to the memory, which makes the class safe to share.
     private let memory: UnsafeMutableRawBufferPointer
 
-    /// Takes a copy of the bytes and erases the array, unless its buffer is shared.
+    /// Copies the bytes and erases the array, unless its buffer is shared.
     init(_ bytes: consuming [UInt8]) {
         var bytes = bytes
         memory = .allocate(byteCount: bytes.count, alignment: 1)
@@ -13,7 +13,7 @@ final class SecretBytes: @unchecked Sendable {
         erase(&bytes)
     }
 
-    /// A copy, which the caller erases.
+    /// A copy, which the caller must erase.
     var bytes: [UInt8] { [UInt8](memory) }
 
     deinit {

@@ -1,11 +1,11 @@
 import ForgeCoding
 
-/// A typed value ⇄ the bytes that stores seal: the same for every store, errors included.
+/// The conversion between typed values and the bytes that stores seal, the same for every store, including errors.
 enum SecretCodec {
-    /// The longest encoded value, 16 MiB.
+    /// The maximum size of an encoded value, 16 MiB.
     static let maximumSizeInBytes = 16 << 20
 
-    /// Encodes a value; the caller erases the bytes when it has sealed them.
+    /// Encodes a value; the caller must erase the bytes after sealing them.
     static func encode<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> [UInt8] {
         var coder = ValueCoder()
         coder.maximumSize = maximumSizeInBytes
@@ -43,7 +43,7 @@ enum SecretCodec {
 }
 
 extension CodingFailure {
-    /// The failure without anything that may come from the value: keys of a dictionary are part of its coding path.
+    /// Removes everything that may come from the value: dictionary keys are part of the coding path.
     fileprivate init(redacting error: any Error, _ operation: Operation) {
         self.init(operation, describing: error)
         codingPath = ""

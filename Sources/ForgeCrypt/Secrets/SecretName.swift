@@ -1,11 +1,11 @@
-/// The name of a secret, checked; equal only to a name of the same bytes.
+/// The validated name of a secret, compared by bytes.
 struct SecretName: Hashable, Sendable {
     /// The UTF-8 of the name, 1 to 1,024 bytes without a NUL.
     let bytes: [UInt8]
 
     static let maximumLength = 1024
 
-    /// Checks the name that a caller gave.
+    /// Validates a name from a caller.
     init(_ name: String, _ operation: CryptError.Operation) throws(CryptError) {
         guard let checked = SecretName(bytes: Array(name.utf8)) else {
             let detail = name.isEmpty ? "empty" : name.utf8.count > Self.maximumLength ? "too long" : "contains a NUL"
@@ -14,7 +14,7 @@ struct SecretName: Hashable, Sendable {
         self = checked
     }
 
-    /// Checks bytes from outside: nil unless they are a name that the other initialiser accepts.
+    /// Validates bytes from outside; nil unless the other initialiser would accept them.
     init?(bytes: [UInt8]) {
         guard (1...Self.maximumLength).contains(bytes.count), !bytes.contains(0),
             String(validating: bytes, as: UTF8.self) != nil

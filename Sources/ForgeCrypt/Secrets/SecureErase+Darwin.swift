@@ -1,7 +1,7 @@
 #if canImport(Darwin)
 import Darwin
 
-/// Writes zeros that the optimiser may not leave out (`memset_s(3)`).
+/// Writes zeros that the optimiser must not remove (`memset_s(3)`).
 func secureErase(_ memory: UnsafeMutableRawBufferPointer) {
     guard let start = memory.baseAddress else { return }
     // It can fail only for sizes beyond the address space.

@@ -5,7 +5,7 @@ import Glibc
 import Musl
 #endif
 
-/// Writes zeros that the optimiser may not leave out (`explicit_bzero(3)`).
+/// Writes zeros that the optimiser must not remove (`explicit_bzero(3)`).
 func secureErase(_ memory: UnsafeMutableRawBufferPointer) {
     guard let start = memory.baseAddress else { return }
     explicit_bzero(start, memory.count)

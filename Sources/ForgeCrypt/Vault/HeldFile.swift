@@ -3,11 +3,11 @@ import SystemPackage
 
 /// An open file that is closed with its last reference.
 ///
-/// While it is open, no other file can get its inode's number, so the number tells whether a path still leads to it.
+/// While it is open, its inode number is not reused, so that number shows whether a path still leads to it.
 final class HeldFile: Sendable {
     let descriptor: Descriptor
 
-    /// As it was when the file was opened.
+    /// The status when the file was opened.
     let status: FileStatus
 
     private let fileSystem: any POSIXFileSystem
@@ -24,7 +24,7 @@ final class HeldFile: Sendable {
         try self.init(descriptor, named: path, on: fileSystem)
     }
 
-    /// Takes over an open file, which is closed even if this throws.
+    /// Takes ownership of an open file, which is closed even if this throws.
     init(
         _ descriptor: Descriptor, named path: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
@@ -55,7 +55,7 @@ final class HeldFile: Sendable {
         return bytes
     }
 
-    /// Whether a path with this status still leads to the file as it was when it was opened.
+    /// Whether a path with this status still leads to the unchanged file.
     func isStill(_ now: FileStatus) -> Bool {
         now.inode == status.inode && now.device == status.device && now.sizeInBytes == status.sizeInBytes
             && now.modified == status.modified && now.changed == status.changed

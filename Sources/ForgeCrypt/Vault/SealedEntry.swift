@@ -1,12 +1,12 @@
 import Crypto
 import Foundation
 
-/// One secret as it is stored in a vault file: its name decrypted, its value still sealed.
+/// A secret as stored in a vault file: its name decrypted, its value still sealed.
 struct SealedEntry: Sendable {
-    /// Name length, accessibility, value length and generation in front of the two boxes.
+    /// Name length, accessibility, value length and generation before the two boxes.
     private static let prefixLength = 16
 
-    /// The nonce and the tag around what AES-GCM encrypts.
+    /// The lengths of nonce and tag, which surround the ciphertext of AES-GCM.
     private static let nonceLength = 12
     private static let boxOverhead = nonceLength + 16
 
@@ -73,7 +73,7 @@ struct SealedEntry: Sendable {
         bytes = Array(start[start.startIndex..<valueBox.endIndex])
     }
 
-    /// Opens the value; the caller erases it.
+    /// Opens the value; the caller must erase it.
     func value(vaultID: [UInt8], under subkeys: VaultSubkeys) throws(VaultFailure) -> [UInt8] {
         let box = bytes.dropFirst(Self.prefixLength + name.bytes.count + Self.boxOverhead)
         let associatedData = Self.associatedData(.value, bytes.prefix(Self.prefixLength), vaultID) + name.bytes
@@ -85,7 +85,7 @@ struct SealedEntry: Sendable {
         case value = "ForgeStorage vault v1 value"
     }
 
-    /// What a box is bound to: its part, the format, the vault, and the entry's prefix.
+    /// The associated data of a box: its part, the format, the vault, and the entry's prefix.
     private static func associatedData(
         _ part: Part, _ prefix: some Collection<UInt8>, _ vaultID: [UInt8]
     ) -> [UInt8] {
@@ -110,7 +110,7 @@ struct SealedEntry: Sendable {
 }
 
 extension CryptAccessibility {
-    /// The number of the class in a vault; its meaning never changes.
+    /// The number of the class in a vault, which must never change.
     fileprivate var vaultCode: UInt8 {
         switch self {
         case .whenUnlocked: 1

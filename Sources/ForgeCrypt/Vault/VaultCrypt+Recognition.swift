@@ -1,17 +1,17 @@
 package import ForgeFileSystem
 
 extension VaultCrypt {
-    /// Whether a file that begins like this is a vault.
+    /// Whether these are the first bytes of a vault.
     package static func isVault(startingWith bytes: [UInt8]) -> Bool {
         bytes.starts(with: VaultHeader.magic)
     }
 
-    /// Whether a file of this name is the temporary file of vaults and key files in a directory.
+    /// Whether this is the name of the temporary file of vaults and key files.
     package static func isTemporary(_ name: POSIXPath) -> Bool { name == VaultFile.temporaryName }
 }
 
 extension VaultKeyFile {
-    /// Whether a file that begins like this holds the key of a vault.
+    /// Whether these are the first bytes of a vault's key file.
     package static func isKeyFile(startingWith bytes: [UInt8]) -> Bool {
         bytes.starts(with: magic)
     }

@@ -11,15 +11,15 @@ import SystemPackage
 /// replacement of the whole file by an older copy is not detected, since that requires a counter outside the file.
 ///
 /// - Every change replaces the file atomically and is durable when the call returns; it costs two flushes and the
-///   encryption of the one value, and writes the whole file. There is no file before the first change.
+///   encryption of one value, and writes the whole file. There is no file before the first change.
 /// - Any number of `VaultCrypt` objects and processes may use one file. A lock beside it (`#lock-vaults`) serialises
-///   writers, so no change is lost; readers see every change that was acknowledged before. A change waits for the lock
-///   for a limited time.
+///   writers, so no change is lost; readers see every acknowledged change. A change waits for the lock for a limited
+///   time.
 /// - Unreadable data is never overwritten: with a wrong key, or a file that is damaged, truncated or of a later
-///   version, every call throws, `set` and `delete` too. ``deleteAll()`` renames such a file.
+///   version, every call throws, including `set` and `delete`. ``deleteAll()`` renames such a file.
 /// - The file has mode 0600. If other users may read or write it, or if it is a symbolic link, every call throws
 ///   `.insecureFile`. A missing directory is created with mode 0700. Nothing, not even a lock, is written to a
-///   directory that other users own or may write to, sticky or not; root counts as no other user.
+///   directory that other users own or may write to, sticky or not; root does not count as another user.
 /// - In memory the values stay sealed; `get` opens one, decodes it and erases the opened bytes.
 ///
 /// A vault holds up to 65,536 secrets of up to 16 MiB each and 256 MiB together. Nonces are random: after 2³¹ changes
@@ -45,16 +45,16 @@ public final class VaultCrypt: CryptStoring {
         var isDurable = false
     }
 
-    /// A vault at a place; nothing is read or created yet.
+    /// Creates a vault; nothing is read or created yet.
     ///
     /// - Parameters:
     ///   - url: The vault file; its directory should be the app's own.
     ///   - key: At least 128 random bits, such as ``VaultKeyFile`` creates; not a passphrase.
     ///   - lockTimeout: How long a change waits for other writers of vaults in the directory before it throws
     ///     `.unavailable(.inUse)`.
-    ///   - fileSystem: Where the file is.
+    ///   - fileSystem: The file system of the vault.
     /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that
-    ///   begins with `#`, `.unavailable` with the reason for a URL that names no file.
+    ///   begins with `#`, `.unavailable` with the reason for a URL that is not a file path.
     public init(
         at url: URL, key: SymmetricKey, lockTimeout: Duration = .seconds(30),
         fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -120,7 +120,7 @@ public final class VaultCrypt: CryptStoring {
         try change(.delete, name) { (image) throws(VaultFailure) in try image.remove(secretName) }
     }
 
-    /// Removes every secret; the vault gets a new id, and so new keys.
+    /// Removes every secret; the vault gets a new id, and therefore new keys.
     ///
     /// A vault that cannot be read, because the key is wrong or the file is damaged, truncated or of a later version,
     /// is not destroyed but renamed: `.aside-` and 16 characters are appended to its name. Throws if that fails.
@@ -133,7 +133,7 @@ public final class VaultCrypt: CryptStoring {
                         guard let snapshot = try refresh(&state), snapshot.image.count > 0 else {
                             return try synchronizeName(&state)
                         }
-                        // Starting over at 0 does no harm: the id is a new one.
+                        // Restarting at 0 is safe: the id is new.
                         let empty = VaultImage(key: key, generation: snapshot.image.generation &+ 1)
                         try write(empty, &state, at: directory)
                     } catch let error where error.code.isUnreadableVault {
@@ -151,7 +151,7 @@ public final class VaultCrypt: CryptStoring {
 
     /// Reads the whole file again and decrypts every value, without returning any.
     ///
-    /// - Returns: How many secrets there are; 0 if there is no file.
+    /// - Returns: The number of secrets; 0 if there is no file.
     /// - Throws: ``CryptError`` with the first damage found.
     /// - Complexity: O(size of the vault)
     @discardableResult
@@ -174,10 +174,10 @@ public final class VaultCrypt: CryptStoring {
     }
 }
 
-// MARK: Between file and memory
+// MARK: Reading and writing the file
 
 extension VaultCrypt {
-    /// Calls `body` with the file's present content; nil if there is no file.
+    /// Calls `body` with the file's current content; nil if there is no file.
     private func read<Result: Sendable>(
         _ operation: CryptError.Operation, _ name: String?, _ body: (VaultImage) throws(VaultFailure) -> Result
     ) throws(CryptError) -> Result? {

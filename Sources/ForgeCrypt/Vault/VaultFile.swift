@@ -2,12 +2,12 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// The path of a vault file, and every access to it.
+/// The path of a vault file, and all access to it.
 struct VaultFile: Sendable {
     /// The lock file of all writers of vaults in a directory.
     static let lockName: POSIXPath = "#lock-vaults"
 
-    /// How long a change waits for the lock unless the caller gives another time.
+    /// The default time that a change waits for the lock.
     static let lockTimeout: Duration = .seconds(30)
 
     let fileSystem: any POSIXFileSystem
@@ -16,7 +16,7 @@ struct VaultFile: Sendable {
     let name: POSIXPath
     private let lockTimeout: Duration
 
-    /// - Throws: ``CryptError`` with `EINVAL` for a URL that names no file, `.reservedName` for a reserved name.
+    /// - Throws: ``CryptError`` with `EINVAL` for a URL that is not a file path, `.reservedName` for a reserved name.
     init(
         _ url: URL, on fileSystem: any POSIXFileSystem, lockTimeout: Duration = Self.lockTimeout
     ) throws(CryptError) {
@@ -30,7 +30,7 @@ struct VaultFile: Sendable {
         guard !name.isEmpty, name != ".", name != ".." else {
             throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
         }
-        // Also where the file system ignores code points before the number sign.
+        // Also on a file system that ignores code points before the number sign.
         guard !name.visibleText.hasPrefix("#") else { throw CryptError(.reservedName, .open, path: path) }
         self.fileSystem = fileSystem
         self.path = path
@@ -81,7 +81,7 @@ struct VaultFile: Sendable {
         }
     }
 
-    /// Checks that neither this user nor root gets a key that another user has planted.
+    /// Refuses a key that another user has planted for this user or root.
     ///
     /// A vault needs no such check: its content is authenticated under the key.
     func checkOwner(_ held: HeldFile, _ operation: CryptError.Operation) throws(CryptError) {
@@ -90,7 +90,7 @@ struct VaultFile: Sendable {
         }
     }
 
-    /// Checks that only this user and root can create, rename and remove files in the directory.
+    /// Requires that only this user and root can create, rename and remove files in the directory.
     ///
     /// In a sticky directory other users cannot replace this user's files, but they can create the lock, the temporary
     /// file or the vault first.
@@ -106,18 +106,18 @@ struct VaultFile: Sendable {
 
     private func isTrusted(_ owner: UserID) -> Bool { owner == UserID(0) || owner == fileSystem.effectiveUser }
 
-    /// Makes the file's name durable, or its absence.
+    /// Makes the existence or absence of the file's name durable.
     ///
     /// The writer of a visible name may not have flushed it, because it was killed or its flush failed.
     func synchronizeName() throws(FileSystemError) {
         do {
             try fileSystem.synchronizeNames(leadingTo: path)
         } catch let error where error.errno == .noSuchFileOrDirectory {
-            // A missing directory holds no name.
+            // A missing directory contains no names.
         }
     }
 
-    /// Makes the names of the file and of all directories above it durable, as far as this process may read them.
+    /// Makes the names of the file and of all parent directories durable, as far as this process may read them.
     func synchronizeNames() throws(FileSystemError) {
         try fileSystem.synchronizeNames(leadingTo: path)
     }
@@ -131,17 +131,17 @@ struct VaultFile: Sendable {
 
     // MARK: Writing
 
-    /// Calls `body` with the lock of the directory's writers held, which excludes other processes too.
+    /// Calls `body` while holding the lock of the directory's writers, which also excludes other processes.
     ///
-    /// Waits for the lock, but not without limit. The directory is created if it is missing.
+    /// Waits for the lock up to the timeout. The directory is created if it is missing.
     ///
     /// - Parameters:
-    ///   - operation: The operation that errors name.
+    ///   - operation: The operation for errors.
     ///   - isPrepared: Whether the directory is known to be durable; set once it is.
     ///   - body: Called with the open directory.
-    /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws, or the error of taking the lock: `.unavailable(.inUse)` after the timeout,
-    ///   `.insecureFile` for a directory in which others may create files; nothing was created in it.
+    /// - Returns: The result of `body`.
+    /// - Throws: The error of `body`, or of taking the lock: `.unavailable(.inUse)` after the timeout, `.insecureFile`
+    ///   for a directory in which other users may create files; nothing was created in it.
     func whileLocked<Result>(
         _ operation: CryptError.Operation, isPrepared: inout Bool,
         _ body: (_ directory: Descriptor) throws(CryptError) -> Result
@@ -191,7 +191,7 @@ struct VaultFile: Sendable {
     /// The temporary file of the writer that holds the lock; no other store uses this name.
     static let temporaryName: POSIXPath = "#tmp-of-vaults"
 
-    /// Stores the file as a whole, atomically and durably, mode 0600.
+    /// Replaces the whole file, atomically and durably, with mode 0600.
     ///
     /// - Returns: The new file; nil if its status cannot be read, which does not undo the change.
     @discardableResult
@@ -206,7 +206,7 @@ struct VaultFile: Sendable {
         do {
             return try HeldFile(descriptor, named: path, on: fileSystem)
         } catch {
-            // The next call opens the file and reports what prevents it.
+            // The next call opens the file and reports the problem.
             return nil
         }
     }
@@ -217,7 +217,7 @@ struct VaultFile: Sendable {
         do {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .exclusive)
         } catch let error where error.errno.isMissingFeature {
-            // 80 random bits are unique enough where there is no exclusive rename.
+            // 80 random bits are unique enough without exclusive rename.
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
         do {
@@ -238,7 +238,7 @@ struct VaultFile: Sendable {
             guard status.type == .regular else { return }
             try fileSystem.unlink(Self.temporaryName, at: directory)
         } catch  where error.errno == .noSuchFileOrDirectory || error.errno == .permissionDenied {
-            return  // There is none, or another user owns it.
+            return  // It does not exist, or another user owns it.
         }
     }
 }

@@ -1,31 +1,31 @@
 import Crypto
 import Foundation
 
-/// The first 160 bytes of a vault file; the layout is in the documentation of the target.
+/// The first 160 bytes of a vault file; the documentation of the target describes the layout.
 struct VaultHeader: Sendable {
     static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4C, 0x54, 0x0D, 0x0A, 0x1A]
     static let version: UInt16 = 1
     static let length = 160
     static let vaultIDLength = 16
 
-    /// Where the fields end that the key check authenticates.
+    /// The end of the fields that the key check authenticates.
     private static let keyCheckOffset = 96
 
-    /// Where the part ends that the checksum covers.
+    /// The end of the part that the checksum covers.
     private static let checksumOffset = 128
 
-    /// Random, new whenever a vault is started or emptied.
+    /// Random, new whenever a vault is created or emptied.
     var vaultID: [UInt8]
 
-    /// How many changes the vault has seen.
+    /// The number of changes of the vault.
     var generation: UInt64
 
-    /// How many bytes of entries follow the header.
+    /// The size in bytes of the entries after the header.
     var bodyLength: Int
 
     var entryCount: Int
 
-    /// The header of a vault that holds nothing.
+    /// Creates the header of an empty vault.
     init(vaultID: [UInt8], generation: UInt64) {
         self.vaultID = vaultID
         self.generation = generation
@@ -33,11 +33,11 @@ struct VaultHeader: Sendable {
         entryCount = 0
     }
 
-    /// Reads a header and checks all that can be checked without the key.
+    /// Parses a header and checks everything that can be checked without the key.
     ///
     /// - Parameters:
-    ///   - file: The file, or as much of it as is there.
-    ///   - fileLength: How long the whole file is.
+    ///   - file: The available beginning of the file.
+    ///   - fileLength: The length of the whole file.
     /// - Throws: `.truncated`, `.tampered` or `.newerFormat`.
     init(_ file: ArraySlice<UInt8>, fileLength: Int) throws(VaultFailure) {
         guard file.count >= Self.length else {
@@ -51,7 +51,7 @@ struct VaultHeader: Sendable {
         let version: UInt16 = try reader.integer()
         let length = Int(try reader.integer() as UInt16)
         guard version == Self.version, length == Self.length else {
-            // Every version keeps magic, version, header length, and a checksum in the header's last 32 bytes.
+            // Every version has magic, version, header length, and a checksum in the header's last 32 bytes.
             let isIntact =
                 version > Self.version && length > 44 && Self.hasChecksum(file.prefix(length), length: length)
             throw isIntact ? VaultFailure(.newerFormat) : VaultFailure(.tampered, "header damaged")
@@ -95,7 +95,7 @@ struct VaultHeader: Sendable {
         return bytes
     }
 
-    /// The header as it is stored in the file.
+    /// The header as stored in the file.
     func bytes(_ subkeys: VaultSubkeys) -> [UInt8] {
         var bytes = fields
         bytes += HMAC<SHA256>.authenticationCode(for: bytes, using: subkeys.header)
@@ -103,7 +103,7 @@ struct VaultHeader: Sendable {
         return bytes
     }
 
-    /// Whether the header of `file`, which this value was read from, was written under these keys.
+    /// Whether the header of `file`, from which this value was parsed, was written under these keys.
     func isSealed(_ file: ArraySlice<UInt8>, under subkeys: VaultSubkeys) -> Bool {
         let header = file.prefix(Self.checksumOffset)
         return HMAC<SHA256>.isValidAuthenticationCode(

@@ -1,12 +1,12 @@
 import Crypto
 import Foundation
 
-/// The content of a vault, sealed, as a value: no file is touched here.
+/// The sealed content of a vault, as a value without file access.
 struct VaultImage: Sendable {
-    /// The longest vault file, 256 MiB.
+    /// The maximum size of a vault file, 256 MiB.
     static let maximumSizeInBytes = 256 << 20
 
-    /// The most secrets in one vault.
+    /// The maximum number of secrets in a vault.
     static let maximumCount = 65_536
 
     private(set) var vaultID: [UInt8]
@@ -14,10 +14,10 @@ struct VaultImage: Sendable {
     private var entries: [SecretName: SealedEntry] = [:]
     private var subkeys: VaultSubkeys
 
-    /// The bytes that all entries take in the file.
+    /// The size in bytes of all entries in the file.
     private var bodyLength = 0
 
-    /// A vault that holds nothing, with a new id; it was never written.
+    /// Creates an empty vault with a new id; nothing is written.
     init(key: SymmetricKey, generation: UInt64 = 0) {
         var generator = SystemRandomNumberGenerator()
         vaultID = (0..<VaultHeader.vaultIDLength).map { _ in .random(in: 0 ... .max, using: &generator) }
@@ -25,10 +25,10 @@ struct VaultImage: Sendable {
         subkeys = VaultSubkeys(key, vaultID: vaultID)
     }
 
-    /// Reads a vault file, checks the code over all of it, and opens the names.
+    /// Parses a vault file, verifies its authentication code, and opens the names.
     ///
-    /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. Nothing is believed before it is
-    ///   authenticated, but for the header's lengths, which are checked against the file's.
+    /// - Throws: `.truncated`, `.tampered`, `.newerFormat` or `.wrongKey`. No content is trusted before it is
+    ///   authenticated, except the header's lengths, which are checked against the file's.
     init(_ file: [UInt8], key: SymmetricKey) throws(VaultFailure) {
         let header = try VaultHeader(file[...], fileLength: file.count)
         subkeys = VaultSubkeys(key, vaultID: header.vaultID)
@@ -60,7 +60,7 @@ struct VaultImage: Sendable {
         bodyLength = header.bodyLength
     }
 
-    /// Whether the first of the entries opens, so that the keys are those of the vault.
+    /// Whether the first entry opens, which shows that the keys are those of the vault.
     private static func firstEntryOpens(
         _ entries: ArraySlice<UInt8>, vaultID: [UInt8], under subkeys: VaultSubkeys
     ) -> Bool {
@@ -81,7 +81,7 @@ struct VaultImage: Sendable {
 
     func accessibility(of name: SecretName) -> CryptAccessibility? { entries[name]?.accessibility }
 
-    /// Opens one value, nil if there is none; the caller erases it.
+    /// Opens a value, nil if there is none; the caller must erase it.
     func value(of name: SecretName) throws(VaultFailure) -> [UInt8]? {
         try entries[name]?.value(vaultID: vaultID, under: subkeys)
     }
@@ -118,7 +118,7 @@ struct VaultImage: Sendable {
         return generation + 1
     }
 
-    /// The vault file.
+    /// The bytes of the vault file.
     func file() -> [UInt8] {
         var header = VaultHeader(vaultID: vaultID, generation: generation)
         header.bodyLength = bodyLength

@@ -1,22 +1,22 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// What can be read of a vault file without its key.
+/// The properties of a vault file that can be read without its key.
 public struct VaultInformation: Hashable, Sendable {
     /// The version of the format.
     public var formatVersion: Int
 
-    /// How many changes the vault has seen.
+    /// The number of changes of the vault.
     public var generation: UInt64
 
-    /// How many secrets it holds.
+    /// The number of secrets.
     public var count: Int
 
     /// The length of the file.
     public var sizeInBytes: Int
 
-    /// Reads the header of a vault file and checks it by its checksum, and the file's length; nothing else can be
-    /// checked without the key (``VaultCrypt/verify()``), and none of it is authenticated.
+    /// Reads the header of a vault file, and verifies its checksum and the file's length. Nothing else can be verified
+    /// without the key (``VaultCrypt/verify()``), and none of it is authenticated.
     ///
     /// - Returns: Nil if there is no file.
     /// - Throws: ``CryptError``: `.truncated`, `.tampered`, `.newerFormat`, `.insecureFile`, or `.unavailable`.

@@ -11,7 +11,7 @@ public enum VaultKey {
         SymmetricKey(size: .bits256)
     }
 
-    /// The key that 64 hexadecimal digits stand for; white space around them is ignored.
+    /// Decodes a key from 64 hexadecimal digits; surrounding white space is ignored.
     ///
     /// - Throws: ``CryptError`` with `.invalidKeyMaterial`, which does not quote the text.
     public static func decode(hexadecimal text: String) throws(CryptError) -> SymmetricKey {
@@ -31,7 +31,7 @@ public enum VaultKey {
         return try key(bytes)
     }
 
-    /// The key that base 64 stands for (RFC 4648, padded); white space around it is ignored.
+    /// Decodes a key from base 64 (RFC 4648, padded); surrounding white space is ignored.
     ///
     /// - Throws: ``CryptError`` with `.invalidKeyMaterial`, which does not quote the text.
     public static func decode(base64 text: String) throws(CryptError) -> SymmetricKey {

@@ -5,19 +5,19 @@ import SystemPackage
 
 /// A vault's key in a file, for command-line tools and servers.
 ///
-/// It protects a vault file that is copied alone, by a backup for example. It does not protect from a program that can
-/// read this user's files.
+/// It protects a vault file that is copied without it, by a backup for example. It does not protect against a program
+/// that can read this user's files.
 public enum VaultKeyFile {
     static let magic: [UInt8] = [0x89, 0x46, 0x56, 0x4B, 0x0D, 0x0A, 0x1A, 0x01]
     private static let checksumLength = 8
     private static let length = magic.count + VaultKey.sizeInBytes + checksumLength
 
-    /// The key in the file; nil if there is no file. Changes nothing and flushes nothing: call
-    /// ``loadOrCreate(at:fileSystem:)`` for a key that something is sealed with.
+    /// The key in the file; nil if there is no file. Changes and flushes nothing: call ``loadOrCreate(at:fileSystem:)``
+    /// before sealing with a key.
     ///
-    /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a damaged file or one that is no key file,
-    ///   `.insecureFile` if others may read or write it, or if it belongs neither to the effective user nor to root,
-    ///   `.reservedName` for a name that begins with `#`, `.unavailable` if it cannot be read.
+    /// - Throws: ``CryptError``: `.truncated` or `.tampered` for a file that is damaged or not a key file,
+    ///   `.insecureFile` if other users may read or write it, or if it belongs neither to the effective user nor to
+    ///   root, `.reservedName` for a name that begins with `#`, `.unavailable` if it cannot be read.
     public static func load(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey? {
@@ -26,16 +26,17 @@ public enum VaultKeyFile {
         return try key(in: held, file)
     }
 
-    /// The key in the file, which is created with a random key if it is missing: mode 0600, durable when the call
-    /// returns, in a directory that is created with 0700.
+    /// The key in the file; creates a missing file with a random key: mode 0600, durable when the call returns, in a
+    /// directory that is created with mode 0700.
     ///
-    /// Never replaces a file. A file that exists is flushed with the directories above it, since the process that
-    /// created it may have ended before it did. Of two processes at the same time, both get the key of the first: a key
-    /// is created under the lock of the vaults in its directory (`#lock-vaults`).
+    /// Never replaces a file. An existing file is flushed with its parent directories, because the process that created
+    /// it may have ended before doing so. Two concurrent processes both get the key of the first: a key is created
+    /// under the lock of the vaults in its directory (`#lock-vaults`).
     ///
-    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` where other users may create or
-    ///   replace files in the directory of a new key, or own it; `.unavailable(.inUse)` if another process has held the
-    ///   lock for 30 seconds; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing
+    /// - Throws: ``CryptError``, as ``load(at:fileSystem:)``, and `.insecureFile` if other users own the directory of a
+    ///   new key, or may create or replace files in it; `.unavailable(.inUse)` if another process has held the lock for
+    ///   30 seconds; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing with the key
+    ///   before another call has succeeded.
     ///   with the key before another call has succeeded.
     public static func loadOrCreate(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -45,7 +46,7 @@ public enum VaultKeyFile {
         let key = VaultKey.random()
         var isPrepared = false
         let failure = try file.whileLocked(.createKey, isPrepared: &isPrepared) { directory in
-            // The temporary file of an earlier attempt holds a key. Best effort: the next writer tries again.
+            // The temporary file of an earlier attempt contains a key. Best effort: the next writer tries again.
             do { try file.removeTemporaryFile(directory) } catch _ {}
             return Self.store(key, in: file, at: directory)
         }
@@ -56,7 +57,7 @@ public enum VaultKeyFile {
         return key
     }
 
-    /// The key in the file, flushed together with every name that leads to it; nil if there is no file.
+    /// The key in the file, flushed together with every name on its path; nil if there is no file.
     private static func loadDurably(_ file: VaultFile) throws(CryptError) -> SymmetricKey? {
         guard let held = try file.open(.loadKey) else { return nil }
         let key = try key(in: held, file)
@@ -64,7 +65,7 @@ public enum VaultKeyFile {
             try file.fileSystem.synchronize(held.descriptor, .full)
             try file.synchronizeNames()
         } catch let error where error.errno == .readOnlyFileSystem {
-            // Nothing can be pending on a read-only file system.
+            // Nothing can be unflushed on a read-only file system.
         } catch {
             throw CryptError(.durabilityUnknown, .loadKey, path: file.path, underlying: error)
         }
@@ -85,7 +86,7 @@ public enum VaultKeyFile {
         return try key(bytes, path: file.path)
     }
 
-    /// Stores the key, unless there is a file; returns the error that prevented it.
+    /// Stores the key unless the file exists; returns the error of a failure.
     private static func store(_ key: SymmetricKey, in file: VaultFile, at directory: Descriptor) -> FileSystemError? {
         var bytes = magic
         key.withUnsafeBytes { bytes += $0 }

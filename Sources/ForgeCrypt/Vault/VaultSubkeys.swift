@@ -1,12 +1,12 @@
 import Crypto
 import Foundation
 
-/// The keys that a vault is sealed with: one for each purpose, derived from the caller's key and the vault's id.
+/// The keys that seal a vault: one for each purpose, derived from the caller's key and the vault's id.
 ///
-/// HKDF (RFC 5869) with SHA-256, the vault's id as salt. The caller's own key never seals anything, and two vaults
-/// under one key share no key of their own.
+/// HKDF (RFC 5869) with SHA-256, the vault's id as salt. The caller's key itself seals nothing, and two vaults under
+/// one key have different derived keys.
 struct VaultSubkeys: Sendable {
-    /// How long the code is that ends a vault file.
+    /// The length of the authentication code at the end of a vault file.
     static let macLength = 32
 
     /// Seals names and values, by AES-256-GCM.

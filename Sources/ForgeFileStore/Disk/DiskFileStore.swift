@@ -3,13 +3,13 @@ public import Foundation
 
 /// A store of plain files below one directory.
 ///
-/// A file at the key `notes/a.txt` is the file `notes/a.txt` below the root, as other programs see it. Files are 0600,
-/// directories 0700, whatever the umask. No key, link or renamed directory leads out of the root.
+/// A file at the key `notes/a.txt` is the file `notes/a.txt` below the root, visible to other programs. Files are 0600,
+/// directories 0700, regardless of the umask. No key, link or renamed directory leads out of the root.
 ///
 /// The initialiser does not access the disk and cannot fail. The first write creates the root; calls throw while the
 /// root cannot be opened. So a store can be a constant of an app that may start while the device is locked. Call
-/// ``open()`` to check early whether the root can be used. If the root is removed or replaced, the next call opens it
-/// again.
+/// ``open()`` to check early whether the root can be used. If the root is removed or replaced, the next call reopens
+/// it.
 ///
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
 /// entries that no store creates: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
@@ -17,7 +17,7 @@ public import Foundation
 public final class DiskFileStore: FileStoring {
     private let engine: FileStoreEngine
 
-    /// A store of the files below `root`, which is created when it is first needed.
+    /// Creates a store of the files below `root`, which is created on first use.
     ///
     /// - Parameters:
     ///   - root: The directory; it should belong to this store alone.
@@ -35,7 +35,7 @@ public final class DiskFileStore: FileStoring {
                 sources: sources, fileProtection: fileProtection, options: options))
     }
 
-    /// A store in a standard directory of the system.
+    /// Creates a store in a standard directory of the system.
     ///
     /// - Parameters:
     ///   - directory: The kind of data.
@@ -71,7 +71,7 @@ public final class DiskFileStore: FileStoring {
 
     /// Creates the root if it is missing, and removes the temporary files of stores whose process has died.
     ///
-    /// Otherwise the first call that stores something does both. Calls that read create nothing.
+    /// Otherwise the first write does both. Reads create nothing.
     public func open() async throws {
         try await engine.offload { [engine] _ in try engine.open() }
     }
@@ -91,9 +91,9 @@ extension DiskFileStore {
         try await engine.load(key)
     }
 
-    /// Calls `body` with the content of the file at `key`, chunk by chunk, whatever the limit of ``load(_:)``.
+    /// Calls `body` with the content of the file at `key`, in chunks, regardless of the limit of ``load(_:)``.
     ///
-    /// - Throws: ``FileStoreError`` if the file cannot be read, and what `body` throws.
+    /// - Throws: ``FileStoreError`` if the file cannot be read, or the error of `body`.
     package func forEachChunk(of key: String, _ body: ([UInt8]) throws -> Void) throws {
         try engine.forEachChunk(of: key, body)
     }

@@ -1,7 +1,7 @@
 import ForgeFileSystem
 import Synchronization
 
-/// Tells work on a thread of its own that the task which waits for it was cancelled.
+/// Signals cancellation of a task to work on a separate thread.
 final class Cancellation: Sendable {
     private let flag = Atomic(false)
 
@@ -13,9 +13,9 @@ final class Cancellation: Sendable {
         if flag.load(ordering: .relaxed) { throw CancellationError() }
     }
 
-    /// Runs `body` where it may wait for the device, unless the task is cancelled before it begins.
+    /// Runs `body` on a thread that may block, unless the task is cancelled before it begins.
     ///
-    /// `body` may look at the cancellation at points where it has changed nothing yet.
+    /// `body` may check for cancellation at points where it has not changed anything.
     static func offload<Result: Sendable>(
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {

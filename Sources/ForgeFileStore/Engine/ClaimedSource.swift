@@ -11,7 +11,7 @@ struct ClaimedSource: Sendable {
         /// The file could not be renamed to its private name; it keeps its own.
         case notClaimed(FileSystemError)
 
-        /// The source's name was gone or led to another file, or the link count had changed. What was renamed has been
+        /// The source's name was missing or led to another file, or the link count had changed. The renamed file was
         /// renamed back, unless the problem is `.notRestored`.
         case refused(FileStoreError)
     }
@@ -25,7 +25,7 @@ struct ClaimedSource: Sendable {
 
     /// Renames the file to a private name in its own directory.
     ///
-    /// - Throws: ``FileStoreError``: `.notRemoved` if the rename fails; `.changed` if the name is gone or belongs to
+    /// - Throws: ``FileStoreError``: `.notRemoved` if the rename fails; `.changed` if the name is missing or belongs to
     ///   another file, which was renamed back; `.notRestored` if that failed.
     init(_ source: OpenSource) throws(FileStoreError) {
         do {
@@ -46,7 +46,7 @@ struct ClaimedSource: Sendable {
     ///
     /// - Parameters:
     ///   - source: The file.
-    ///   - prefix: The beginning of the private name.
+    ///   - prefix: The prefix of the private name.
     ///   - directory: The directory of the private name, which must stay open while the claim exists. If other programs
     ///     cannot write to it, they cannot replace the file after it was inspected.
     ///   - path: The path of the directory.
@@ -84,12 +84,12 @@ struct ClaimedSource: Sendable {
         do {
             try fileSystem.rename(source.name, at: source.directory, to: privateName, at: directory, .exclusive)
         } catch  where error.errno.isMissingFeature {
-            // 80 random bits are unique enough where there is no exclusive rename.
+            // 80 random bits are unique enough without exclusive rename.
             try fileSystem.rename(source.name, at: source.directory, to: privateName, at: directory, .replacing)
         }
     }
 
-    /// Whether a rename failed because the source's name is gone.
+    /// Whether a rename failed because the source's name is missing.
     private static func isMissing(_ source: OpenSource, after error: FileSystemError) throws(Failure) -> Bool {
         guard error.errno == .noSuchFileOrDirectory else { return false }
         do {
@@ -100,7 +100,7 @@ struct ClaimedSource: Sendable {
         }
     }
 
-    /// Throws `.changed` if another program wrote to the file after its name was taken away.
+    /// Throws `.changed` if another program wrote to the file after it was renamed.
     func checkUnchanged() throws(FileStoreError) {
         let now: FileStatus
         do {
@@ -145,7 +145,7 @@ struct ClaimedSource: Sendable {
                 try fileSystem.rename(
                     privateName, at: directory, to: source.name, at: source.directory, .exclusive)
             } catch  where error.errno.isMissingFeature {
-                // A link fails as well if the name is taken.
+                // A link also fails if the name exists.
                 try fileSystem.link(privateName, at: directory, to: source.name, at: source.directory)
                 try fileSystem.unlink(privateName, at: directory)
             }
@@ -155,8 +155,8 @@ struct ClaimedSource: Sendable {
             failure.destination = source.origin.path
             return source.origin.failure(.notRestored, failure)
         }
-        // Best effort: without the flush a power cut could bring the private name back. The caller reports the error
-        // that made it restore the name.
+        // Best effort: without the flush a power cut could restore the private name. The caller throws the original
+        // error.
         do { try fileSystem.synchronize(source.directory, .full) } catch _ {}
         return nil
     }

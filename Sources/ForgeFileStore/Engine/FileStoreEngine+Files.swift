@@ -41,7 +41,7 @@ extension FileStoreEngine {
 
     /// Reads the file into the buffer of the returned `Data`, without a copy.
     private func contents(of descriptor: Descriptor, sizeInBytes: Int) throws(FileSystemError) -> Data {
-        // One byte more than expected, so that the end is seen without a second call.
+        // One byte more than expected, so that the end is detected without a second call.
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sizeInBytes + 1, alignment: 16)
         let count: Int
         do {

@@ -20,7 +20,7 @@ extension FileStoreEngine {
             if try rename(open, to: checked, overwrite) { return }
             let claim = try ClaimedSource(open)
             do {
-                // The copy must be durable before the original is removed, whatever the durability of the store.
+                // The copy must be durable before the original is removed, regardless of the store's durability.
                 try copyContents(
                     open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()
@@ -75,9 +75,9 @@ extension FileStoreEngine {
         _ source: OpenSource, to key: RelativeKey, _ overwrite: Bool
     ) throws(FileStoreError) -> Bool {
         let (file, status) = (source.file, source.status)
-        // Other programs could reach the stored file by its second name.
+        // Other programs could access the stored file through a second hard link.
         guard configuration.sources == nil, status.linkCount == 1 else { return false }
-        // Another user could change the mode of a file that stays theirs; the copy belongs to this process's user.
+        // Another user could change the mode of a file they own; the copy belongs to this process's user.
         guard status.owner == fileSystem.effectiveUser else { return false }
         do {
             try fileSystem.setPermissions(.privateFile, of: .descriptor(file))

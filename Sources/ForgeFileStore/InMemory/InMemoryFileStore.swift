@@ -1,7 +1,7 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// A store of files in memory: the engine of ``DiskFileStore`` on an `InMemoryFileSystem`.
+/// A file store in memory: the engine of ``DiskFileStore`` on an `InMemoryFileSystem`.
 ///
 /// It gives the same results and errors as a store on disk, and needs no disk and no cleanup. Only ``url(for:)`` is
 /// unsupported, because other code could not read a file in memory at a URL.
@@ -12,12 +12,12 @@ public final class InMemoryFileStore: FileStoring {
 
     private let engine: FileStoreEngine
 
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// - Parameters:
     ///   - fileSystem: The file system of the files; two stores on the same file system share their files.
     ///   - sources: The file system of the source URLs of copies and moves; the disk by default.
-    ///   - options: Durability and limits. Memory survives no power cut, whatever the durability.
+    ///   - options: Durability and limits. The content does not survive the process, whatever the durability.
     public init(
         fileSystem: InMemoryFileSystem = InMemoryFileSystem(), sources: any POSIXFileSystem = SystemFileSystem(),
         options: FileStoreOptions = FileStoreOptions()

@@ -15,35 +15,35 @@ public final class CodableStorage: Sendable {
     private let decoder: JSONDecoder
     private let encoder: JSONEncoder
 
-    /// Codable values in `storage`.
+    /// Creates a storage of Codable values in `storage`.
     ///
     /// - Parameters:
-    ///   - storage: Where the bytes are kept.
-    ///   - decoder: Makes values of bytes; not to be changed afterwards.
-    ///   - encoder: Makes bytes of values; not to be changed afterwards.
+    ///   - storage: The storage of the bytes.
+    ///   - decoder: Decodes values; must not be changed afterwards.
+    ///   - encoder: Encodes values; must not be changed afterwards.
     public init(storage: any Storage, decoder: JSONDecoder = .init(), encoder: JSONEncoder = .init()) {
         self.storage = storage
         self.decoder = decoder
         self.encoder = encoder
     }
 
-    /// The value that is stored for `key`.
+    /// The value stored for `key`.
     ///
     /// - Throws: The storage's errors, or a `DecodingError`.
     public func fetch<T: Decodable>(for key: String) throws -> T {
         try decoder.decode(T.self, from: try storage.fetchValue(for: key))
     }
 
-    /// Stores `value` for `key`, in place of whatever was stored there.
+    /// Stores `value` for `key`, replacing any previous value.
     ///
-    /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
+    /// - Throws: The storage's errors, or an `EncodingError`; the previous value is kept.
     public func save<T: Encodable>(_ value: T, for key: String) throws {
         try storage.save(value: try encoder.encode(value), for: key)
     }
 
-    /// Removes what is stored for `key`; does nothing if there is none.
+    /// Removes the value for `key`; has no effect if there is none.
     ///
-    /// - Throws: The storage's errors; what was stored is still there.
+    /// - Throws: The storage's errors; the value is kept.
     public func remove(for key: String) throws {
         try storage.removeValue(for: key)
     }
@@ -58,9 +58,9 @@ extension CodableStorage {
 // MARK: In the background
 
 extension CodableStorage {
-    /// Fetches the value that is stored for `key` in the background and calls `handler` once with it.
+    /// Fetches the value for `key` in the background and calls `handler` once with it.
     ///
-    /// The value is decoded where the storage calls its own handlers.
+    /// The value is decoded on the queue of the storage's handlers.
     public func fetch<T: Decodable & Sendable>(for key: String, handler: @escaping Handler<T>) {
         storage.fetchValue(for: key) { [decoder] fetched in
             handler(Result { try decoder.decode(T.self, from: try fetched.get()) })
@@ -69,7 +69,7 @@ extension CodableStorage {
 
     /// Stores `value` for `key` in the background and calls `handler` once, with `value` if it was stored.
     ///
-    /// The value is encoded before the call returns, so that it may be changed afterwards; if that fails, `handler` is
+    /// The value is encoded before the call returns, so it may be changed afterwards; if that fails, `handler` is
     /// called before the call returns.
     public func save<T: Encodable & Sendable>(_ value: T, for key: String, handler: @escaping Handler<T>) {
         let data: Data
@@ -83,8 +83,7 @@ extension CodableStorage {
         }
     }
 
-    /// Fetches the value that is stored for `key` on the storage's queue, without blocking a thread of the cooperative
-    /// pool.
+    /// Fetches the value for `key` on the storage's queue, without blocking a thread of the cooperative pool.
     ///
     /// - Throws: The storage's errors, or a `DecodingError`.
     public func fetchInBackground<T: Decodable & Sendable>(for key: String) async throws -> T {
@@ -93,7 +92,7 @@ extension CodableStorage {
 
     /// Stores `value` for `key` on the storage's queue, without blocking a thread of the cooperative pool.
     ///
-    /// - Throws: The storage's errors, or an `EncodingError`; what was stored before is still there.
+    /// - Throws: The storage's errors, or an `EncodingError`; the previous value is kept.
     public func saveInBackground<T: Encodable & Sendable>(_ value: T, for key: String) async throws {
         try await storage.saveInBackground(value: try encoder.encode(value), for: key)
     }

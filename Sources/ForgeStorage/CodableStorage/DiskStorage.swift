@@ -2,29 +2,29 @@ public import Dispatch
 public import ForgeFileSystem
 public import Foundation
 
-/// A storage that keeps each value in a file of its own, named after its key.
+/// A storage that keeps each value in a file named after its key.
 ///
-/// A key is a path below the storage's root: `"timeline"`, `"users/42/timeline"`. One that could lead elsewhere, such
-/// as `"../x"`, is refused with an `InvalidKey` before the disk is touched, and no link below the root is followed.
-/// Where a key stands, no other can stand below it: `"users"` and `"users/42"` cannot both be stored. On a disk that
-/// ignores case, keys that differ only in that are one.
+/// A key is a path below the storage's root: `"timeline"`, `"users/42/timeline"`. A key that could lead elsewhere, such
+/// as `"../x"`, is refused with an `InvalidKey` before any disk access, and no link below the root is followed. A key
+/// cannot be a parent of another: `"users"` and `"users/42"` cannot both be stored. On a case-insensitive disk, keys
+/// that differ only in case are the same key.
 ///
-/// A value that was saved survives a kill of the process and a power cut, and is never torn: after a crash there is
-/// the old value or the new. Reading creates nothing; the root is created, with mode 0700, by the first save. Values
-/// are files of mode 0600.
+/// A saved value survives a kill of the process and a power cut, and is never torn: after a crash there is the old
+/// value or the new. Reads create nothing; the first save creates the root, with mode 0700. Values are files of mode
+/// 0600.
 ///
-/// All calls may come from any thread at once. Those that wait do their work on the caller's thread; those with a
-/// handler, and the async ones, do it on the queue, one after the other in the order of the calls.
+/// All calls are thread-safe. Blocking calls work on the caller's thread; calls with a handler, and the async ones, run
+/// on the queue, in call order.
 public final class DiskStorage: Storage {
     private let engine: StorageEngine
     private let queue: DispatchQueue
 
-    /// A storage in the directory `path`, which is neither opened nor created yet.
+    /// Creates a storage in the directory `path`, which is neither opened nor created yet.
     ///
     /// - Parameters:
     ///   - path: The root, a file URL.
-    ///   - queue: Where calls with a handler work and call it. Only a serial queue keeps them in order.
-    ///   - fileSystem: Where the root is; the system's own unless said otherwise.
+    ///   - queue: The queue for calls with a handler, and for the handlers. Only a serial queue keeps order.
+    ///   - fileSystem: The file system of the root; the system's own by default.
     public init(
         path: URL, queue: DispatchQueue = DispatchQueue(label: "ForgeStorage.DiskStorage"),
         fileSystem: any POSIXFileSystem = SystemFileSystem()
@@ -33,7 +33,7 @@ public final class DiskStorage: Storage {
         self.queue = queue
     }
 
-    /// A storage in the directory `path`, as ``init(path:queue:fileSystem:)`` makes it; the file manager is not used.
+    /// Creates a storage in the directory `path`, like ``init(path:queue:fileSystem:)``; the file manager is not used.
     @available(
         *, deprecated, message: "the file manager is not used: values are written durably, without it; leave it out"
     )

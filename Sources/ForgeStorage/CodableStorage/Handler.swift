@@ -1,2 +1,2 @@
-/// What is called with the outcome of an operation that was started earlier, on whatever queue the storage says.
+/// A handler of the result of a background operation, called on the storage's queue.
 public typealias Handler<T> = @Sendable (Result<T, any Error>) -> Void

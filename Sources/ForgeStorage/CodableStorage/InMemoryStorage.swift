@@ -2,14 +2,14 @@ public import Dispatch
 import ForgeFileSystem
 public import Foundation
 
-/// A storage in memory, for tests and for what need not outlive the process.
+/// A storage in memory, for tests and for data that need not outlive the process.
 ///
 /// It runs the engine of ``DiskStorage`` on an `InMemoryFileSystem`, so it refuses the same keys and throws the same
 /// errors. A new storage is empty; two storages share nothing.
 public final class InMemoryStorage: Storage {
     private let disk: DiskStorage
 
-    /// An empty storage.
+    /// Creates an empty storage.
     ///
     /// - Parameter queue: The queue for calls with a handler, and for the handlers. Only a serial queue keeps order.
     public init(queue: DispatchQueue = DispatchQueue(label: "ForgeStorage.InMemoryStorage")) {

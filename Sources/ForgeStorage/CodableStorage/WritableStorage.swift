@@ -27,7 +27,7 @@ extension WritableStorage {
         throw StorageError.cantRemove(RemovalNotSupported())
     }
 
-    /// Stores `value` for `key` without blocking a thread that Swift concurrency shares.
+    /// Stores `value` for `key` without blocking a thread of the cooperative pool.
     ///
     /// It awaits the call with a handler, so it runs in the same order as those. Cancelling the task has no effect.
     ///

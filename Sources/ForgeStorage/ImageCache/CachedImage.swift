@@ -1,14 +1,14 @@
 public import Foundation
 
-/// An image as an ``ImageCacheManager`` keeps it.
+/// An image in an ``ImageCacheManager``.
 public struct CachedImage: Codable, Hashable, Sendable {
     /// The identifier under which the image was cached.
     public let id: String
 
-    /// The image's bytes, exactly as they were given.
+    /// The image's bytes, unchanged.
     public let data: Data
 
-    /// When it was cached.
+    /// The time when it was cached.
     public let cachedAt: Date
 
     /// Creates a cached image.

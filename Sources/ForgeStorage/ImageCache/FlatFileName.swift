@@ -1,19 +1,19 @@
 import Crypto
 
-/// A key as the name of one file: safe on every file system, and different for different keys.
+/// A key encoded as a file name that is valid on every file system, and distinct for distinct keys.
 ///
 /// The short form keeps `a`–`z`, `0`–`9`, `-`, `_` and `.`. Any other byte of the key's UTF-8, a dot at either end, and
-/// the first letter of a name that Windows keeps for devices become `=` and two lower-case hexadecimal digits; the
-/// empty key is `=` alone. So names are ASCII in lower case, which no disk folds or normalises, and lead back to their
-/// keys.
+/// the first letter of a name that Windows reserves for devices become `=` and two lower-case hexadecimal digits; the
+/// empty key is `=` alone. So names are lower-case ASCII, which no file system folds or normalises, and can be decoded
+/// to their keys.
 ///
-/// A short form of more than 180 bytes is replaced by the long one: `~`, its first 100 bytes (an escape is not cut),
-/// `~` and the SHA-256 of the key in hexadecimal digits. It does not lead back.
+/// A short form of more than 180 bytes is replaced by the long one: `~`, its first 100 bytes (without a partial
+/// escape), `~` and the SHA-256 of the key in hexadecimal digits. It cannot be decoded.
 package struct FlatFileName: Hashable, Sendable {
     /// The name, 1 to 180 bytes.
     package let string: String
 
-    /// The longest name in the short form, in bytes.
+    /// The maximum length of a name in the short form, in bytes.
     package static let maximumShortLength = 180
 
     private static let keptLength = 100
@@ -54,10 +54,10 @@ package struct FlatFileName: Hashable, Sendable {
     }
 }
 
-// MARK: Back
+// MARK: Decoding
 
 extension FlatFileName {
-    /// The key that a name in the short form stands for; nil for any other string.
+    /// The key of a name in the short form; nil for any other string.
     package static func key(of name: some StringProtocol) -> String? {
         var rest = Array(name.utf8)[...]
         guard rest.count <= maximumShortLength, !rest.isEmpty else { return nil }
@@ -73,21 +73,21 @@ extension FlatFileName {
             else { return nil }
             key.append(value)
         }
-        // Only one spelling is the name of a key; all others are foreign.
+        // Only one spelling is the name of a key; others are foreign.
         guard let decoded = String(validating: key, as: UTF8.self), FlatFileName(decoded).string == name else {
             return nil
         }
         return decoded
     }
 
-    /// Whether `name` is the name of some key, as far as the name alone can tell.
+    /// Whether `name` has the form of a key's name.
     package static func isName(_ name: some StringProtocol) -> Bool {
         let bytes = Array(name.utf8)
         guard bytes.first == mark else { return key(of: name) != nil }
         let rest = bytes.dropFirst()
         let kept = rest.dropLast(65)
         let digest = rest.suffix(64)
-        // An escape at the end is left out, so up to two bytes may be missing.
+        // A partial escape at the end is omitted, so up to two bytes may be missing.
         guard rest.count == kept.count + 65, (keptLength - 2...keptLength).contains(kept.count) else { return false }
         return rest[kept.endIndex] == mark && kept.allSatisfy { isPlain($0) || $0 == escape }
             && digest.allSatisfy(isHexDigit)
@@ -122,7 +122,7 @@ private func appendHexDigits(of byte: UInt8, to name: inout [UInt8]) {
     }
 }
 
-/// Whether a stem in lower case is one that Windows keeps for a device, whatever follows its first dot.
+/// Whether Windows reserves a lower-case stem for a device, regardless of what follows its first dot.
 private func isDeviceStem(_ stem: ArraySlice<UInt8>) -> Bool {
     switch stem.count {
     case 3:

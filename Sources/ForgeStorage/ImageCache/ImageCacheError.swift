@@ -1,17 +1,17 @@
-/// Why a file of an ``ImageCacheManager`` is not the image that was asked for.
+/// A problem with a file of an ``ImageCacheManager`` that should contain the requested image.
 public enum ImageCacheError: Error {
-    /// The image's file is there but holds no image; the error inside is an ``ImageFileDamage`` if it is damaged, or of
-    /// another program, and a `CodingFailure` if it is whole but no image.
+    /// The image's file exists but contains no image; the underlying error is an ``ImageFileDamage`` if it is damaged
+    /// or belongs to another program, and a `CodingFailure` if it is intact but not an image.
     case undecodable(id: String, underlying: any Error)
 
-    /// The image's file holds another image: files of the cache were renamed or swapped.
+    /// The image's file contains another image: files of the cache were renamed or swapped.
     case mismatch(id: String, storedID: String)
 
-    /// A symbolic link, a directory, a special file or a file with a second name has the name of the image's file; it is
-    /// left as it is.
+    /// The name of the image's file belongs to a symbolic link, a directory, a special file or a file with several hard
+    /// links, which is left unchanged.
     case foreign(id: String)
 
-    /// The image's file would be longer than 256 MiB.
+    /// The image's file would exceed 256 MiB.
     case tooLarge(id: String)
 }
 

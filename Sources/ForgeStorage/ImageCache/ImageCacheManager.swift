@@ -5,34 +5,33 @@ public import Foundation
 ///
 /// It has no size limit and evicts nothing: an image stays until it is replaced or deleted.
 ///
-/// Each image is a file in the cache's directory: `<id>.cache` where the id is made of `a`–`z`, `0`–`9`, `-`, `_` and
+/// Each image is a file in the cache's directory: `<id>.cache` if the id consists of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only, has 1 to 180 bytes, and is not a device name of Windows up to its first dot, such as `con`. The
 /// name of any other id is escaped or hashed, so that no id leads out of the directory and two ids never share a file,
-/// not even on a disk that ignores case. The file also contains the id, and an image is returned only for the id under
-/// which it was cached. A checksum detects damage.
+/// even on a case-insensitive disk. The file also contains the id, and an image is returned only for the id under which
+/// it was cached. A checksum detects damage.
 ///
 /// A cache needs only the six methods of `FileSystemProtocol`. With a `POSIXFileSystem`, such as `SystemFileSystem` or
 /// `InMemoryFileSystem`, it also guarantees:
 /// - an image is stored atomically: a reader, and a crash, see the old image or the new one;
-/// - no call follows a symbolic link in the directory, waits for a FIFO, or changes or removes anything there but
-///   regular files with the name of an image and no other: other entries are ``ImageCacheError/foreign(id:)``.
+/// - no call follows a symbolic link in the directory, blocks on a FIFO, or changes or removes anything there but
+///   regular files with the name of an image and one hard link: other entries are ``ImageCacheError/foreign(id:)``.
 ///
-/// Errors of the file system are passed on unchanged. All calls may come from any thread at once; they do their work on
-/// the caller's thread.
+/// Errors of the file system are passed on unchanged. All calls are thread-safe and work on the caller's thread.
 public final class ImageCacheManager: Sendable {
     private let directory: any ImageDirectory
     private let now: @Sendable () -> Date
 
     private static let suffix = ".cache"
 
-    /// A cache in a directory, which is created if it is missing; if that fails, caching an image tries again and
-    /// throws.
+    /// Creates a cache in a directory, which is created if it is missing; if that fails, caching an image tries again
+    /// and throws.
     ///
     /// - Parameters:
     ///   - fileSystem: The file system of the directory.
     ///   - cacheDirectory: The directory; nil for `ImageCache` in the user's cache directory. On Linux, and on a Mac
     ///     without sandbox, apps share that directory: pass one of the app's own there.
-    ///   - now: The clock that ``CachedImage/cachedAt`` is read from.
+    ///   - now: The clock of ``CachedImage/cachedAt``.
     public init(
         fileSystem: any FileSystemProtocol = SystemFileSystem(), cacheDirectory: URL? = nil,
         now: @escaping @Sendable () -> Date = { Date() }
@@ -66,7 +65,7 @@ public final class ImageCacheManager: Sendable {
         try withFileName(of: id) { try directory.store(content, as: $0) }
     }
 
-    /// The image that was cached as `id`, or nil if there is none that can be read.
+    /// The image that was cached as `id`, or nil if it is missing or unreadable.
     ///
     /// Where the difference matters, call ``readCachedImage(id:)``.
     public func getCachedImage(id: String) -> CachedImage? {
@@ -79,8 +78,8 @@ public final class ImageCacheManager: Sendable {
 
     /// The image that was cached as `id`, or nil if there is none.
     ///
-    /// - Throws: ``ImageCacheError`` if the image's file holds something else; the file system's own error if it could
-    ///   not be read. The file stays as it is until another image is cached under `id`.
+    /// - Throws: ``ImageCacheError`` if the image's file contains something else; the file system's own error if it
+    ///   could not be read. The file is kept until another image is cached under `id`.
     public func readCachedImage(id: String) throws -> CachedImage? {
         guard let content = try withFileName(of: id, directory.content) else { return nil }
         let image: CachedImage
@@ -106,10 +105,10 @@ public final class ImageCacheManager: Sendable {
 
     /// Removes every file whose name has the form of an image's file name, and no other file.
     ///
-    /// The content is not checked, so this includes a file of such a name that another program has put there. With a
-    /// `POSIXFileSystem` only regular files without a second name are removed.
+    /// The content is not checked, so this includes another program's file with such a name. With a `POSIXFileSystem`
+    /// only regular files with one hard link are removed.
     ///
-    /// - Throws: The file system's own error; some of the images may be gone.
+    /// - Throws: The file system's own error; some of the images may be removed.
     public func clearCache() throws {
         var isFlushed = false
         for name in try imageNames() {
@@ -144,7 +143,7 @@ extension ImageCacheManager {
         do throws(FileSystemError) {
             caches = URL(try StandardDirectory.caches.path())
         } catch {
-            // Only a system without users has no directory for caches.
+            // Only a system without users lacks a cache directory.
             caches = FileManager.default.temporaryDirectory
         }
         return caches.appending(component: "ImageCache", directoryHint: .isDirectory)

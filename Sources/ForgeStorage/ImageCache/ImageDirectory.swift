@@ -1,6 +1,6 @@
 import Foundation
 
-/// The directory of an image cache: one file for each image.
+/// The directory of an image cache, with one file per image.
 protocol ImageDirectory: Sendable {
     /// Creates the directory if it is missing.
     func create() throws
@@ -25,5 +25,5 @@ protocol ImageDirectory: Sendable {
     func sizeInBytes(of name: String) throws -> Int?
 }
 
-/// Thrown for a name that belongs to anything that an image cache does not write, such as a symbolic link.
+/// Thrown for a name that belongs to an entry that no image cache creates, such as a symbolic link.
 struct ForeignEntry: Error {}

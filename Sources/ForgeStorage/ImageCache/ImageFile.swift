@@ -2,9 +2,9 @@ import ForgeCoding
 import ForgeFileSystem
 package import Foundation
 
-/// The bytes of an image's file: magic, version, checksum, and the image as it is encoded.
+/// The bytes of an image's file: magic, version, checksum, and the encoded image.
 package enum ImageFile {
-    /// The longest file that is read, 256 MiB.
+    /// The maximum size of a file that is read, 256 MiB.
     package static let maximumSizeInBytes = 256 << 20
 
     private static let magic = Array("FORGEIMG".utf8)
@@ -41,7 +41,7 @@ package enum ImageFile {
         }
     }
 
-    /// An image that a cache of JSON files has written with `JSONEncoder`.
+    /// Decodes an image that a cache of JSON files has written with `JSONEncoder`.
     private static func imageInJSON(_ content: Data) throws -> CachedImage {
         do {
             return try JSONDecoder().decode(CachedImage.self, from: content)

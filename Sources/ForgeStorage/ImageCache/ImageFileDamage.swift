@@ -1,12 +1,12 @@
-/// What is wrong with a file that should hold a cached image.
+/// A problem with a file that should contain a cached image.
 public enum ImageFileDamage: Error, Hashable, Sendable {
-    /// The file does not begin as one of an image cache does: it is cut short, or another program's.
+    /// The file does not begin like one of an image cache: it is truncated, or another program's.
     case foreign
 
     /// The file was written by a later version of this package.
     case newerVersion(UInt32)
 
-    /// The file is not what was written, or not all of it.
+    /// The file differs from what was written, or is incomplete.
     case checksum
 }
 

@@ -8,7 +8,7 @@ struct POSIXImageDirectory: ImageDirectory {
     let fileSystem: any POSIXFileSystem
     let url: URL
 
-    /// Records temporary files, so that those of a killed process are removed by the next one that stores an image.
+    /// Records temporary files, so that the next process that stores an image removes those of a killed one.
     private let root: Result<StoreRoot, FileSystemError>
 
     init(fileSystem: any POSIXFileSystem, url: URL) {
@@ -51,7 +51,7 @@ struct POSIXImageDirectory: ImageDirectory {
         do throws(FileSystemError) {
             try withBytes(of: content) { (bytes) throws(FileSystemError) in
                 try root.get().write { (directory) throws(FileSystemError) in
-                    // A link that is planted after the check of what is there is replaced, not followed.
+                    // A link that is planted after the check is replaced, not followed.
                     try directory.replace(key, with: bytes)
                 }
             }
@@ -70,7 +70,7 @@ struct POSIXImageDirectory: ImageDirectory {
                     guard status.isOwn else { throw ForeignEntry() }
                     try fileSystem.unlink(POSIXPath(name), at: directory)
                 }
-                // Also if there is none: a process that was killed may have removed it without a flush.
+                // Also if there is none: a killed process may have removed it without a flush.
                 try fileSystem.synchronize(directory, .full)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
@@ -130,6 +130,6 @@ struct POSIXImageDirectory: ImageDirectory {
 }
 
 extension FileStatus {
-    /// Whether an image cache may have written the file: a hard link to another program's file is not its own.
+    /// Whether an image cache may have written the file, which excludes hard links to other programs' files.
     fileprivate var isOwn: Bool { type == .regular && linkCount <= 1 }
 }

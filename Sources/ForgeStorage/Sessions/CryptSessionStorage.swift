@@ -13,7 +13,7 @@ public final class CryptSessionStorage<User: Codable & Sendable>: SessionStorage
     /// - Parameters:
     ///   - store: The secret store.
     ///   - key: The name of the secret; use different names for several sessions in one store.
-    ///   - accessibility: When the user may be read, where the operating system protects the store.
+    ///   - accessibility: When the user may be read, if the operating system protects the store.
     public init(
         store: any CryptStoring, key: String = "session.user", accessibility: CryptAccessibility = .whenUnlocked
     ) {

@@ -6,7 +6,7 @@ import Synchronization
 public final class InMemorySessionStorage<User: Sendable>: SessionStorage, Sendable {
     private let user: Mutex<User?>
 
-    /// Creates a storage that holds `user`; empty by default.
+    /// Creates a storage that contains `user`; empty by default.
     public init(user: User? = nil) {
         self.user = Mutex(user)
     }

@@ -5,8 +5,8 @@ public import ForgeKVStore
 /// Stores a single value and accesses no other. It is as durable as its store: with `FileKVStore` a saved user survives
 /// a kill of the process. All calls are thread-safe.
 ///
-/// A custom store without `read(_:)` cannot tell an undecodable user from an absent one. In an `ExpiringKVStore`,
-/// saving a user removes the expiration that the session had.
+/// A custom store without `read(_:)` cannot distinguish an undecodable user from an absent one. In an
+/// `ExpiringKVStore`, saving a user removes the expiration that the session had.
 public final class KVSessionStorage<User: Codable & Sendable>: SessionStorage, Sendable {
     private let store: any KVStoring
     private let key: KVKey<User>

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The session of an app. Its type names the user and the error, not the storage.
+/// The session of an app. Its type contains the user and the error types, not the storage.
 ///
 /// ```swift
 /// let session = SessionManager(storage: InMemorySessionStorage<User>())  // SessionManager<User, Never>: no `try`
