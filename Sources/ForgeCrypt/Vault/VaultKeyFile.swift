@@ -37,7 +37,6 @@ public enum VaultKeyFile {
     ///   new key, or may create or replace files in it; `.unavailable(.inUse)` if another process has held the lock for
     ///   30 seconds; `.durabilityUnknown` if the file exists but may not survive a power cut: seal nothing with the key
     ///   before another call has succeeded.
-    ///   with the key before another call has succeeded.
     public static func loadOrCreate(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) -> SymmetricKey {

@@ -1,4 +1,4 @@
-/// Any key-value store as one type, so that generic layers can wrap an `any KVStoring`.
+/// A type-erased key-value store, so that generic layers can wrap an `any KVStoring`.
 ///
 /// ```swift
 /// final class Settings {
@@ -8,12 +8,13 @@
 /// }
 /// ```
 ///
-/// A layer over it has only the calls of ``KVStoring``; the streams of a ``ReactiveKVStore`` use what the store can do.
+/// A layer over it has only the calls of ``KVStoring``; the streams of a ``ReactiveKVStore`` use all abilities of the
+/// base store.
 public struct AnyKVStore: KVStoring {
     /// The store.
     public let base: any KVStoring
 
-    /// Hides the type of a store.
+    /// Erases the type of a store.
     public init(_ store: any KVStoring) { base = store.unerased }
 
     public func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
@@ -30,9 +31,9 @@ public struct AnyKVStore: KVStoring {
 }
 
 extension KVStoring {
-    /// The store in an ``AnyKVStore``, which may have calls that the type eraser hides; any other store itself.
+    /// The store inside an ``AnyKVStore``, which may have more abilities; any other store itself.
     var unerased: any KVStoring { (self as? AnyKVStore)?.base ?? self }
 
-    /// The store with the calls of a transactional one, if it has them at run time.
+    /// The store as a transactional one, if it is one at run time.
     var transactional: (any KVTransactionalStoring)? { unerased as? any KVTransactionalStoring }
 }

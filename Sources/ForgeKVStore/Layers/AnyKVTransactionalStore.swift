@@ -1,9 +1,9 @@
-/// Any ``KVTransactionalStoring`` as one type; see ``AnyKVStore``.
+/// A type-erased ``KVTransactionalStoring``; see ``AnyKVStore``.
 public struct AnyKVTransactionalStore: KVReadForwarding, KVWriteForwarding, KVTransactionalStoring {
     public let base: AnyKVStore
     private let transactional: any KVTransactionalStoring
 
-    /// Hides the type of a store.
+    /// Erases the type of a store.
     public init(_ store: any KVTransactionalStoring) {
         base = AnyKVStore(store)
         transactional = store

@@ -1,14 +1,14 @@
-/// A key-value store with another one behind it, which gives the values that are not there.
+/// A key-value store with another one that supplies default values.
 ///
-/// Reads find the value of the store in front and, where it has none, that of the store behind. Writes change the store
-/// in front only: after a removal the default shows again, so that `contains` may be true after `remove` and after
-/// ``removeAll()``. A value in front that cannot be read as the type of the key is not replaced by the default.
+/// Reads return the value of the base store or, if it has none, the default. Writes change the base store only: after a
+/// removal the default is visible again, so `contains` may be true after `remove` and after ``removeAll()``. A value in
+/// the base store that cannot be decoded as the key's type is not replaced by the default.
 ///
-/// A default has the revision 0, which no store gives to a value of its own.
+/// A default has the revision 0, which no store assigns to its own values.
 /// ``KVTransactionalStoring/update(_:default:_:)`` passes the default to its closure if there is no value, and
-/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key with a
-/// default is not absent. The store behind is taken to be constant; if it is changed while a call runs, that call may see
-/// it before or after.
+/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key
+/// with a default is not absent. The store of defaults should be constant; if it is changed during a call, that call
+/// may see it before or after the change.
 public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
     public let base: Base
     private let defaults: Defaults
@@ -16,7 +16,7 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
     /// The revision of a default.
     private static var defaultRevision: UInt64 { 0 }
 
-    /// The store `base`, with `defaults` behind it.
+    /// Adds the values of `defaults` to `base`.
     public init(_ base: Base, defaults: Defaults) {
         self.base = base
         self.defaults = defaults
@@ -24,7 +24,7 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
 
     public func get<T>(_ key: KVKey<T>) -> T? {
         do {
-            // One call, so that no write comes between the value and whether there is one.
+            // One call, so that no write occurs between reading the value and checking its existence.
             if let value = try base.read(key) { return value }
         } catch {
             return base.get(key)  // `get` reports the value to the handler of its store.
@@ -41,7 +41,7 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
 }
 
 extension DefaultsKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
-    /// The names in front and behind, each once.
+    /// The names in both stores, each once.
     public func keys() throws -> [String] {
         Array(Set(try (base.keys() + defaults.keys()).map(KeyName.init))).map(\.string)
     }
@@ -58,7 +58,7 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         return try defaults.rawValue(named: name).map { KVEntry(bytes: $0, revision: Self.defaultRevision) }
     }
 
-    /// The store in front at one moment, with the defaults as they are at another.
+    /// A snapshot of the base store, combined with one of the defaults taken at another time.
     public func snapshot() throws -> KVSnapshot {
         var entries: [(name: String, entry: KVEntry)] = []
         for name in try defaults.keys() {
@@ -72,7 +72,7 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         KVObservation(base.observeRemoteChanges(handler), defaults.transactional?.observeRemoteChanges(handler))
     }
 
-    /// Makes changes in front; a requirement holds for what is seen, a default included.
+    /// Applies changes to the base store; a requirement applies to the visible value, including a default.
     public func commit(_ batch: KVBatch) throws {
         var inner = KVBatch()
         for (change, type) in zip(batch.changes, batch.types) { inner.append(change, type) }
@@ -95,7 +95,7 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 }
 
 extension DefaultsKVStore: KVObservableStoring where Base: KVObservableStoring {
-    /// Observes the store in front.
+    /// Observes the base store.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         base.observeChanges(handler)
     }

@@ -1,11 +1,11 @@
 /// A store that forwards its reads to another one, for stores that change only how values are written.
 ///
-/// A wrapper states what it forwards, and the compiler asks for the rest: one that conforms to this protocol alone has
-/// to implement every write, so it cannot forward one by mistake. <doc:Layering-stores> shows an example.
+/// A wrapper declares what it forwards, and the compiler requires the rest: one that conforms only to this protocol
+/// must implement every write, so it cannot forward one by mistake. <doc:Layering-stores> shows an example.
 public protocol KVReadForwarding<Base>: KVStoring {
     associatedtype Base: KVStoring
 
-    /// The store underneath.
+    /// The base store.
     var base: Base { get }
 }
 

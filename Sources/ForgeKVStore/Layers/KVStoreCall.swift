@@ -1,6 +1,6 @@
-/// A call of a key-value store: which, and with what names, never with what values.
+/// A recorded call of a key-value store: its operation and names, never values.
 public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
-    /// What a store can be asked to do: one case for each requirement of ``KVStoring``, ``KVRawStoring`` and
+    /// The operations of a store: one case for each requirement of ``KVStoring``, ``KVRawStoring`` and
     /// ``KVTransactionalStoring``.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case get, set, remove, contains, removeAll, read
@@ -8,10 +8,10 @@ public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
         case entry, snapshot, commit, synchronize, observeRemoteChanges
     }
 
-    /// What was called.
+    /// The operation.
     public var operation: Operation
 
-    /// The names that it was about: none, one, or those that a batch changes and requires, in its order.
+    /// The names: none, one, or those that a batch changes and requires, in order.
     public var names: [String]
 
     /// Creates a recorded call.

@@ -1,10 +1,10 @@
 /// A store that forwards its writes to another one, for stores that change only how values are read.
 ///
-/// Together with ``KVReadForwarding``, a wrapper has to implement only the calls that it changes.
+/// Together with ``KVReadForwarding``, a wrapper must implement only the calls that it changes.
 public protocol KVWriteForwarding<Base>: KVStoring {
     associatedtype Base: KVStoring
 
-    /// The store underneath.
+    /// The base store.
     var base: Base { get }
 }
 

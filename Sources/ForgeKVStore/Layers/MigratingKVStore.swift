@@ -1,46 +1,46 @@
 import Foundation
 
-/// A key-value store that moves, value by value, from an old store into a new one while it is in use.
+/// A key-value store that moves its values from an old store to a new one while in use.
 ///
-/// Reads find the value of the new store and, where it has none, that of the old one. Writes go to the new store. A
-/// value is moved when it is first read (unless that is switched off) and by ``migrateAll()``; what cannot be moved
-/// stays readable where it is.
+/// Reads return the value of the new store or, if it has none, that of the old one. Writes go to the new store. A value
+/// is moved when it is first read (unless that is disabled) and by ``migrateAll()``; values that cannot be moved remain
+/// readable in the old store.
 ///
-/// A value is copied, read back and compared before anything else is done. ``migrateAll()`` leaves the old store as it
-/// is, so that it can be gone back to, and ``removeMigrated()`` empties it of what the new store has. All of it may be
-/// interrupted at any moment, by a crash as well, and goes on with the next call or the next read.
+/// A value is copied, read back and compared before anything else is done. ``migrateAll()`` leaves the old store
+/// unchanged, so that the app can return to it, and ``removeMigrated()`` removes migrated values from it. A migration
+/// may be interrupted at any moment, including by a crash, and continues with the next call or read.
 ///
-/// A change, except a raw `set`, first copies the values that it concerns into the new store: `set` copies the
-/// value that it replaces, so that the new store can set it aside, and a batch the values that it replaces, removes or
-/// requires. Removals, alone or in a batch, then make these copies durable and remove the values from the old store.
-/// After that, the change is made in the new store. So no removed value comes back from the old store, and no value is
-/// lost if the change fails. ``removeAll()`` empties the old store first; if it fails after that, values that only the
-/// old store had are lost.
+/// A change, except a raw `set`, first copies the affected values into the new store: `set` copies the value that it
+/// replaces, so that the new store can set it aside, and a batch those that it replaces, removes or requires. Removals,
+/// alone or in a batch, then make these copies durable and remove the values from the old store. After that, the change
+/// is made in the new store. So no removed value reappears from the old store, and no value is lost if the change
+/// fails. ``removeAll()`` empties the old store first; if it fails after that, values that only the old store had are
+/// lost.
 ///
 /// Values are copied without the expirations of an ``ExpiringKVStore``. To keep them, migrate between the base stores,
-/// and put the `ExpiringKVStore` over this store.
+/// and wrap this store in the `ExpiringKVStore`.
 ///
-/// No other code may write to either store meanwhile. Writes and moves through this object are done one after another.
+/// No other code may write to either store meanwhile. Writes and moves through this object are serialised.
 public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRawStoring {
     private let old: Old
     private let new: New
     private let copiesOnRead: Bool
     private let isIncluded: (@Sendable (String) -> Bool)?
 
-    /// Held during every write and move, so that no removal comes between the reading of an old value and its copy.
+    /// Held during every write and move, so that no removal occurs between reading an old value and copying it.
     /// Recursive, because the stores call back: encoding a value and reporting an issue run code of the app, which may
     /// use this store.
     private let writing = NSRecursiveLock()
 
-    /// A store that is `new` with what it does not have yet taken from `old`.
+    /// Creates a store that takes values missing from `new` from `old`.
     ///
     /// - Parameters:
-    ///   - old: The store that is given up.
-    ///   - new: The store that takes its place.
-    ///   - copiesOnRead: Whether a value that is found in the old store is moved then.
-    ///   - isIncluded: Which names of the old store ``keys()``, ``migrateAll()``, ``removeMigrated()`` and ``removeAll()``
-    ///     deal with, by default all; others stay in the old store. The user defaults of an app, for example, also have names of the
-    ///     system.
+    ///   - old: The store to migrate from.
+    ///   - new: The store to migrate to.
+    ///   - copiesOnRead: Whether to move a value when it is read from the old store.
+    ///   - isIncluded: Selects the names of the old store for ``keys()``, ``migrateAll()``, ``removeMigrated()`` and
+    ///     ``removeAll()``, by default all; others stay in the old store. An app's user defaults, for example, also
+    ///     contain names of the system.
     public init(
         from old: Old, to new: New, copiesOnRead: Bool = true,
         names isIncluded: (@Sendable (_ name: String) -> Bool)? = nil
@@ -51,21 +51,22 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         self.isIncluded = isIncluded
     }
 
-    /// Copies every value that only the old store has; the old store is not changed.
+    /// Copies every value that only the old store has; the old store is unchanged.
     ///
-    /// - Returns: How many values were copied, how many there were already, and which could not be copied, and why.
+    /// - Returns: The numbers of values copied and already present, and the values that could not be copied, with
+    ///   reasons.
     /// - Throws: ``KVStoreError`` if the keys of a store cannot be listed.
     @discardableResult
     public func migrateAll() throws -> KVTransferReport {
         try writing.withLock { try copyAll() }
     }
 
-    /// Copies every value that only the old store has, and removes from the old store what the new one has.
+    /// Copies every value that only the old store has, and removes values from the old store that the new one has.
     ///
-    /// What could not be copied stays in the old store. If the new store can be made durable, it is before anything is
-    /// removed.
+    /// Values that could not be copied stay in the old store. If the new store supports durability, it is made durable
+    /// before the removal.
     ///
-    /// - Throws: ``KVStoreError``: no value is lost, and the call can be made again.
+    /// - Throws: ``KVStoreError``: no value is lost, and the call can be repeated.
     @discardableResult
     public func removeMigrated() throws -> KVTransferReport {
         try writing.withLock {
@@ -84,7 +85,7 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
 
     private func oldNames() throws -> [String] { try old.keys().filter(isIncluded ?? { _ in true }) }
 
-    /// Makes durable what was copied, before the original is removed.
+    /// Makes copies durable before the originals are removed.
     private func secure() throws { try new.transactional?.synchronize() }
 
     /// Copies the value of a name if only the old store has one; the lock is held.
@@ -93,7 +94,7 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         try KVTransfer.copy(bytes, named: name, to: new)
     }
 
-    /// Moves the values of names into the new store, so that the old one does not matter to them any more.
+    /// Moves the values of names into the new store.
     private func move(_ names: some Sequence<String>) throws {
         let found = try names.filter { try old.rawValue(named: $0) != nil }
         guard !found.isEmpty else { return }
@@ -102,13 +103,13 @@ public final class MigratingKVStore<Old: KVRawStoring, New: KVRawStoring>: KVRaw
         for name in found { try old.removeValue(named: name) }
     }
 
-    /// Moves a value that was found in the old store; if that fails it is found there again the next time.
+    /// Moves a value that was read from the old store; a failure is ignored, because the next read tries again.
     private func didRead(_ name: String) {
         guard copiesOnRead else { return }
         do {
             try writing.withLock { try copy(name) }
         } catch {
-            // The read has succeeded. `migrateAll` reports why a value cannot be copied.
+            // The read has succeeded. `migrateAll` reports the reason.
         }
     }
 }
@@ -131,14 +132,14 @@ extension MigratingKVStore {
             didRead(key.name)
             return value
         }
-        // It may have been moved between the two looks.
+        // It may have been moved between the two reads.
         return try new.read(key)
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { new.contains(key) || old.contains(key) || new.contains(key) }
 
     public func keys() throws -> [String] {
-        // The old store first: what is moved meanwhile is found twice rather than never.
+        // The old store first, so that a value moved meanwhile is found twice rather than never.
         Array(Set(try (oldNames() + new.keys()).map(KeyName.init))).map(\.string)
     }
 
@@ -157,7 +158,7 @@ extension MigratingKVStore {
 extension MigratingKVStore {
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         try writing.withLock {
-            // So that the new store sets the old value aside if it cannot be read as this type.
+            // So that the new store sets the old value aside if it cannot be decoded as this type.
             try copy(key.name)
             try new.set(key, value: value)
         }
@@ -196,14 +197,14 @@ extension MigratingKVStore {
 // MARK: Transactions
 
 extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalStoring {
-    /// The entry of the new store, into which the value is moved first.
+    /// The entry in the new store, after moving the value.
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try new.entry(named: name) { return entry }
         try writing.withLock { try copy(name) }
         return try new.entry(named: name)
     }
 
-    /// The new store at one moment, everything having been moved into it first.
+    /// A snapshot of the new store, after moving all values.
     ///
     /// - Throws: ``KVStoreError``, also if a value cannot be moved.
     public func snapshot() throws -> KVSnapshot {
@@ -238,7 +239,7 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
 extension MigratingKVStore: KVObservableStoring where Old: KVObservableStoring, New: KVObservableStoring {
     /// Observes both stores.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        // Calls come one at a time: those of both stores are collected.
+        // Handlers must not run concurrently, so the changes of both stores are collected.
         let changes = ChangeObservers()
         let own = changes.add(handler)
         let parts = [new, old].map { (store: any KVObservableStoring) in

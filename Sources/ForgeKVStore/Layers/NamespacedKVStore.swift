@@ -1,27 +1,27 @@
-/// A part of a key-value store that looks like a store of its own: all its names begin with a namespace.
+/// A part of a key-value store as a separate store: all its names begin with a namespace.
 ///
-/// A key `theme` in the namespace `settings` is `settings/theme` in the store underneath. In the namespace, `%` and `/`
-/// are written `%25` and `%2F`, so that it ends at the first slash: `b/c` in the namespace `a` (`a/b/c`) and `c` in the
-/// namespace `a/b` (`a%2Fb/c`) are two keys, whatever the texts. Namespaces can be nested. Names that are given to the
-/// store underneath directly are not kept apart from those of a namespace.
+/// A key `theme` in the namespace `settings` is `settings/theme` in the base store. In the namespace, `%` and `/` are
+/// encoded as `%25` and `%2F`, so that it ends at the first slash: `b/c` in the namespace `a` (`a/b/c`) and `c` in the
+/// namespace `a/b` (`a%2Fb/c`) are always distinct. Namespaces can be nested. Names used directly in the base store can
+/// collide with those of a namespace.
 ///
-/// The limit of ``KVKey/maximumNameLength`` bytes is on the whole name, namespace and slash included.
+/// The limit of ``KVKey/maximumNameLength`` bytes applies to the whole name, including namespace and slash.
 ///
-/// Calls are as atomic and as durable as in the store underneath. ``removeAll()`` removes the names of the namespace
-/// only: in one batch, if that store is transactional, and otherwise one after the other. Names that another thread
-/// adds meanwhile stay.
+/// Calls are as atomic and as durable as in the base store. ``removeAll()`` removes only the names of the namespace: in
+/// one batch if the base store is transactional, otherwise one by one. Names that another thread adds meanwhile are
+/// kept.
 ///
-/// The store underneath has to list its keys, because ``removeAll()`` looks for those of the namespace.
+/// The base store must list its keys, because ``removeAll()`` searches them for those of the namespace.
 public struct NamespacedKVStore<Base: KVRawStoring>: KVRawStoring {
     private let base: Base
 
     /// The prefix of every name.
     private let prefix: String
 
-    /// The namespace, as it was given.
+    /// The namespace, unencoded.
     public let namespace: String
 
-    /// The part of `base` with this namespace, which may be any text.
+    /// Creates the part of `base` with this namespace, which may be any text.
     public init(_ base: Base, namespace: String) {
         self.base = base
         self.namespace = namespace
@@ -44,7 +44,7 @@ public struct NamespacedKVStore<Base: KVRawStoring>: KVRawStoring {
         return String(decoding: name.utf8.dropFirst(prefix.utf8.count), as: UTF8.self)
     }
 
-    /// Calls the store underneath; errors name the key as the caller does.
+    /// Calls the base store; errors contain the caller's name of the key.
     private func translating<Result>(_ body: () throws -> Result) throws -> Result {
         do {
             return try body()

@@ -14,7 +14,7 @@ import Synchronization
 /// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
 /// of the value must not write through this object.
 public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
-    /// The store underneath. No stream reports writes that are made to it directly.
+    /// The base store. Writes made directly to it are not reported.
     public let base: Base
     private let source: KVStreamSource
     private let hub = KVStreamHub()
@@ -26,7 +26,7 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
     /// Adds streams to `base`.
     ///
     /// - Parameters:
-    ///   - base: The store that keeps the values.
+    ///   - base: The base store.
     ///   - bufferLimit: The number of undelivered elements that a stream keeps, at least 1. Beyond it, a new element
     ///     replaces the last one: elements stay in order and the latest value is always delivered.
     public init(_ base: Base, bufferLimit: Int = 128) {

@@ -1,14 +1,14 @@
-/// A key-value store that can be read and not changed.
+/// A read-only view of a key-value store.
 ///
-/// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, also where there would be
-/// nothing to do. Changes made through the store underneath are visible here.
+/// Every call that would change a value throws ``KVStoreError`` with the code `.readOnly`, even if it would have no
+/// effect. Changes made through the base store are visible.
 ///
-/// This prevents mistakes, not access: ``base`` is the store itself. A function that takes `some KVStoring` does not see
-/// it.
+/// This prevents mistakes, not access: ``base`` is the store itself. A function that takes `some KVStoring` cannot
+/// access it.
 public struct ReadOnlyKVStore<Base: KVStoring>: KVReadForwarding {
     public let base: Base
 
-    /// A way to read `base`.
+    /// Creates a read-only view of `base`.
     public init(_ base: Base) {
         self.base = base
     }

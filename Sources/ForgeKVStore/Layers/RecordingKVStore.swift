@@ -1,23 +1,22 @@
 import Synchronization
 
-/// A key-value store that keeps a record of the calls that were made of it: which, and with what names, never with what
-/// values.
+/// A key-value store that records its calls: operations and names, never values.
 ///
-/// A call is recorded before it is passed on, so that one that fails is recorded too, and calls of several threads are
-/// in the order in which they arrived.
+/// A call is recorded before it is forwarded, so failed calls are included, and concurrent calls are in the order of
+/// arrival.
 public final class RecordingKVStore<Base: KVStoring>: KVStoring {
     private let base: Base
     private let recorded = Mutex<[KVStoreCall]>([])
 
-    /// A record of the calls of `base` that go through this object.
+    /// Records the calls of `base` made through this object.
     public init(_ base: Base) {
         self.base = base
     }
 
-    /// The calls so far, since the record was last cleared.
+    /// The calls since the record was last cleared.
     public var calls: [KVStoreCall] { recorded.withLock { $0 } }
 
-    /// Forgets the calls so far.
+    /// Clears the record.
     public func clear() { recorded.withLock { $0 = [] } }
 
     private func record(_ operation: KVStoreCall.Operation, _ names: [String] = []) {

@@ -23,14 +23,14 @@ struct AppendLog: ~Copyable, Sendable {
     /// Whether a flush failed, so that no write is acknowledged any more.
     private(set) var isPoisoned = false
 
-    /// Whether the name that leads to this log may not be durable: the process that renamed it may have been killed.
+    /// Whether the name of this log may not be durable: the process that renamed it may have been killed.
     private(set) var isNew = true
 
     /// The number of times that all records were removed in place.
     private(set) var restartCount = 0
 
-    /// Whether part of a failed record may be stored behind the end, because the device was locked before it could be
-    /// cut off. It must be cut off before the next append.
+    /// Whether part of a failed record may be stored beyond the end, because the device was locked before it could be
+    /// truncated. It must be truncated before the next append.
     private var hasTail = false
 
     /// The size of all records.
@@ -169,7 +169,7 @@ extension AppendLog {
         flushedSequence = sequence
     }
 
-    /// Moves the end behind the records that another process has appended.
+    /// Advances the end past the records that another process has appended.
     mutating func follow(to end: Int64, sequence: UInt64, flushedSequence: UInt64, endsFlushed: Bool) {
         self.end = end
         self.sequence = sequence
@@ -177,13 +177,13 @@ extension AppendLog {
         self.flushedSequence = max(self.flushedSequence, flushedSequence)
     }
 
-    /// Releases the space reserved behind the end.
+    /// Releases the space reserved beyond the end.
     mutating func trim() throws(FileSystemError) {
         releaseSpace()
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
     }
 
-    /// Gives up reserved space, also what is being prepared; nothing may be appended afterwards.
+    /// Releases reserved space, including space in preparation; nothing may be appended afterwards.
     mutating func releaseSpace() { space.release() }
 }
 
@@ -230,7 +230,7 @@ extension AppendLog {
 // MARK: The tail
 
 extension AppendLog {
-    /// Removes what is stored behind the end, durably.
+    /// Removes everything beyond the end, durably.
     mutating func dropTail() throws(FileSystemError) {
         try file.fileSystem.truncate(.descriptor(file.descriptor), to: end)
         do throws(FileSystemError) {
@@ -247,7 +247,7 @@ extension AppendLog {
             try dropTail()
         } catch {
             // The append's own failure is thrown; nothing may be written after a record that may be incomplete. Once a
-            // locked device is unlocked, the record can be cut off.
+            // locked device is unlocked, the record can be truncated.
             if error.isLocked, !isPoisoned { hasTail = true } else { isPoisoned = true }
         }
     }

@@ -1,5 +1,5 @@
 extension UnsafeRawBufferPointer {
-    /// The number whose bytes start at `offset`, least significant first.
+    /// The little-endian number at `offset`.
     @inline(__always)
     func integer<Number: FixedWidthInteger & BitwiseCopyable>(at offset: Int, as type: Number.Type) -> Number {
         Number(littleEndian: loadUnaligned(fromByteOffset: offset, as: type))
@@ -7,19 +7,19 @@ extension UnsafeRawBufferPointer {
 }
 
 extension [UInt8] {
-    /// Appends the bytes of a number, least significant first.
+    /// Appends the bytes of a number in little-endian order.
     mutating func append(integer: some FixedWidthInteger) {
         Swift.withUnsafeBytes(of: integer.littleEndian) { append(contentsOf: $0) }
     }
 
-    /// Replaces the bytes from `offset` on by those of a number.
+    /// Replaces the bytes from `offset` on by those of a number, in little-endian order.
     mutating func replace(at offset: Int, integer: some FixedWidthInteger & BitwiseCopyable) {
         withUnsafeMutableBytes { $0.storeBytes(of: integer.littleEndian, toByteOffset: offset, as: type(of: integer)) }
     }
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether two runs of bytes are the same.
+    /// Whether two byte ranges are equal.
     @inline(__always)
     func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
         guard count == other.count else { return false }
@@ -32,7 +32,7 @@ extension UnsafeRawBufferPointer {
             guard word(at: offset) == other.word(at: offset) else { return false }
             offset &+= 8
         }
-        // The last eight bytes, some of them for the second time.
+        // The last eight bytes, some of them compared twice.
         return word(at: count &- 8) == other.word(at: count &- 8)
     }
 
@@ -53,7 +53,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension UnsafeMutableRawBufferPointer {
-    /// Writes the bytes of a number from `offset` on, least significant first.
+    /// Writes the bytes of a number from `offset` on, in little-endian order.
     @inline(__always)
     func store(_ number: some FixedWidthInteger & BitwiseCopyable, at offset: Int) {
         storeBytes(of: number.littleEndian, toByteOffset: offset, as: type(of: number))
@@ -66,7 +66,7 @@ extension UnsafeRawBufferPointer {
 }
 
 extension [UInt8] {
-    /// `withUnsafeBytes` for what throws errors of one type.
+    /// `withUnsafeBytes` with typed errors.
     func withBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {

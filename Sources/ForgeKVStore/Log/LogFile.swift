@@ -18,7 +18,7 @@ final class LogFile: Sendable {
     }
 
     deinit {
-        // Whatever had to be on the device was flushed before.
+        // Everything that had to be durable was flushed before.
         do { try fileSystem.close(descriptor) } catch _ {}
     }
 }

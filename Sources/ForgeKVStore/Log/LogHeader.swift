@@ -2,24 +2,25 @@ import ForgeFileSystem
 
 /// The first 64 bytes of a log.
 struct LogHeader: Hashable, Sendable {
-    /// The number of this log, random; every record's checksum covers it, so a record of another log is none of this.
+    /// The random identifier of this log; every record's checksum covers it, so records of another log are invalid
+    /// here.
     var fileID: LogFileID
 
-    /// How many times the log was rewritten.
+    /// The number of times that the log was rewritten.
     var generation: UInt64
 
     static let size = 64
     static let magic: [UInt8] = Array("FORGEKV\n".utf8)
     static let currentVersion: UInt32 = 1
 
-    /// The header as it is stored in the file.
+    /// The header as stored in the file.
     func encoded() -> [UInt8] {
         var bytes = Self.magic
         bytes.append(integer: Self.currentVersion)
         bytes.append(integer: UInt32(Self.size))
         bytes.append(contentsOf: fileID.bytes)
         bytes.append(integer: generation)
-        // A second time, so that damage to one copy does not cost the records.
+        // Stored twice, so that damage to one copy does not lose the records.
         bytes.append(contentsOf: fileID.bytes)
         bytes.append(integer: UInt32(0))
         bytes.append(integer: Self.checksum(of: bytes))
@@ -32,18 +33,18 @@ struct LogHeader: Hashable, Sendable {
         return checksum.value
     }
 
-    /// What the first bytes of a file turned out to be.
+    /// The result of reading a header.
     enum Reading: Hashable, Sendable {
         case valid(LogHeader)
 
         /// A header of another version, itself undamaged.
         case unknownVersion(UInt32)
 
-        /// No header. If it was one, the log's number may be one of these.
+        /// No valid header. The log's identifier may be one of these.
         case damaged(candidates: [LogFileID])
     }
 
-    /// Reads a header; `bytes` may be fewer than a header has.
+    /// Parses a header; `bytes` may be shorter than a header.
     static func read(_ bytes: [UInt8]) -> Reading {
         guard bytes.count >= size else { return .damaged(candidates: []) }
         return bytes.withUnsafeBytes { buffer in
@@ -58,14 +59,14 @@ struct LogHeader: Hashable, Sendable {
         }
     }
 
-    /// Whether a file without a valid header is a log whose creation was interrupted: it is no longer than a header, and
-    /// begins as a header does or holds only zeros.
+    /// Whether a file without a valid header is a log whose creation was interrupted: it is at most as long as a
+    /// header, and begins like one or contains only zeros.
     static func isInterruptedCreation(_ bytes: [UInt8], fileSize: Int64) -> Bool {
         fileSize <= Int64(size) && (bytes.starts(with: magic.prefix(bytes.count)) || bytes.allSatisfy { $0 == 0 })
     }
 }
 
-/// The number of a log: 128 random bits.
+/// The identifier of a log: 128 random bits.
 struct LogFileID: Hashable, Sendable {
     let bytes: [UInt8]
 
@@ -80,14 +81,14 @@ struct LogFileID: Hashable, Sendable {
         self.bytes = bytes
     }
 
-    /// The state of a checksum that has seen the number, from which every record's starts.
+    /// The state of a checksum over the identifier, with which the checksum of every record starts.
     var checksum: CRC32C {
         var checksum = CRC32C()
         bytes.withUnsafeBytes { checksum.update($0) }
         return checksum
     }
 
-    /// The first four bytes as eight hexadecimal digits, for names of files.
+    /// The first four bytes as eight hexadecimal digits, for file names.
     var shortName: String {
         bytes.prefix(4).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }

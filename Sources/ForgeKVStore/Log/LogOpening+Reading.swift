@@ -4,13 +4,13 @@ import SystemPackage
 /// Reading the log of a store that another process may be writing to, without changing anything.
 ///
 /// A scan is repeated in two cases:
-/// - Another log has taken the name meanwhile: the file that was read may lack what was acknowledged before the store
-///   was opened for reading.
-/// - Bytes are bad although a later record vouches for them. The scan may have read them before they were stored, and
-///   the record behind them after. The next scan begins after that record was seen, so bytes that are bad in two
+/// - Another log has been renamed into place meanwhile: the file that was read may lack writes acknowledged before the
+///   store was opened for reading.
+/// - Bytes are bad although a later record marks them as flushed. The scan may have read them before they were stored,
+///   and the later record afterwards. The next scan begins after that record was seen, so bytes that are bad in two
 ///   successive scans are damaged.
 extension LogOpening {
-    /// How many times a log is read that changes faster than it can be read.
+    /// The maximum number of scans of a log that changes during each scan.
     private static let scanLimit = 8
 
     private struct Scan {
@@ -20,7 +20,7 @@ extension LogOpening {
         var isInPlace: Bool
     }
 
-    /// Reads the log; what it holds is in ``table`` then.
+    /// Reads the log into ``table``.
     mutating func read() throws(KVStoreError) -> OpenedLog {
         var earlier: [KVDamageReport] = []
         for number in 1...Self.scanLimit {
@@ -104,7 +104,7 @@ extension LogOpening {
         }
     }
 
-    /// A report of bytes that stay where they are, in the log.
+    /// A report of damaged bytes that are left in the log.
     private func report(_ kind: KVDamageReport.Kind, _ range: Range<Int64>) -> KVDamageReport {
         KVDamageReport(
             kind: kind, file: String(place.path.appending(.logName)), offset: range.lowerBound,

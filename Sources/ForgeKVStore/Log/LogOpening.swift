@@ -1,15 +1,15 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// Opens the log of a store: reads it, sets aside what is damaged, and leaves a log that can be appended to.
+/// Opens the log of a store: reads it, sets damaged bytes aside, and leaves a log that can be appended to.
 struct LogOpening: ~Copyable {
     let place: StoreHandle
     private let space: LogSpace.Options
 
-    /// What the log holds.
+    /// The content of the log.
     var table: TableWriter
 
-    /// What was found that the owner should hear of.
+    /// The issues to report to the owner of the store.
     var issues: [KVStoreIssue] = []
 
     init(_ place: StoreHandle, table: ValueTable, options: FileKVStore.Options) {
@@ -20,7 +20,7 @@ struct LogOpening: ~Copyable {
 
     var fileSystem: any POSIXFileSystem { place.fileSystem }
 
-    /// Opens the log; what it holds is in ``table`` then.
+    /// Opens the log and reads it into ``table``.
     mutating func run() throws(KVStoreError) -> OpenedLog {
         let log: Descriptor
         do throws(FileSystemError) {
@@ -34,7 +34,7 @@ struct LogOpening: ~Copyable {
         do throws(KVStoreError) {
             return try read(log)
         } catch {
-            // Why it could not be opened is what the caller needs to hear.
+            // The failure to open is the one to report.
             do { try fileSystem.close(log) } catch _ {}
             throw error
         }
@@ -50,7 +50,7 @@ struct LogOpening: ~Copyable {
         }
     }
 
-    /// Writes a log of what the table holds in place of the one there, durably.
+    /// Replaces the log, durably, by one with the content of the table.
     private func write(generation: UInt64, after sequence: UInt64) throws(FileSystemError) -> AppendLog {
         let header = LogHeader(fileID: LogFileID(random: fileSystem.randomBits), generation: generation)
         var replacement = try LogReplacement(header, at: place.directory, on: fileSystem)
@@ -77,7 +77,7 @@ struct LogOpening: ~Copyable {
         do throws(FileSystemError) {
             let status = try fileSystem.status(of: .descriptor(log))
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: .logName) }
-            // Another program could change it through another name.
+            // Another program could change it through another hard link.
             guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
             size = status.sizeInBytes
             var window = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
@@ -109,7 +109,7 @@ struct LogOpening: ~Copyable {
 // MARK: Repair
 
 extension LogOpening {
-    /// Makes a log that was read fit for appending, or, if that fails, leaves it untouched and unwritable.
+    /// Prepares a log for appending or, if that fails, leaves it unchanged and read-only.
     private mutating func recover(
         _ log: Descriptor, _ header: LogHeader, _ found: LogScan.Outcome, size: Int64, isHeaderDamaged: Bool = false
     ) throws(KVStoreError) -> OpenedLog {
@@ -129,7 +129,7 @@ extension LogOpening {
             }
             if found.isTorn {
                 if found.mayDiscardRecords { try setAside(found.end..<size, of: log, .tail, header) }
-                // Or what is left of the tail could be taken for a record later.
+                // Otherwise the rest of the tail could later be mistaken for a record.
                 try opened.log.dropTail()
                 issues.append(.tornTail(sizeInBytes: size - found.end))
             }
@@ -150,7 +150,7 @@ extension LogOpening {
         issues.append(.damage(report))
     }
 
-    /// Reads the records by what may be left of the header; if there are none, the log is moved aside as a whole.
+    /// Reads the records with the help of the remains of the header; if there are none, moves the whole log aside.
     private mutating func recoverWithoutHeader(
         _ log: Descriptor, _ candidates: [LogFileID], size: Int64
     ) throws(KVStoreError) -> OpenedLog {
@@ -174,10 +174,10 @@ extension LogOpening {
     }
 }
 
-/// A log that was opened.
+/// An opened log.
 struct OpenedLog: ~Copyable {
     var log: AppendLog
 
-    /// Why nothing can be written, if the log was found in a state that could not be repaired.
+    /// The reason why nothing can be written, if the log could not be repaired.
     var obstacle: KVStoreError?
 }

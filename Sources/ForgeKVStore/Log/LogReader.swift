@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// A file read through a window that moves along, so that memory is bounded by the largest record and not by the file.
+/// Reads a file through a moving window, so that memory is bounded by the largest record, not by the file.
 struct LogReader {
     private let fileSystem: any POSIXFileSystem
     private let descriptor: Descriptor
@@ -8,7 +8,7 @@ struct LogReader {
     private var start: Int64 = 0
     private var count = 0
 
-    /// The length of the file when the window was opened.
+    /// The size of the file when the reader was created.
     let size: Int64
 
     private static let step = 1 << 20
@@ -32,8 +32,7 @@ struct LogReader {
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<(first + length)])) }
     }
 
-    /// Calls `body` with as many bytes from `offset` on as are at hand, at least `length` of them; nil if the file ends
-    /// before.
+    /// Calls `body` with all buffered bytes from `offset` on, at least `length`; nil if the file ends before.
     mutating func withBytes<Result>(
         at offset: Int64, atLeast length: Int, _ body: (UnsafeRawBufferPointer) -> Result
     ) throws(FileSystemError) -> Result? {
@@ -44,14 +43,14 @@ struct LogReader {
 
     /// The offset of the zeros at the end of the file; at least `offset`.
     ///
-    /// A hole behind zeros is not read; it can have any size.
+    /// A hole after zeros is not read; it can have any size.
     mutating func contentEnd(from offset: Int64) throws(FileSystemError) -> Int64 {
         var offset = offset
         var end = offset
         while offset < size {
             let length = Int(min(Int64(Self.step), size - offset))
             let last = try withBytes(at: offset, count: length) { $0.lastNonZeroIndex }
-            // The file has become shorter since; reading on will notice.
+            // The file has become shorter meanwhile; later reads will detect that.
             guard let last else { return size }
             offset += Int64(length)
             if let last {

@@ -1,7 +1,7 @@
-/// The payload of a batch: for each change its operation, a zero, the lengths of name and value, name
-/// and value.
+/// The payload of a batch: for each change its operation, a zero, the lengths of name and value, the name and the
+/// value.
 extension LogRecord {
-    /// The operation, a zero, the length of the name in two bytes and that of the value in four.
+    /// The operation, a zero, the length of the name (two bytes) and of the value (four bytes).
     static let batchPrefixSize = 8
 
     /// Appends a change to the content of a batch.
@@ -14,8 +14,8 @@ extension LogRecord {
         content += value
     }
 
-    /// Calls `body` with each change in the content of a batch, in order; false if it is not a batch to the last byte.
-    /// Then `body` was called for the changes before the one that is none.
+    /// Calls `body` with each change in the content of a batch, in order; returns false if the content is not
+    /// completely valid, after calling `body` for the changes before the first invalid one.
     @inline(__always)
     static func forEachChange(inBatch content: UnsafeRawBufferPointer, _ body: (PlainChange) -> Void) -> Bool {
         var rest = content
@@ -37,7 +37,7 @@ extension LogRecord {
         return !content.isEmpty
     }
 
-    /// The changes in the content of a batch; nil if it is not one to the last byte.
+    /// The changes in the content of a batch; nil if the content is not completely valid.
     static func batch(_ content: UnsafeRawBufferPointer) -> Change? {
         var changes: [Change] = []
         let isBatch = forEachChange(inBatch: content) { change in
@@ -49,7 +49,7 @@ extension LogRecord {
 }
 
 extension LogRecord.Change {
-    /// How many numbers its record takes.
+    /// The number of sequence numbers that the record takes.
     var count: UInt64 {
         guard case .batch(let changes) = self else { return 1 }
         return UInt64(changes.count)

@@ -1,59 +1,60 @@
 import ForgeFileSystem
 
-/// One record of a log: a frame of 20 bytes and a payload that says what was done.
+/// A record of a log: a frame of 20 bytes and a payload that describes the change.
 enum LogRecord {
-    /// What a record does to the store.
+    /// The change that a record makes.
     enum Change: Sendable {
         case set(KeyName, [UInt8])
         case remove(KeyName)
         case removeAll
 
-        /// Several sets and removals, each with a number of its own, of which the record's is the last.
+        /// Several sets and removals, each with its own sequence number; the record has the last one.
         case batch([Change])
 
-        /// No change: follows a flush, and its frame says that all records before it had reached the device.
+        /// No change: a marker written after a flush, whose frame states that all earlier records have reached the
+        /// device.
         case flushed
     }
 
-    /// The header of a record, before the payload.
+    /// The frame of a record, before the payload.
     struct Frame: Hashable, Sendable {
         var payloadSize: Int
         var sequence: UInt64
         var unflushedCount: UInt32
         var checksum: UInt32
 
-        /// The last record that had reached the device when this one was written; 0 for none.
+        /// The sequence number of the last record that had reached the device when this one was written; 0 for none.
         var flushedSequence: UInt64 {
             let (flushed, overflow) = sequence.subtractingReportingOverflow(UInt64(unflushedCount) + 1)
             return overflow ? 0 : flushed
         }
     }
 
-    /// The payload's length, the sequence number, how many records before it no flush had covered, the checksum.
+    /// The payload's length, the sequence number, the number of unflushed records before it, and the checksum.
     static let frameSize = 20
 
-    /// The operation, a byte of flags and the length of the name.
+    /// The operation, a byte of flags, and the length of the name.
     static let payloadPrefixSize = 4
 
     /// The flag of a record carried over by compaction, with its sequence number. Numbers before it may be missing:
     /// their changes are obsolete.
     static let retainedFlag: UInt8 = 1
 
-    /// The highest sequence number that is believed: a log that counts one a nanosecond gets there in 146 years.
+    /// The highest valid sequence number: a log that takes one per nanosecond reaches it in 146 years.
     static let maximumSequence: UInt64 = 1 << 62
 
-    /// The longest payload that the frame can tell, and memory can hold.
+    /// The maximum payload size that the frame can represent and memory can hold.
     static let maximumPayloadSize = Int(clamping: min(Int64(UInt32.max), Int64(Int.max) - Int64(frameSize)))
 
-    /// How long a record is.
+    /// The size of a record.
     static func size(nameCount: Int, valueSize: Int) -> Int {
         frameSize + payloadPrefixSize + nameCount + valueSize
     }
 
-    /// Writes a record into memory that is as long as ``size(nameCount:valueSize:)`` says.
+    /// Writes a record into memory of ``size(nameCount:valueSize:)`` bytes.
     ///
-    /// `name` is empty for the codes that are about no key; `value` is the encoded value for `.set`, the content for
-    /// `.batch` and empty for the others.
+    /// `name` is empty for codes without a key; `value` is the encoded value for `.set`, the content for `.batch` and
+    /// empty otherwise.
     static func write(
         _ code: Code, flags: UInt8, _ name: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, sequence: UInt64,
         unflushedCount: UInt32, checksum start: CRC32C, to record: UnsafeMutableRawBufferPointer
@@ -62,7 +63,7 @@ enum LogRecord {
         record.store(sequence, at: 4)
         record[frameSize] = code.rawValue
         record[frameSize + 1] = flags
-        // Names are at most 1,024 bytes long; every set and remove has checked.
+        // Names have at most 1,024 bytes; every set and remove has checked that.
         record.store(UInt16(name.count), at: frameSize + 2)
         let payload = frameSize + payloadPrefixSize
         UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: name)
@@ -70,7 +71,7 @@ enum LogRecord {
         sign(record, unflushedCount: unflushedCount, checksum: start)
     }
 
-    /// Completes a record by what it says of the device, and by its checksum.
+    /// Completes a record with the number of unflushed records and its checksum.
     static func sign(_ record: UnsafeMutableRawBufferPointer, unflushedCount: UInt32, checksum start: CRC32C) {
         record.store(unflushedCount, at: 12)
         var checksum = start
@@ -79,7 +80,7 @@ enum LogRecord {
         record.store(checksum.value, at: 16)
     }
 
-    /// The change of a record, as it is stored.
+    /// The code of a change in a record.
     enum Code: UInt8 {
         case set = 1
         case remove = 2
@@ -88,7 +89,7 @@ enum LogRecord {
         case batch = 5
     }
 
-    /// Reads the frame in the first 20 bytes of `buffer`.
+    /// Parses the frame in the first 20 bytes of `buffer`.
     @inline(__always)
     static func frame(_ buffer: UnsafeRawBufferPointer) -> Frame {
         Frame(
@@ -98,7 +99,7 @@ enum LogRecord {
             checksum: buffer.integer(at: 16, as: UInt32.self))
     }
 
-    /// Whether the checksum of a record, frame and payload, is right.
+    /// Whether the checksum of a record, over frame and payload, is correct.
     @inline(__always)
     static func isIntact(_ record: UnsafeRawBufferPointer, checksum start: CRC32C) -> Bool {
         var checksum = start
@@ -107,7 +108,7 @@ enum LogRecord {
         return checksum.value == frame(record).checksum
     }
 
-    /// Whether a payload is that of a record carried over by compaction.
+    /// Whether a payload belongs to a record carried over by compaction.
     static func isRetained(_ payload: UnsafeRawBufferPointer) -> Bool {
         payload.count >= payloadPrefixSize && payload[1] == retainedFlag
     }

@@ -1,9 +1,9 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// A log that is written beside the one in use and then takes its place.
+/// A log that is written beside the current one and then replaces it.
 ///
-/// Until it is moved there, or if it never is, the old log is what counts; ``discard()`` removes what was written.
+/// Until it is renamed into place, the old log remains valid; ``discard()`` removes the new one.
 struct LogReplacement: ~Copyable {
     private let file: LogFile
     private let directory: Descriptor
@@ -16,7 +16,7 @@ struct LogReplacement: ~Copyable {
     private var scratch = Scratch()
     private var space: LogSpace?
 
-    /// The last record that is on the device.
+    /// The sequence number of the last record that is on the device.
     private(set) var synchronizedSequence: UInt64 = 0
 
     private static let bufferSize = 1 << 20
@@ -40,13 +40,13 @@ struct LogReplacement: ~Copyable {
         if sequence < number { try appendFlushed(number) }
     }
 
-    /// Adds a flush marker with this number: all records before it are on the device. That is true once the marker can
-    /// be read, provided that nothing else is added before the log is synchronised.
+    /// Adds a flush marker with this number: all earlier records are on the device. That holds once the marker can be
+    /// read, provided that nothing else is added before the log is synchronised.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
         try append(.flushed, .empty, .empty, sequence: number)
     }
 
-    /// Adds the records of another log in a range of its bytes.
+    /// Adds the records in a byte range of another log.
     mutating func append(_ range: Range<Int64>, of log: LogFile) throws(FileSystemError) {
         var offset = range.lowerBound
         while offset < range.upperBound {
@@ -54,7 +54,7 @@ struct LogReplacement: ~Copyable {
             let count = Int(min(range.upperBound - offset, Int64(Self.bufferSize)))
             buffer += try log.fileSystem.readBytes(of: log.descriptor, at: offset, count: count)
             let taken = try adopt(from: start, log.header.fileID.checksum)
-            // A record that is longer than all that was read: it is fetched by itself.
+            // The record is longer than the bytes read so far, so it is read separately.
             let next = taken > 0 ? taken : try adoptLarge(from: start, at: offset, of: log)
             offset += Int64(next)
             buffer.removeLast(buffer.count - start - next)
@@ -83,7 +83,7 @@ struct LogReplacement: ~Copyable {
             }
             return true
         }
-        // It was written by this process: if it is no record any more, the device has lost it.
+        // This process wrote the record: if it is invalid now, the device has lost it.
         guard isIntact else { throw FileSystemError(.read, .ioError, path: .logName) }
         if position > start { endsFlushed = false }
         sequence = last
@@ -123,7 +123,7 @@ struct LogReplacement: ~Copyable {
         if buffer.count >= Self.bufferSize { try write() }
     }
 
-    /// Hands over to the file system what was added.
+    /// Writes the added records to the file.
     private mutating func write() throws(FileSystemError) {
         guard !buffer.isEmpty else { return }
         try file.fileSystem.writeBytes(buffer, to: file.descriptor)
@@ -131,15 +131,15 @@ struct LogReplacement: ~Copyable {
         buffer.removeAll(keepingCapacity: true)
     }
 
-    /// Pushes all that was added to the device.
+    /// Makes all added records durable.
     mutating func synchronize() throws(FileSystemError) {
         try write()
         try file.fileSystem.synchronize(file.descriptor, .full)
         synchronizedSequence = sequence
     }
 
-    /// Reserves space behind what was written, so that the first writes to the new log need not wait for it. A failure
-    /// is left to the write that needs the space.
+    /// Reserves space after the written records, so that the first writes to the new log need not wait for it. A
+    /// failure is left to the write that needs the space.
     mutating func reserve(_ options: LogSpace.Options) {
         var space = LogSpace(options)
         do throws(FileSystemError) {
@@ -148,9 +148,9 @@ struct LogReplacement: ~Copyable {
         } catch _ {}
     }
 
-    /// Gives the log the name that is opened, without waiting for the device.
+    /// Renames the log into place, without waiting for the device.
     ///
-    /// - Returns: The log, of which nothing says yet that its name is durable.
+    /// - Returns: The log, whose name is not yet known to be durable.
     mutating func moveIntoPlace(_ space: LogSpace.Options) throws(FileSystemError) -> AppendLog {
         try write()
         try file.fileSystem.rename(name, at: directory, to: .logName, at: directory, .replacing)
@@ -159,9 +159,9 @@ struct LogReplacement: ~Copyable {
             space: self.space ?? LogSpace(space))
     }
 
-    /// Removes what was written.
+    /// Removes the new log.
     consuming func discard() {
-        // The failure that led here is reported; what is left is removed when the store is opened next.
+        // The original failure is reported; the next opening of the store removes leftovers.
         do { try file.fileSystem.unlink(name, at: directory) } catch _ {}
     }
 }

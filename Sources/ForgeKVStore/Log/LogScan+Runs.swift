@@ -1,6 +1,6 @@
 import ForgeFileSystem
 
-/// The fast path of a scan: runs of intact records are loaded without an object for each of them.
+/// The fast path of a scan: loads runs of intact records without allocating an object per record.
 extension LogScan {
     /// Loads records until one is damaged, out of sequence, or of another kind.
     mutating func loadRun(after state: inout Outcome, into table: inout TableWriter) throws(FileSystemError) {
@@ -19,15 +19,15 @@ extension LogScan {
             }
             guard let available else { return }
             guard state.end > start else {
-                // The record may be longer than what was read.
+                // The record may be longer than the buffered bytes.
                 guard let frame = try frame(at: start, after: state) else { return }
                 length = LogRecord.frameSize + frame.payloadSize
                 guard length > available else { return }
                 continue
             }
             length = shortest
-            // The number of names if the rest of the log resembles what was read, but at most eight times the names
-            // found: most of the file may be sparse.
+            // The expected number of names if the rest of the log resembles the part already read, but at most eight
+            // times the names found: most of the file may be sparse.
             let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
@@ -56,7 +56,7 @@ extension LogScan {
         }
     }
 
-    /// Takes the next record. `isPlain`: it is intact and may be loaded by this path. `loaded` is nil for a flush
+    /// Parses the next record. `isPlain`: it is intact and may be loaded by this path. `loaded` is nil for a flush
     /// marker.
     @inline(__always)
     private static func nextRecord(
@@ -126,7 +126,7 @@ extension LogScan {
 }
 
 extension LogRecord {
-    /// A set, a removal or a flush marker, in the memory of its record.
+    /// A set, a removal or a flush marker, located in the memory of its record.
     struct PlainChange {
         let code: Code
         let name: UnsafeRawBufferPointer

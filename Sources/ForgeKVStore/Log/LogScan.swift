@@ -2,40 +2,40 @@ import ForgeFileSystem
 
 /// Reads a log from its first record to its end and classifies bad records as damaged or torn.
 ///
-/// Every record says which records had been flushed when it was written. A bad record that a later record calls flushed
-/// was damaged; only it is lost. A bad record that no later one calls flushed is torn: the log ends before it, whatever
-/// follows, because that is what a power cut leaves.
+/// Every record states which records had been flushed when it was written. A bad record that a later record marks as
+/// flushed is damaged; only it is lost. A bad record that no later one marks as flushed is torn: the log ends before
+/// it, whatever follows, because a power cut leaves such a state.
 struct LogScan {
-    /// What a scan found.
+    /// The result of a scan.
     struct Outcome {
-        /// Damaged ranges with intact records behind them; an empty range where records are missing.
+        /// Damaged ranges followed by intact records; an empty range where records are missing.
         var damage: [Range<Int64>] = []
 
-        /// The end of the last record that counts.
+        /// The end of the last valid record.
         var end = Int64(LogHeader.size)
 
-        /// The last sequence number that counts.
+        /// The last valid sequence number.
         var sequence: UInt64 = 0
 
-        /// The sequence number of the last record that had certainly reached the device.
+        /// The sequence number of the last record known to have reached the device.
         var flushedSequence: UInt64 = 0
 
         /// Whether the last record is a flush marker.
         var endsFlushed = false
 
-        /// The number of records that count.
+        /// The number of valid records.
         var recordCount = 0
 
-        /// The number of intact records behind the end, which do not count.
+        /// The number of intact records after the end, which are ignored.
         var discardedRecordCount = 0
 
-        /// Whether the search for intact records behind damage was given up, so that some may stand behind the end.
+        /// Whether the search for intact records after damage was abandoned, so that there may be some after the end.
         var isSearchIncomplete = false
 
-        /// Whether intact records are stored behind the end, or may.
+        /// Whether there are, or may be, intact records after the end.
         var mayDiscardRecords: Bool { discardedRecordCount > 0 || isSearchIncomplete }
 
-        /// Whether anything but zeros is stored behind the end.
+        /// Whether there are non-zero bytes after the end.
         var isTorn = false
 
         /// Advances over an intact record.
@@ -49,14 +49,14 @@ struct LogScan {
         }
     }
 
-    /// A bad range and the intact records behind it, which count only if a later record says that the missing ones had
-    /// been flushed.
+    /// A bad range and the intact records after it, which are valid only if a later record states that the missing ones
+    /// had been flushed.
     private struct Segment {
         var damage: Range<Int64>
         /// The sequence number of the last missing record; nil until an intact record follows.
         var lastMissing: UInt64?
         var changes: [(change: LogRecord.Change, sequence: UInt64)] = []
-        /// The state behind the last of the changes.
+        /// The state after the last of the changes.
         var state = Outcome()
     }
 
@@ -65,14 +65,14 @@ struct LogScan {
     private var outcome = Outcome()
     private var pending: [Segment] = []
 
-    /// The offset from which on the log contains only zeros; nil until it is needed.
+    /// The offset after which the log contains only zeros; nil until it is needed.
     private var contentEnd: Int64?
 
     /// The number of bytes that may still be checked in vain, which bounds the time for a malicious log.
     private var budget: Int64
     private static let smallestBudget: Int64 = 1 << 28
 
-    /// A scan of a log.
+    /// Creates a scan of a log.
     init(_ descriptor: Descriptor, size: Int64, fileID: LogFileID, on fileSystem: any POSIXFileSystem) {
         window = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
@@ -80,7 +80,7 @@ struct LogScan {
         budget = overflow ? .max : max(quadruple, Self.smallestBudget)
     }
 
-    /// Applies every change that counts to a table, in order.
+    /// Applies every valid change to a table, in order.
     mutating func run(into table: inout TableWriter) throws(FileSystemError) -> Outcome {
         var offset = outcome.end
         var state = outcome
@@ -95,7 +95,7 @@ struct LogScan {
                 accept(record, at: offset, state: &state, &table)
                 offset = state.end
             } else {
-                // The same for every bad record, so it is determined once.
+                // Determined once, because it is the same for every bad record.
                 if contentEnd == nil { contentEnd = try window.contentEnd(from: offset) }
                 guard let contentEnd, contentEnd > offset else { break }
                 let next = try resynchronize(from: offset, before: contentEnd, after: state)
@@ -212,8 +212,8 @@ struct LogScan {
         return nil
     }
 
-    /// Whether a record may begin here, as far as its first bytes tell. Without this test, numbers in a value would often
-    /// pass for frames, and each would cost a checksum over what it claims for its payload.
+    /// Whether a record may begin here, according to its first bytes. Without this test, numbers in a value would often
+    /// be mistaken for frames, and each would cost a checksum over its supposed payload.
     private mutating func isPlausible(
         at offset: Int64, after state: Outcome, horizon: UInt64
     ) throws(FileSystemError) -> Bool {

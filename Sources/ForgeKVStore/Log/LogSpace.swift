@@ -2,60 +2,60 @@ import CForgeFileSystem
 import ForgeFileSystem
 import SystemPackage
 
-/// Space behind the end of a log, reserved on the device and mapped into memory, so that a record is stored without a
+/// Space after the end of a log, reserved on the device and mapped into memory, so that records are stored without a
 /// system call and a full disk is an error of the reservation.
 struct LogSpace: @unchecked Sendable {
-    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped for as long as it
-    // stands there, and only the one owner of the space stores into it.
+    // The memory is that of the window, which stays mapped while it is referenced here, and only the single owner of
+    // the space stores into it. That makes the type safe to send.
 
-    /// How space is reserved.
+    /// The parameters of reservations.
     struct Options: Sendable {
-        /// Whether files are mapped where the file system can do that.
+        /// Whether files are mapped if the file system supports it.
         var isMapped = true
 
-        /// How far a window reaches beyond the first record in it.
+        /// The size of a window beyond its first record.
         var growth: Int64 = 1 << 18
 
-        /// What windows begin and end at: a multiple of every page size in use.
+        /// The alignment of windows: a multiple of every page size in use.
         var granularity: Int64 = 1 << 16
     }
 
     private let growth: Int64
     private let granularity: Int64
 
-    /// What is mapped: from `start` of the log up to `limit`.
+    /// The mapped part of the log, from `start` to `limit`.
     private var window: FileMapping?
     private var start: Int64 = 0
     private var limit: Int64 = 0
 
-    /// The end of what ordinary records may take of the window; what is behind it is kept for removals, so that space
-    /// can be freed on a full device.
+    /// The end of the part of the window for ordinary records; the rest is kept for removals, so that space can be
+    /// freed on a full device.
     private var ordinaryLimit: Int64 = 0
 
-    /// How many bytes are kept for removals, and how many of them for the last record of all, that removes everything.
+    /// The number of bytes kept for removals; the last of them are kept for a record that removes everything.
     private static let removalReserve: Int64 = 4096
     private static let lastReserve: Int64 = 64
 
-    /// The memory of the window, where it is the system's own.
+    /// The memory of the window, if it is the system's own.
     private var memory: UnsafeMutableRawPointer?
 
-    /// Where a fault in that memory is noted.
+    /// The location where a fault in that memory is recorded.
     private var fault: UnsafeRawPointer?
 
-    /// The window that comes next, once it was asked for.
+    /// The next window, once it was requested.
     private var coming: LogWindow?
 
-    /// The end of the log from which on the next window should be prepared.
+    /// The end of the log at which the next window should be prepared.
     private(set) var preparesAt = Int64.max
 
-    /// Windows before this one, with records that no flush has covered.
+    /// Earlier windows with unflushed records.
     private var earlier: [FileMapping] = []
 
-    /// Whether the file system has said that it cannot do this.
+    /// Whether the file system does not support mapping.
     private var isUnsupported: Bool
 
-    /// How many of them wait for the next flush before all are written back and unmapped: on Darwin writing back waits
-    /// for the device (`msync(2)`), on Linux it does nothing.
+    /// The number of earlier windows with unflushed records above which all are written back and unmapped before the
+    /// next flush: on Darwin writing back waits for the device (`msync(2)`), on Linux it has no effect.
     #if canImport(Darwin)
     static let earlierLimit = 32
     #else
@@ -68,10 +68,11 @@ struct LogSpace: @unchecked Sendable {
         granularity = options.granularity
     }
 
-    /// Makes sure that `count` bytes at `offset` can be stored, from the reserve if the record frees space.
+    /// Makes sure that `count` bytes at `offset` can be stored, using the reserve if the record frees space.
     ///
-    /// - Returns: Whether they can; if not, because the file system cannot map files, they have to be written.
-    /// - Throws: ``FileSystemError``: there is no space. The log is as it was, but may be longer by zeros.
+    /// - Returns: Whether they can be stored; if not, because the file system does not support mapping, they must be
+    ///   written.
+    /// - Throws: ``FileSystemError`` if there is no space. The log is unchanged, but may have more zeros at its end.
     @inline(__always)
     mutating func reserve(
         _ count: Int, at offset: Int64, of file: LogFile, for code: LogRecord.Code = .set
@@ -92,22 +93,22 @@ struct LogSpace: @unchecked Sendable {
         }
     }
 
-    /// Where `count` bytes at an offset that was reserved are to be stored; nil where that takes a call.
+    /// The memory for `count` bytes at a reserved offset; nil where storing takes a call.
     @inline(__always)
     func memory(_ count: Int, at offset: Int64) -> UnsafeMutableRawBufferPointer? {
         memory.map { UnsafeMutableRawBufferPointer(start: $0 + Int(offset - start), count: count) }
     }
 
-    /// Stores bytes at an offset that was reserved.
+    /// Stores bytes at a reserved offset.
     func store(_ bytes: UnsafeRawBufferPointer, at offset: Int64) {
         window?.store(bytes, at: Int(offset - start))
     }
 
-    /// Whether records that no flush has covered could not be written back: a later flush does not cover them either.
+    /// Whether unflushed records could not be written back: a later flush does not cover them either.
     private(set) var hasLostWrites = false
 
-    /// Whether what was stored may not be in the file: another program has made it shorter, or the device is full in
-    /// spite of the reservation.
+    /// Whether stores may be missing from the file: another program has truncated it, or the device is full despite the
+    /// reservation.
     @inline(__always)
     var hasFaulted: Bool { fault.map { forge_load_fault($0) != 0 } ?? window?.hasFaulted ?? false }
 
@@ -147,7 +148,7 @@ struct LogSpace: @unchecked Sendable {
         return true
     }
 
-    /// Makes a window, a smaller one if the device is nearly full.
+    /// Maps a window, a smaller one if the device is nearly full.
     private mutating func enter(
         _ window: LogWindow, orAtLeast end: Int64, _ offset: Int64, of file: LogFile
     ) throws(FileSystemError) {
@@ -178,13 +179,13 @@ struct LogSpace: @unchecked Sendable {
         return coming
     }
 
-    /// What a flush has to write back first; those that are full are given up.
+    /// The mappings that a flush must write back first; full windows are released.
     mutating func takeMappings() -> [FileMapping] {
         defer { earlier = [] }
         return earlier + (window.map { [$0] } ?? [])
     }
 
-    /// Forgets what is mapped, because the file is about to become shorter.
+    /// Releases all windows before the file is truncated.
     mutating func release() {
         _ = coming?.take()
         coming = nil

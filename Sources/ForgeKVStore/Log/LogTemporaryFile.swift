@@ -20,7 +20,7 @@ enum LogTemporaryFile {
         return try fileSystem.createStoreFile(name, at: directory)
     }
 
-    /// Removes the leftovers of a crash. A failure is reported by ``create(_:at:on:)`` when the name is needed.
+    /// Removes leftovers of a crash. ``create(_:at:on:)`` reports a failure when the name is needed.
     static func removeLeftovers(at directory: Descriptor, on fileSystem: any POSIXFileSystem) {
         for name in [newLog, newQuarantine] {
             do { try fileSystem.unlink(name, at: directory) } catch _ {}

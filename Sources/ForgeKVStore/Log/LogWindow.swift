@@ -2,12 +2,11 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// A part of a log's file that is reserved, filled with zeros and mapped before anything is stored in it.
+/// A part of a log's file that is reserved, filled with zeros and mapped before records are stored in it.
 ///
-/// The zeros are written, which brings the pages into memory in a tenth of the time that it takes to fetch one after
-/// another where something is stored.
+/// Writing zeros brings the pages into memory in a tenth of the time of a page fault for each.
 final class LogWindow: Sendable {
-    /// From a multiple of every page size in use, which may be before the zeros.
+    /// Begins at a multiple of every page size in use, which may be before the zeros.
     let range: Range<Int64>
 
     private let file: LogFile
@@ -20,16 +19,16 @@ final class LogWindow: Sendable {
         case given
     }
 
-    /// The space of a log behind `offset`, up to `end` or somewhat more.
+    /// The space of a log after `offset`, up to `end` or slightly more.
     init(_ file: LogFile, after offset: Int64, upTo end: Int64, _ granularity: Int64) {
         self.file = file
         let limit = (end + granularity - 1) / granularity * granularity
-        // One step back, so that a record that begins in the window before has room here.
+        // One step back, so that a record that begins in the previous window fits into this one.
         range = max(0, offset / granularity * granularity - granularity)..<limit
         zeros = offset..<limit
     }
 
-    /// Makes the window, unless that was done or it is no longer needed. A failure shows when the window is made again.
+    /// Prepares the window unless that was done or it is no longer needed. After a failure, the next use tries again.
     func prepare() {
         state.withLock { state in
             guard case .wanted = state else { return }
@@ -41,7 +40,8 @@ final class LogWindow: Sendable {
         }
     }
 
-    /// The window, if it was made. Waits for a thread that is making it; no thread begins to make it afterwards.
+    /// The window, if it is prepared. Waits for a thread that is preparing it; no thread starts preparing it
+    /// afterwards.
     func take() -> (mapping: FileMapping, range: Range<Int64>)? {
         state.withLock { state in
             defer { state = .given }
@@ -50,7 +50,7 @@ final class LogWindow: Sendable {
         }
     }
 
-    /// Reserves the space and maps it. Nothing may be stored behind where the zeros begin.
+    /// Reserves the space and maps it. Nothing may have been stored after the start of the zeros.
     func make() throws(FileSystemError) -> FileMapping {
         let fileSystem = file.fileSystem
         try fileSystem.retryingInterrupts { () throws(FileSystemError) in

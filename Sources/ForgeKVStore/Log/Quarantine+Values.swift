@@ -2,11 +2,11 @@ import ForgeFileSystem
 import SystemPackage
 
 extension Quarantine {
-    /// Keeps an unreadable value that is about to be overwritten, durably.
+    /// Stores an unreadable value that is about to be overwritten in a file, durably.
     ///
-    /// The file holds the name and the value as a batch in the log does. It is called
-    /// `quarantine-value-0badcafe-17-1f2e3d4c`: after the CRC-32C of the name, the revision of the value and the
-    /// CRC-32C of the whole.
+    /// The file contains the name and the value in the form of a batch in the log. Its name, such as
+    /// `quarantine-value-0badcafe-17-1f2e3d4c`, contains the CRC-32C of the name, the revision of the value and the
+    /// CRC-32C of the content.
     func setAside(
         _ bytes: [UInt8], of name: KeyName, revision: UInt64
     ) throws(FileSystemError) -> KVDamageReport {
@@ -21,18 +21,18 @@ extension Quarantine {
                 try fileSystem.writeBytes(content, to: copy)
             }
         } catch  where error.errno == .fileExists {
-            // It was set aside before, by a write that failed then.
+            // An earlier write set it aside and then failed.
         }
         return KVDamageReport(
             kind: .value, file: String(path.appending(file)), offset: 0, sizeInBytes: Int64(content.count),
             key: name.string)
     }
 
-    /// How many files with values are kept, and how many bytes they may have together; the newest is always kept.
+    /// The limits on the number of files with values and on their total size; the newest is always kept.
     static let valueCountLimit = 64
     static let valueSizeLimit: Int64 = 64 << 20
 
-    /// Removes the oldest files with values beyond the limits; returns how many. Files of damaged bytes are never
+    /// Removes the oldest files with values beyond the limits; returns their number. Files with damaged bytes are never
     /// removed.
     func removeOldValues() throws(FileSystemError) -> Int {
         let prefix = "\(Self.prefix)\(KVDamageReport.Kind.value.rawValue)-"
@@ -57,7 +57,7 @@ extension Quarantine {
         return removedCount
     }
 
-    /// The name in a file that a value was set aside in; nil if it is not such a file.
+    /// The name in a file with a value that was set aside; nil if it is not such a file.
     func key(in file: POSIXPath) throws(FileSystemError) -> String? {
         let descriptor = try fileSystem.open(file, at: directory, .readOnly, options: [.noFollow, .nonBlocking])
         return try fileSystem.closing(descriptor) { () throws(FileSystemError) in

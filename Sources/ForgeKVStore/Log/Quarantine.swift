@@ -1,11 +1,11 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The files beside a log in which what could not be read is kept, byte for byte.
+/// The files beside a log that contain unreadable data, byte for byte.
 ///
-/// A name says what the bytes are: `quarantine-records-1f2e3d4c-4096-0badcafe` holds damaged records of the log whose
-/// number begins with `1f2e3d4c`, from byte 4,096 on, and their CRC-32C is `0badcafe`. Setting the same bytes aside
-/// twice makes one file.
+/// The name identifies the bytes: `quarantine-records-1f2e3d4c-4096-0badcafe` contains damaged records, from byte 4,096
+/// on, of the log whose identifier begins with `1f2e3d4c`, and their CRC-32C is `0badcafe`. Setting the same bytes
+/// aside twice creates one file.
 struct Quarantine {
     let fileSystem: any POSIXFileSystem
     let directory: Descriptor
@@ -13,7 +13,7 @@ struct Quarantine {
 
     static let prefix = "quarantine-"
 
-    /// Copies a stretch of an open log, durably.
+    /// Copies a range of an open log, durably.
     func setAside(
         _ range: Range<Int64>, of log: Descriptor, _ kind: KVDamageReport.Kind, logName: String
     ) throws(FileSystemError) -> KVDamageReport {
@@ -32,14 +32,14 @@ struct Quarantine {
                 }
             }
         } catch  where error.errno == .fileExists {
-            // It was set aside before, by an opening that could not repair the log.
+            // An earlier opening set it aside but could not repair the log.
         }
         return KVDamageReport(
             kind: kind, file: String(path.appending(name)), offset: range.lowerBound,
             sizeInBytes: range.upperBound - range.lowerBound)
     }
 
-    /// Creates a file with what `content` writes, durably; fails with `EEXIST` if there is one of that name.
+    /// Creates a file with the content that `content` writes, durably; throws `EEXIST` if the name exists.
     func create(
         _ name: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
@@ -51,10 +51,10 @@ struct Quarantine {
                 try content(file)
                 try fileSystem.synchronize(file, .full)
             }
-            // Only the process that holds the store's lock gives names here.
+            // Only the process that holds the store's lock creates such names.
             try fileSystem.rename(temporary, at: directory, to: name, at: directory, .replacing)
         } catch {
-            do { try fileSystem.unlink(temporary, at: directory) } catch _ {}  // It is removed at the next opening.
+            do { try fileSystem.unlink(temporary, at: directory) } catch _ {}  // The next opening removes it.
             throw error
         }
         try fileSystem.synchronize(directory, .full)
@@ -79,7 +79,7 @@ struct Quarantine {
             kind: .log, file: String(path.appending(name)), offset: 0, sizeInBytes: sizeInBytes)
     }
 
-    /// All that was ever set aside and is still there.
+    /// Reports of all data that was set aside and still exists.
     func reports() throws(FileSystemError) -> [KVDamageReport] {
         var reports: [KVDamageReport] = []
         for entry in try fileSystem.entries(of: directory) {

@@ -1,4 +1,4 @@
-/// The name of a value in a store, and the type that the value has.
+/// The name of a value in a store, and the type of the value.
 ///
 /// ```swift
 /// extension KVKey where Value == Bool {
@@ -6,22 +6,22 @@
 /// }
 /// ```
 ///
-/// Names are compared byte by byte: `é` as one character and as two are two keys. Any name of up to
-/// ``maximumNameLength`` bytes will do, the empty one included; a name is never a path, so `../x` is as good as any.
-/// Two keys of one name and different types name the same value.
+/// Names are compared byte by byte: composed and decomposed `é` are two keys. A name has up to ``maximumNameLength``
+/// bytes and may be empty; it is never interpreted as a path, so `../x` is valid. Two keys with one name and different
+/// types refer to the same value.
 public struct KVKey<Value: Codable & Sendable>: Sendable {
     let identity: KeyName
 
-    /// How values of earlier versions become one of this type; nil for a type that has only ever had one version.
+    /// The migrations from earlier versions of the type; nil for a type with a single version.
     let schema: KVSchema<Value>?
 
-    /// A key of this name, for a type of which there is one version so far.
+    /// Creates a key for a type that has had a single version so far.
     public init(_ name: String) {
         identity = KeyName(name)
         schema = nil
     }
 
-    /// A key of this name, for a type that has had other versions.
+    /// Creates a key for a type that has had several versions.
     ///
     /// ```swift
     /// let settings = KVKey(
@@ -32,17 +32,17 @@ public struct KVKey<Value: Codable & Sendable>: Sendable {
     ///     ])
     /// ```
     ///
-    /// Versions are counted from 1, which is what a key without migrations writes; here version 3 is the present one,
-    /// one more than the last that there is a migration from. Every migration leads straight to the present type, so
-    /// that a version can be dropped without a gap in a chain. Reading migrates what is read and leaves what is stored
-    /// as it is; the next `set` stores the present version.
+    /// Versions are counted from 1, which a key without migrations writes; here version 3 is the current one, one more
+    /// than the latest with a migration. Every migration converts directly to the current type, so that a version can
+    /// be dropped without a gap in a chain. Reading migrates the returned value and does not change the stored one; the
+    /// next `set` stores the current version.
     ///
-    /// A value of a later version, as it is found when an app was taken back to an earlier release, is refused and
-    /// kept: ``KVStoring/get(_:)`` gives nil, ``KVStoring/read(_:)`` throws `.newerSchema(version:)`.
+    /// A value of a later version, found after the app was downgraded, is refused and kept: ``KVStoring/get(_:)``
+    /// returns nil, ``KVStoring/read(_:)`` throws `.newerSchema(version:)`.
     ///
     /// - Parameters:
     ///   - name: The name.
-    ///   - migrations: One for each version that can still be read, in any order.
+    ///   - migrations: One for each readable earlier version, in any order.
     /// - Precondition: No two migrations are from the same version, and none is from version 0.
     public init(_ name: String, migrations: [KVMigration<Value>]) {
         identity = KeyName(name)
@@ -54,19 +54,19 @@ public struct KVKey<Value: Codable & Sendable>: Sendable {
         self.schema = schema
     }
 
-    /// The same key under another name, for stores that keep it so in the store underneath.
+    /// The same key with another name, for wrappers that transform names.
     func named(_ name: String) -> KVKey { KVKey(KeyName(name), schema) }
 
     /// The name of the value.
     public var name: String { identity.string }
 
-    /// The version that is written: 1 unless there are migrations.
+    /// The version that is written: 1 without migrations.
     public var schemaVersion: UInt32 { schema?.version ?? 1 }
 
-    /// The earlier versions that can be read, in ascending order.
+    /// The readable earlier versions, in ascending order.
     public var migratedVersions: [UInt32] { schema?.migratedVersions ?? [] }
 
-    /// The longest name, in bytes of UTF-8.
+    /// The maximum length of a name, in bytes of UTF-8.
     public static var maximumNameLength: Int { KeyName.maximumLength }
 }
 

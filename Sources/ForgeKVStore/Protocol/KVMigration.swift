@@ -1,20 +1,20 @@
 import ForgeCoding
 
-/// How a value that an earlier release of an app stored becomes one of the type that its key has now.
+/// A conversion of a value stored by an earlier release of an app to the current type of its key.
 public struct KVMigration<Value: Codable & Sendable>: Sendable {
-    /// The version that it reads.
+    /// The version that is converted.
     public let version: UInt32
 
-    /// Decodes the value of the earlier version and makes the present one of it.
+    /// Decodes the value of the earlier version and converts it to the current type.
     let migrate: @Sendable (ValueEnvelope) throws -> Value
 
-    /// Reads the values of one earlier version.
+    /// Creates a migration from one earlier version.
     ///
     /// - Parameters:
     ///   - version: The version, counted from 1 and less than `UInt32.max`. A key has at most one migration from each
-    ///     version. A key made with migrations that break these rules stops the program.
-    ///   - change: Makes the present value of the earlier one. It must give the same result every time; what it throws
-    ///     makes the value undecodable, and the value is kept.
+    ///     version. Creating a key with migrations that violate these rules traps.
+    ///   - change: Converts the earlier value to the current type. It must always give the same result; an error makes
+    ///     the value undecodable, and the value is kept.
     /// - Returns: The migration, for the key.
     public static func from<Old: Codable & Sendable>(
         _ version: UInt32, _ change: @escaping @Sendable (_ old: Old) throws -> Value
@@ -32,7 +32,7 @@ final class KVSchema<Value: Codable & Sendable>: Sendable {
     let cellVersion: UInt32
     private let migrations: [UInt32: KVMigration<Value>]
 
-    /// Whether a value may be overwritten without being set aside; nil if it may where it can be decoded as this type.
+    /// Whether a value may be overwritten without being set aside; if nil, it may if it decodes as this type.
     let mayOverwrite: (@Sendable (_ bytes: [UInt8]) -> Bool)?
 
     init(_ migrations: [KVMigration<Value>]) {
@@ -68,7 +68,7 @@ final class KVSchema<Value: Codable & Sendable>: Sendable {
     }
 }
 
-/// A value was stored by a later version of its type than the key knows.
+/// The error for a value stored by a later version of its type than the key supports.
 struct NewerSchema: Error {
     var version: UInt32
 }

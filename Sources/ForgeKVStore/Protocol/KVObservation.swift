@@ -2,12 +2,12 @@
 public final class KVObservation: Sendable {
     private let cancel: @Sendable () -> Void
 
-    /// An observation that calls `cancel`, once, when it goes.
+    /// Creates an observation that calls `cancel` once, in its `deinit`.
     public init(cancel: @escaping @Sendable () -> Void) {
         self.cancel = cancel
     }
 
-    /// Several observations as one; nil if there is none.
+    /// Combines several observations; nil if there is none.
     convenience init?(_ parts: KVObservation?...) {
         let parts = parts.compactMap(\.self)
         guard !parts.isEmpty else { return nil }

@@ -1,4 +1,4 @@
-/// A key-value store that lists its keys, and gives and takes encoded values of any type.
+/// A key-value store that can list its keys, and read and store encoded values of any type.
 ///
 /// For tools, wrapping stores, import and export.
 public protocol KVRawStoring: KVStoring {

@@ -124,7 +124,7 @@ extension KVStoreError: CustomStringConvertible {
         var text = operation.rawValue
         if let key { text += " \(KeyName(key))" }
         if let store { text += " in \(POSIXPath(store))" }
-        // An import has no type that a value could be of.
+        // An import has no requested type.
         text += operation == .import && code == .undecodable ? ": cannot be decoded" : ": \(code)"
         if let underlying { text += ": \(underlying)" }
         return text

@@ -1,4 +1,4 @@
-/// Calls of other stores, so that the compiler names the right one. No call compiles, so no body runs.
+/// Calls of other stores, declared unavailable so that the compiler suggests the right ones.
 extension KVStoring {
     @available(*, unavailable, message: "a key-value store takes the key first: set(key, value: value)")
     public func set<T>(_ value: T, for key: KVKey<T>) throws { fatalError("unavailable") }

@@ -94,7 +94,7 @@ extension KVTransactionalStoring {
 
     /// Stores a value and, for `.full`, waits until it is durable against a power cut.
     ///
-    /// - Throws: What `set` throws; ``KVStoreError`` with `.durabilityUnknown` if the value was stored and
+    /// - Throws: The errors of `set`; ``KVStoreError`` with `.durabilityUnknown` if the value was stored and
     ///   `synchronize` failed.
     public func set<T>(_ key: KVKey<T>, value: T, durability: Durability) throws {
         try set(key, value: value)

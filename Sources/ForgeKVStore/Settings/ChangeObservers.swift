@@ -3,7 +3,7 @@ import Synchronization
 
 /// The observers of a store's changes. They are called on a queue, one at a time, with no lock held.
 ///
-/// Changes that are made while the observers run are collected, and reported together afterwards.
+/// Changes made while the observers run are collected and reported together afterwards.
 final class ChangeObservers: Sendable {
     typealias Handler = @Sendable (_ names: [String]?) -> Void
 
@@ -14,7 +14,7 @@ final class ChangeObservers: Sendable {
         var isScheduled = false
     }
 
-    /// The names whose change was not reported yet.
+    /// The names whose change has not been reported yet.
     private enum Pending {
         case names(Set<KeyName>)
         case all

@@ -7,7 +7,8 @@ public protocol KVIssueReporting: KVStoring {
 }
 
 extension KVStoring {
-    /// Reports an issue to the handler of this store or of the one that it forwards reads to; logs it if there is none.
+    /// Reports an issue to the handler of this store or of the store that it forwards reads to; logs it if there is
+    /// none.
     func reportOrLog(_ issue: KVStoreIssue) {
         if let store = self as? any KVIssueReporting { return store.report(issue) }
         if let wrapper = self as? any KVReadForwarding { return wrapper.base.reportOrLog(issue) }

@@ -12,29 +12,30 @@
 ///
 /// ``KVSetting`` inherits the constants, so that `.theme` names one wherever a setting is expected.
 public class KVSettings: @unchecked Sendable {
-    // Invariant of the unchecked conformance: nothing is stored here, and constants only in the one subclass.
+    // Instances store nothing; only the subclass has constants. That makes the class safe to share.
     fileprivate init() {}
 }
 
-/// The name of a value, its type, and the value that stands in for an absent one.
+/// A setting: the name and type of a value, and its default.
 ///
-/// Reading a setting gives the default if the value is absent or cannot be read as this type; ``KVStoring/read(_:)-(KVSetting<T>)``
-/// tells these cases apart. The default is never stored: a later release may change it for everyone who has not chosen a value.
+/// Reading a setting returns the default if the value is absent or cannot be decoded as this type;
+/// ``KVStoring/read(_:)-(KVSetting<T>)`` distinguishes these cases. The default is never stored: a later release may
+/// change it for all users who have not chosen a value.
 public final class KVSetting<Value: Codable & Sendable>: KVSettings, @unchecked Sendable {
-    // Invariant of the unchecked conformance: both constants are Sendable.
+    // Both constants are Sendable.
 
     /// The name and type of the stored value.
     public let key: KVKey<Value>
 
-    /// What reading gives if no value can be read.
+    /// The result of reading if no value can be read.
     public let defaultValue: Value
 
-    /// A setting of this name, for a type of which there is one version so far.
+    /// Creates a setting for a type that has had a single version so far.
     public convenience init(_ name: String, default defaultValue: Value) {
         self.init(KVKey(name), default: defaultValue)
     }
 
-    /// A setting that is stored under a key, which may have migrations.
+    /// Creates a setting for a key, which may have migrations.
     public init(_ key: KVKey<Value>, default defaultValue: Value) {
         self.key = key
         self.defaultValue = defaultValue
@@ -59,7 +60,7 @@ extension KVStoring {
     @inlinable
     public func get<T>(_ setting: KVSetting<T>) -> T { get(setting.key) ?? setting.defaultValue }
 
-    /// The same as ``get(_:)-(KVSetting<T>)``. There is no setter, because an assignment cannot throw.
+    /// Same as ``get(_:)-(KVSetting<T>)``. There is no setter, because an assignment cannot throw.
     @inlinable
     public subscript<T>(_ setting: KVSetting<T>) -> T { self.get(setting) }
 
@@ -76,7 +77,7 @@ extension KVStoring {
 // MARK: Writing
 
 extension KVStoring {
-    /// Stores the value of a setting, also if it equals the default.
+    /// Stores the value of a setting, even if it equals the default.
     ///
     /// - Throws: ``KVStoreError``, as ``set(_:value:)-(KVKey<T>,_)``.
     public func set<T>(_ setting: KVSetting<T>, value: T) throws { try set(setting.key, value: value) }

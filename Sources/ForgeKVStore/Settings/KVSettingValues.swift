@@ -43,7 +43,7 @@ public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
         self.defaultValue = defaultValue
     }
 
-    /// One value and no more.
+    /// A sequence of a single value.
     init(only value: Value, of setting: KVSetting<Value>) {
         let source = LatestValueSource(setting.key) { value }
         source.push()

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Puts the present value of a key into the buffer of a stream, which keeps the latest.
+/// Pushes the current value of a key into the buffer of a stream, which keeps the latest.
 final class LatestValueSource<Value: Codable & Sendable>: Sendable {
     let buffer = KVStreamBuffer<Value>(limit: 1)
     private let key: KVKey<Value>
 
-    /// Released when the stream has ended, and the store with it.
+    /// Released, with the store, when the stream has ended.
     private struct Source {
         var read: @Sendable () -> Value?
         var observation: KVObservation?
@@ -13,7 +13,7 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
 
     private let source: Mutex<Source?>
 
-    /// Held from the reading of a value until it is in the buffer, so that an older one never replaces a newer.
+    /// Held from reading a value until it is buffered, so that an older value never replaces a newer one.
     private let pushing = Mutex(())
 
     init(_ key: KVKey<Value>, _ read: @escaping @Sendable () -> Value?) {
@@ -21,7 +21,7 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
         source = Mutex(Source(read: read))
     }
 
-    /// Pushes the present value, and again with each call that the observation makes.
+    /// Pushes the current value now and on every call of the observation.
     func observe(_ start: (_ push: @escaping @Sendable () -> Void) -> KVObservation) {
         let observation = start { [weak self] in self?.push() }
         source.withLock { $0?.observation = observation }
@@ -36,7 +36,7 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
         }
     }
 
-    /// Ends the observation, and gives up the store.
+    /// Ends the observation, and releases the store.
     func cancel() {
         // Returned, so that they are released outside the lock.
         _ = source.withLock { source in

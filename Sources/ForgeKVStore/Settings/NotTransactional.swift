@@ -1,4 +1,4 @@
-/// The error of an atomic change in a store that has none.
+/// The error of an atomic change in a store without atomic changes.
 public struct NotTransactional: Error, Hashable, CustomStringConvertible {
     /// The name of the setting.
     public var key: String

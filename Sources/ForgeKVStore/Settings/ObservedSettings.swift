@@ -1,7 +1,7 @@
 public import Observation
 import Synchronization
 
-/// The settings of a store as a model that views observe.
+/// A model of a store's settings that views observe.
 ///
 /// ```swift
 /// let settings = ObservedSettings(store)
@@ -14,30 +14,30 @@ import Synchronization
 /// settings[.theme] = .dark
 /// ```
 ///
-/// Changes are announced that are made through this object, the store itself, another wrapper or another process.
-/// (``UserDefaultsKVStore`` reports only what its own objects write.) Each key is observed on its own: a change of one
-/// re-evaluates no observer of another, except where all may have changed: after `removeAll`, after a batch of more than
-/// 1,000 names, and after another process has replaced the log of a shared store.
+/// It announces changes made through this object, the store itself, another wrapper or another process.
+/// (``UserDefaultsKVStore`` reports only writes of its own objects.) Each key is observed separately: a change of one
+/// does not re-evaluate observers of others, unless any key may have changed: after `removeAll`, after a batch of more
+/// than 1,000 names, and after another process has replaced the log of a shared store.
 ///
-/// Announcements are made on one actor, the main actor unless another is given: not by the assignment, but soon after the
-/// value has changed, and with no lock held. Several changes may become one announcement; one always follows the last
-/// change. Observe on that actor: elsewhere, a change that is announced while `withObservationTracking` runs its closure
-/// is missed.
+/// Announcements are made on one actor, by default the main actor: not by the assignment, but soon after the value has
+/// changed, and with no lock held. Several changes may be announced together; an announcement always follows the last
+/// change. Observe on that actor: elsewhere, a change announced while `withObservationTracking` runs its closure is
+/// missed.
 ///
-/// Neither the store nor an observer keeps this object alive, nor does this object the actor.
+/// Neither the store nor an observer retains this object, and this object does not retain the actor.
 public final class ObservedSettings: Observable, Sendable {
     private let store: any KVObservableStoring
     private let registrar = ObservationRegistrar()
 
-    /// The names that were read, which is all that an observer can wait for.
+    /// The names that were read; only these can have observers.
     private let observed = Mutex<Set<KeyName>>([])
     private let observation = Mutex<KVObservation?>(nil)
 
-    /// The model over the settings of ``SettingsHome``, announced on the main actor. ``SettingsHome/withStore(_:_:)`` does
-    /// not change its store.
+    /// The model of the settings of ``SettingsHome``, announced on the main actor. ``SettingsHome/withStore(_:_:)``
+    /// does not change its store.
     public static let home = ObservedSettings(SettingsHome.processStore)
 
-    /// A model over the settings of a store.
+    /// Creates a model of the settings of a store.
     ///
     /// - Parameters:
     ///   - store: The store, by default that of ``SettingsHome``.
@@ -54,7 +54,7 @@ public final class ObservedSettings: Observable, Sendable {
         self.observation.withLock { $0 = observation }
     }
 
-    /// The value of a setting; reading it begins to observe it.
+    /// The value of a setting; reading it starts observing it.
     ///
     /// A failed assignment is reported as by ``Setting``; ``set(_:value:)`` throws instead.
     public subscript<Value>(_ setting: KVSetting<Value>) -> Value {
@@ -77,7 +77,7 @@ public final class ObservedSettings: Observable, Sendable {
     /// - Throws: ``KVStoreError``, as ``KVStoring/remove(_:)``.
     public func reset<Value>(_ setting: KVSetting<Value>) throws { try store.remove(setting) }
 
-    /// The property of this name, which the registrar knows by its key path.
+    /// The property of a name, identified by its key path in the registrar.
     private subscript(_ name: KeyName) -> Void { () }
 
     private func announce(_ names: [String]?, on actor: isolated any Actor) {

@@ -2,7 +2,7 @@ import Foundation
 import Logging
 import Synchronization
 
-/// The store of a process's settings: chosen once, or else determined by its first use.
+/// The store of a process's settings: chosen once, or else opened by the first use.
 final class ProcessSettings: Sendable {
     private let isTest: Bool
     private let directory: @Sendable () throws -> URL
@@ -11,23 +11,23 @@ final class ProcessSettings: Sendable {
     private struct State {
         var store: any SettingsHome.Store
 
-        /// Why `store` is only in memory.
+        /// The reason why `store` is only in memory.
         var openingError: (any Error)?
     }
 
     /// - Parameters:
     ///   - isTest: Whether the store is always in memory.
-    ///   - directory: Where the store is if none is chosen.
+    ///   - directory: The directory of the store if none is chosen.
     init(isTest: Bool, directory: @escaping @Sendable () throws -> URL) {
         self.isTest = isTest
         self.directory = directory
     }
 
-    /// The store, which is opened now if there is none.
+    /// The store, opened now if there is none.
     var store: any SettingsHome.Store {
         if let state = state.withLock({ $0 }) { return state.store }
-        // Opening reports issues to code of the app, so no lock is held. If another thread is quicker, its store counts;
-        // both are objects over one store.
+        // Opening reports issues to code of the app, so no lock is held. If another thread opens first, its object is
+        // used; both are objects over one store.
         let opened =
             isTest
             ? State(store: InMemoryKVStore())

@@ -15,27 +15,28 @@ import Synchronization
 /// try theme.set(.dark)
 /// ```
 ///
-/// Every access goes to the store; nothing is cached here, so a value never differs from that of other readers.
+/// Every access goes to the store; nothing is cached here, so all readers see the same value.
 ///
-/// An assignment cannot throw. If it fails, reading gives the value that is stored, ``lastError`` is the error, and it is
+/// An assignment cannot throw. If it fails, reading returns the stored value, ``lastError`` is set, and the error is
 /// logged and passed to the store's ``FileKVStore/Options/onIssue``, if it has one. ``set(_:)`` throws instead.
 ///
-/// This is no model: a view is not updated when the value changes. ``ObservedSettings`` is.
+/// This is not a model: a view is not updated when the value changes; use ``ObservedSettings`` for that.
 ///
 /// `theme += 1` reads, then writes: a concurrent change in between is lost. Use ``withLock(_:)``.
 @propertyWrapper
 public struct Setting<Value: Codable & Sendable>: Sendable {
-    /// All that a handle has, as one object, so that a copy of it counts one reference.
+    /// All properties in one object, so that copying a handle counts one reference.
     @usableFromInline let state: SettingState<Value>
 
     private var store: any KVStoring { state.store ?? SettingsHome.store }
 
-    /// A handle for a setting in ``SettingsHome``, which is looked up by each call: in a test it is the store of the test.
+    /// Creates a handle for a setting in ``SettingsHome``, looked up by each call: in a test it is the store of the
+    /// test.
     public init(_ setting: KVSetting<Value>) {
         state = SettingState(setting, nil)
     }
 
-    /// A handle for a setting in a store.
+    /// Creates a handle for a setting in a store.
     public init(_ setting: KVSetting<Value>, in store: any KVStoring) {
         state = SettingState(setting, store.unerased)
     }
@@ -80,7 +81,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// Changes the value atomically: no other write, of this or another process, occurs between reading and writing.
     ///
     /// The closure gets the default if no value is stored. It runs again after a concurrent write, so it must have no
-    /// other effect. No lock is held while it runs, in spite of the name, which `Mutex` has given to such calls.
+    /// other effect. No lock is held while it runs, despite the name, which follows `Mutex`.
     ///
     /// - Returns: The result of the closure's last run.
     /// - Throws: ``KVStoreError``, and the error of the closure; ``NotTransactional`` if the store has no atomic changes,

@@ -3,43 +3,45 @@ import Synchronization
 
 /// The store of settings that are declared without one: `@Setting(.theme) var theme`.
 ///
-/// In an app it is a ``FileKVStore``, which is opened by its first use: in the directory `settings` of the app's own
-/// directory below Application Support, or wherever ``open(_:)`` says. All processes of the app may use it at the same
-/// time. If it cannot be opened, settings are kept in memory until the process ends; ``openingError`` tells why, and the
-/// error is logged.
+/// In an app it is a ``FileKVStore``, opened by the first use: in the directory `settings` of the app's own directory
+/// below Application Support, unless ``open(_:)`` chooses another. All processes of the app may use it concurrently. If
+/// it cannot be opened, settings are kept in memory until the process ends; ``openingError`` has the reason, which is
+/// also logged.
 ///
-/// In a process that runs tests or an Xcode preview it is an ``InMemoryKVStore``, whatever ``open(_:)`` says, so that no
-/// test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a store of its
-/// own; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
+/// In a process that runs tests or an Xcode preview it is an ``InMemoryKVStore``, regardless of ``open(_:)``, so that
+/// no test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a separate
+/// store; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
 public enum SettingsHome {
-    /// A store that settings can use in full: atomic changes and observation.
+    /// A store with the abilities that settings use: atomic changes and observation.
     public typealias Store = KVTransactionalStoring & KVObservableStoring
 
-    /// The store: the one of the innermost ``withStore(_:_:)``, or else the one of the process, which is opened now if
-    /// it was not used before.
+    /// The store of the innermost ``withStore(_:_:)``, or else that of the process, opened now if it was not used
+    /// before.
     public static var store: any Store {
         // Reading a task-local value costs more than reading a setting.
         if hasScopes.load(ordering: .relaxed), let scoped { return scoped }
         return processStore
     }
 
-    /// Why the store could not be opened, and settings are only in memory; nil if it was opened or not used yet.
+    /// The reason why the store could not be opened and settings are only in memory; nil if it was opened or not used
+    /// yet.
     public static var openingError: (any Error)? { process.openingError }
 
-    /// Chooses the store of the process, before its first use: where the app starts.
+    /// Chooses the store of the process; call it before the first use, at the start of the app.
     ///
     /// ```swift
     /// try SettingsHome.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
     /// ```
     ///
-    /// - Parameter opening: Opens the store. It is called once, now; in a process that runs tests or a preview never.
-    /// - Throws: The error of `opening`; settings are in memory then, and ``openingError`` tells the same.
-    ///   ``AlreadyInUse`` if the store was used or chosen before, also by `opening` itself.
+    /// - Parameter opening: Opens the store. It is called once, immediately; never in a process that runs tests or a
+    ///   preview.
+    /// - Throws: The error of `opening`, which is also ``openingError``; settings are then in memory. ``AlreadyInUse``
+    ///   if the store was used or chosen before, also by `opening` itself.
     public static func open(_ opening: () throws -> any Store) throws {
         try process.open(opening)
     }
 
-    /// Calls `body`, in which settings without a store have this one, in child tasks as well, but not in detached
+    /// Calls `body` with `store` as the store of settings without one, including in child tasks, but not in detached
     /// tasks and other threads.
     public static func withStore<Result>(
         _ store: any Store, _ body: () throws -> Result
@@ -56,7 +58,7 @@ public enum SettingsHome {
         return try await $scoped.withValue(store) { try await body() }
     }
 
-    /// The error of ``open(_:)`` when the store was used or chosen already.
+    /// The error of ``open(_:)`` after the store was used or chosen.
     public struct AlreadyInUse: Error, CustomStringConvertible {
         public var description: String { "the home of the settings was used or chosen before" }
     }
@@ -73,6 +75,6 @@ extension SettingsHome {
         return support.appendingPathComponent(app).appendingPathComponent("settings")
     }
 
-    /// The store outside of every ``withStore(_:_:)``, found once, because a lock would cost more than a read.
+    /// The store outside of every ``withStore(_:_:)``, looked up once, because a lock would cost more than a read.
     static let processStore: any Store = process.store
 }

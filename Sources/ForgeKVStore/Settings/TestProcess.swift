@@ -1,12 +1,12 @@
 import Foundation
 
-/// Detects processes in which settings must not be those of an app.
+/// Detects processes that must not use the settings of an app.
 enum TestProcess {
     /// Whether this process runs tests (XCTest or Swift Testing) or an Xcode preview.
     static let isCurrent = matches(
         executable: CommandLine.arguments.first ?? "", environment: ProcessInfo.processInfo.environment)
 
-    /// Arguments do not count: the path of a test bundle may be one of an app's.
+    /// Arguments are ignored: the path of a test bundle may be an argument of an app.
     static func matches(executable: String, environment: [String: String]) -> Bool {
         // Set by Xcode.
         let variables = ["XCTestConfigurationFilePath", "XCTestBundlePath", "XCTestSessionIdentifier"]

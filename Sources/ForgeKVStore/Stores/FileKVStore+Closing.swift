@@ -1,21 +1,21 @@
 public import Foundation
 
 extension FileKVStore {
-    /// Closes the store, for all its objects in this process: everything that was written is durable when this returns,
-    /// and another process can open the store.
+    /// Closes the store for all its objects in this process: when this returns, all writes are durable and another
+    /// process can open the store.
     ///
-    /// Afterwards reads give what the store held, observers are not called, and other calls throw
-    /// `.unavailable(.closed)`. A write in another thread meanwhile either is durable as well or throws. Closing again, or
-    /// in another thread meanwhile, gives the same result when the store is closed.
+    /// Afterwards reads return the last content, observers are not called, and other calls throw
+    /// `.unavailable(.closed)`. A concurrent write is either durable as well or throws. Closing again, or concurrently,
+    /// gives the same result once the store is closed.
     ///
     /// Without this call the store is closed when its last object is released, and a failure is only logged.
     ///
     /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store is closed nevertheless.
-    ///   `.unavailable(.inUse(processID:))` in ``Options/onIssue``, whose caller this would wait for; that call changes
-    ///   nothing.
+    ///   `.unavailable(.inUse(processID:))` within ``Options/onIssue``, whose caller this would wait for; the call has
+    ///   no effect.
     public func close() throws { try engine.close() }
 
-    /// Opens a store, calls `body` with it, and closes it, also if `body` throws.
+    /// Opens a store, calls `body` with it, and closes it, even if `body` throws.
     ///
     /// ```swift
     /// try FileKVStore.withStore(at: url) { store in
@@ -23,7 +23,7 @@ extension FileKVStore {
     /// }  // Durable, and free for other processes.
     /// ```
     ///
-    /// - Returns: What `body` returned.
+    /// - Returns: The result of `body`.
     /// - Throws: The error of opening, of `body`, or else of ``close()``.
     public static func withStore<Result>(
         at url: URL, options: Options = Options(), _ body: (FileKVStore) throws -> Result
@@ -52,7 +52,7 @@ extension FileKVStore {
         do {
             try close()
         } catch {
-            // The earlier error is the one that the caller needs to hear.
+            // The earlier error is the one to report.
             _ = try result.get()
             throw error
         }

@@ -1,9 +1,10 @@
 package import ForgeFileSystem
 
 extension FileKVStore {
-    /// Whether a file is the log of a store, by its name and what it begins with, also if that is damaged in places.
+    /// Whether a file is the log of a store, according to its name and its first bytes, even if they are partly
+    /// damaged.
     ///
-    /// The number of the log stands twice in its header, so the two copies tell a log whose magic number is damaged.
+    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged.
     package static func isLog(named name: String, startingWith bytes: [UInt8]) -> Bool {
         guard name == "log" else { return false }
         guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }
@@ -12,7 +13,7 @@ extension FileKVStore {
             || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
     }
 
-    /// Whether a file of this name is a temporary file of the store in its directory.
+    /// Whether this is the name of a temporary file of a store.
     package static func isTemporary(_ name: POSIXPath) -> Bool {
         name == LogTemporaryFile.newLog || name == LogTemporaryFile.newQuarantine
     }

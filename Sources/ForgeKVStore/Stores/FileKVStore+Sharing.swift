@@ -1,12 +1,12 @@
 extension FileKVStore {
-    /// Which processes may have a store open at the same time.
+    /// The processes that may have a store open at the same time.
     public enum Sharing: Hashable, Sendable, CaseIterable {
-        /// One alone. It holds the lock of the store from opening to closing.
+        /// A single process. It holds the lock of the store from opening to closing.
         case exclusive
 
-        /// Every process that opens it with this option, up to 252 of them. The lock of the store is held during calls
-        /// that write only, never between calls: a system that kills suspended processes which hold a lock has no cause
-        /// to.
+        /// Every process that opens it with this option, up to 252. The lock of the store is held only during calls
+        /// that write, never between calls, so a system that kills suspended processes holding a lock has no reason to
+        /// do so.
         case shared
     }
 }

@@ -1,25 +1,25 @@
 public import ForgeFileSystem
 public import Foundation
 
-/// A key-value store on disk: an append-only log in a directory of its own, and a table of its values in memory.
+/// A key-value store on disk: an append-only log in its own directory, and a table of its values in memory.
 ///
-/// Durability: what `set`, `remove`, `removeAll` and `commit` have done survives a kill of the process the moment they
-/// return, and a power cut once ``synchronize()`` has returned or the last object for the store is gone. After a power
-/// cut before that, the store is as it was after some earlier write.
+/// Durability: a completed `set`, `remove`, `removeAll` or `commit` survives a kill of the process as soon as it
+/// returns, and a power cut once ``synchronize()`` has returned or the last object for the store is released. After a
+/// power cut before that, the store has its state after some earlier write.
 ///
 /// A write that throws has changed nothing: the old value stays readable, in memory and on disk. After a failed flush
-/// every later write throws `.unavailable(.poisoned)`, because what the device then holds is not known; reads go on.
+/// every later write throws `.unavailable(.poisoned)`, because the content of the device is unknown; reads continue.
 ///
-/// Damage costs the damaged records only: of a key whose last record is among them, the value before is served if the
-/// log still holds it. What cannot be read is set aside in a file beside the log before anything is written in its
-/// place (``damageReports()``), and reported through ``Options/onIssue`` and the log when the store is opened. Of
-/// values that were overwritten by another type the newest 64 are kept, up to 64 MiB.
+/// Damage loses only the damaged records: if the last record of a key is damaged, its previous value is served if the
+/// log still contains it. Unreadable data is set aside in a file beside the log before anything is written in its place
+/// (``damageReports()``), and reported through ``Options/onIssue`` and the log when the store is opened. Of values that
+/// were overwritten by another type the newest 64 are kept, up to 64 MiB.
 ///
-/// Reads take no lock and make no system call; a value is decoded once, when it is first read. Opening reads the whole
-/// log. Writes come one after another, and each makes its record in mapped memory. Only ``synchronize()`` and
-/// ``compact()`` wait for the device.
+/// Reads are lock-free and make no system call; a value is decoded once, when it is first read. Opening reads the whole
+/// log. Writes are serialised, and each stores its record into mapped memory. Only ``synchronize()`` and ``compact()``
+/// wait for the device.
 ///
-/// On a full device `removeAll` works, and `remove` within 4 KiB of log that are kept for it, in a shared store as the
+/// On a full device `removeAll` works, and `remove` within 4 KiB of log space reserved for it, in a shared store by the
 /// file `#reserve`. A store on a read-only medium, or one that another process has open, can be opened with
 /// ``Access/readOnly``.
 ///
@@ -27,20 +27,20 @@ public import Foundation
 /// ends the process. If the process ignores the signal, or the calling thread blocks it, as the threads of Dispatch on
 /// Linux do, the write throws `.unavailable(.inputOutput)` instead.
 ///
-/// Opening the same directory twice in one process gives two objects over one store. Another process is refused with
-/// `.unavailable(.inUse(processID:))`, unless both have chosen ``Options/sharing``.
+/// Opening a directory twice in one process creates two objects over one store. Another process fails with
+/// `.unavailable(.inUse(processID:))`, unless both use ``Options/sharing``.
 ///
-/// A store that is shared is the same in all processes: what one has written, when its call returns, is what every
-/// later read in every process returns, and ``KVTransactionalStoring/update(_:default:_:)``,
+/// A shared store is the same in all processes: once a write has returned, every later read in every process returns
+/// the written value, and ``KVTransactionalStoring/update(_:default:_:)``,
 /// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)``,
 /// ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and ``KVTransactionalStoring/commit(_:)`` are atomic
-/// among all of them. A ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between
+/// across processes. A ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between
 /// calls.
-/// - A write waits for writes of other processes, ``Options/lockTimeout`` at most. Waiting is a poll without a queue:
-///   with more than about a hundred processes that write all the time, some may time out.
-/// - A read compares one word of memory. If it has changed, the new records are read from the log first; a read waits
-///   as a write does only if another process has rewritten the log.
-/// - If new records cannot be read, `get` and `contains` return what is known, which is reported through
+/// - A write waits for writes of other processes, at most ``Options/lockTimeout``. Waiting is polling without a queue:
+///   with more than about a hundred processes that write continuously, some may time out.
+/// - A read compares one word of memory. If it has changed, the new records are first read from the log; a read waits
+///   like a write only if another process has rewritten the log.
+/// - If new records cannot be read, `get` and `contains` return the known values, and report that through
 ///   ``Options/onIssue``; every other call throws.
 /// - A write that finds the log worth rewriting rewrites it before it returns.
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
@@ -50,22 +50,22 @@ public final class FileKVStore: KVTransactionalStoring {
     private let use: EngineUse
     let engine: KVEngine
 
-    /// The engine's, at hand: good for as long as the engine is, and made for reading without a lock.
+    /// The engine's table, cached here: valid for the lifetime of the engine, and readable without a lock.
     private nonisolated(unsafe) let table: TableView
     private let options: Options
 
-    /// Nil for an exclusive store, so that reads only pay for one comparison.
+    /// Nil for an exclusive store, whose reads then cost one comparison more.
     private let sharing: EngineSharing?
 
     /// Opens the store in the directory at `url`, which is created durably, parents included, with mode 0700.
     ///
     /// - Parameters:
     ///   - url: A file URL; the store is the directory and everything in it.
-    ///   - fileSystem: Where the directory is.
-    ///   - options: Limits and reporting. Limits of a store that is open already stay as they are.
+    ///   - fileSystem: The file system of the directory.
+    ///   - options: Limits and reporting. The limits of a store that is already open are unchanged.
     /// - Throws: ``KVStoreError``: `.unavailable` for a store that is in use, or that cannot be read or locked;
-    ///   `.noStore` if there is none and ``Options/access`` does not allow to create one; `.unknownFormat` for a store
-    ///   of a later version. What is on disk stays as it is.
+    ///   `.noStore` if there is none and ``Options/access`` does not permit creating one; `.unknownFormat` for a store
+    ///   of a later version. The files are unchanged.
     /// - Complexity: O(*n*) in the length of the log.
     public convenience init(
         at url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
@@ -91,27 +91,27 @@ public final class FileKVStore: KVTransactionalStoring {
         engine.openingIssues.forEach(options.report)
     }
 
-    /// Makes everything that was written durable: it survives a power cut when the call returns.
+    /// Makes all earlier writes durable: they survive a power cut when the call returns.
     ///
-    /// Calls that come while another flushes share its flush.
+    /// Concurrent calls share one flush.
     ///
     /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed; the store then refuses all writes.
-    ///   `.noStore` if the directory was removed, or another log has taken the place of this one. `.damaged` if another
-    ///   program has truncated the log, which has lost writes; the store then refuses all writes.
+    ///   `.noStore` if the directory was removed, or another log has replaced this one. `.damaged` if another program
+    ///   has truncated the log, which has lost writes; the store then refuses all writes.
     public func synchronize() throws {
         try engine.synchronize()
     }
 
-    /// Rewrites the log without what is out of date, durably; the store does so itself from time to time.
+    /// Rewrites the log without outdated records, durably; the store also does so by itself from time to time.
     ///
-    /// - Throws: ``KVStoreError``; `.noStore` if another log has taken the place of this one, which stays untouched. The old
+    /// - Throws: ``KVStoreError``; `.noStore` if another log has replaced this one, which is left unchanged. The old
     ///   log stays in use, unless the store refuses all writes after that.
-    /// - Complexity: O(*n*) in the length of the live values and of what is written meanwhile.
+    /// - Complexity: O(*n*) in the size of the live values and of concurrent writes.
     public func compact() throws {
         try engine.compact()
     }
 
-    /// What was ever set aside because it could not be read, and is still there.
+    /// Reports of all unreadable data that was set aside and still exists.
     public func damageReports() throws -> [KVDamageReport] {
         do throws(FileSystemError) {
             return try engine.place.quarantine.reports()

@@ -1,10 +1,10 @@
 import ForgeCoding
 import Synchronization
 
-/// A key-value store in memory, for tests: it behaves as ``FileKVStore`` does and forgets everything with the process.
+/// A key-value store in memory, for tests: it behaves like ``FileKVStore``, without persistence.
 ///
-/// Values are encoded when they are set and decoded when they are read, by the same code as on disk, so a value that
-/// cannot be encoded fails here too, and what is read has gone through the same rounding.
+/// Values are encoded when set and decoded when read, by the same code as on disk, so a value that cannot be encoded
+/// fails here too, and values are rounded in the same way.
 public final class InMemoryKVStore: KVTransactionalStoring {
     private let table: ValueTable
     private let writer: Mutex<Writer>
@@ -17,9 +17,10 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         var setAside: [(name: String, entry: KVEntry)] = []
     }
 
-    /// An empty store.
+    /// Creates an empty store.
     ///
-    /// - Parameter maximumValueSizeInBytes: The longest encoded value; a longer one is refused with `.valueTooLarge`.
+    /// - Parameter maximumValueSizeInBytes: The maximum size of an encoded value; a larger one is refused with
+    ///   `.valueTooLarge`.
     public init(maximumValueSizeInBytes: Int = FileKVStore.Options().maximumValueSizeInBytes) {
         let table = ValueTable()
         self.table = table
@@ -88,7 +89,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         if changes.isOn { changes.notify([key.identity]) }
     }
 
-    /// Stores a value, unless the one that it would replace has to be looked at first.
+    /// Stores a value, unless the value that it would replace must be checked first.
     private func store<T>(
         _ value: T, _ bytes: UnsafeRawBufferPointer, _ key: KVKey<T>, unreadable: ValueCell?, readable: ValueCell?
     ) -> ValueCell? {
@@ -109,7 +110,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         return unverified
     }
 
-    /// The values that could not be read as the type that was then set in their place, in the order in which it was.
+    /// The values that could not be decoded as the type that replaced them, in the order of their replacement.
     public var setAside: [(name: String, entry: KVEntry)] { writer.withLock { $0.setAside } }
 
     public func remove<T>(_ key: KVKey<T>) throws {
@@ -169,7 +170,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         if self.changes.isOn { self.changes.notify(batch.changes.map { KeyName($0.name) }) }
     }
 
-    /// Makes changes, unless a value that they would replace has to be looked at first.
+    /// Applies changes, unless a value that they would replace must be checked first.
     private func commit(
         _ changes: PreparedBatch, _ checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)]
     ) throws(KVStoreError) -> PreparedBatch.UnverifiedValue? {
@@ -181,7 +182,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
             guard unverified == nil else { return nil }
             for (unverified, isReadable) in checked where !isReadable {
-                // A write that has replaced it since has set it aside.
+                // A write that has replaced it meanwhile has set it aside.
                 guard writer.table.revision(of: unverified.name) == unverified.cell.revision else { continue }
                 writer.setAside.append((unverified.name.string, KVEntry(unverified.cell)))
             }
@@ -192,7 +193,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         return unverified
     }
 
-    /// Nothing to do: there is no device.
+    /// No effect: there is no device.
     public func synchronize() throws {}
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }

@@ -1,41 +1,40 @@
-/// Bytes of a store that could not be read.
+/// Unreadable bytes of a store.
 ///
-/// They are set aside in a file of their own beside the log, which holds them exactly as they were found; the owner may
-/// inspect, keep or delete it. A store that is opened with ``FileKVStore/Access/readOnly`` leaves them in the log.
+/// They are set aside unchanged in a separate file beside the log; the owner may inspect, keep or delete it. A store
+/// that is opened with ``FileKVStore/Access/readOnly`` leaves them in the log.
 public struct KVDamageReport: Hashable, Sendable {
-    /// What the bytes were.
+    /// The kind of the bytes.
     public enum Kind: String, Hashable, Sendable, CaseIterable {
         /// Records in the middle of the log that were damaged after they had reached the device.
         case records
 
-        /// The end of the log, of which nothing says that it had reached the device, with intact records in it that
-        /// came after a bad one.
+        /// The end of the log, not known to have reached the device, with intact records after a bad one.
         case tail
 
-        /// The header of the log; the records behind it were read all the same.
+        /// The header of the log; the records after it were read nevertheless.
         case header
 
-        /// A log of which nothing could be read.
+        /// A whole log that could not be read.
         case log
 
-        /// A value that could not be read as the type that was then set in its place. The file begins with a prefix of
-        /// eight bytes and the name.
+        /// A value that could not be decoded as the type that replaced it. The file begins with a prefix of eight bytes
+        /// and the name.
         case value
     }
 
-    /// What the bytes were.
+    /// The kind of the bytes.
     public var kind: Kind
 
-    /// The path of the file that holds them now: the log, unless ``isSetAside``.
+    /// The path of the file that contains them: the log, unless ``isSetAside``.
     public var file: String
 
-    /// Where in the log they were found.
+    /// Their offset in the log.
     public var offset: Int64
 
-    /// How many they are.
+    /// Their number.
     public var sizeInBytes: Int64
 
-    /// The name of the key, of a ``Kind/value``.
+    /// The name of the key, for a ``Kind/value``.
     public var key: String?
 
     /// Whether they were copied or moved out of the log; false if the store was opened read-only.

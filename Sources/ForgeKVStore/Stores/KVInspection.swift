@@ -2,24 +2,24 @@ public import ForgeFileSystem
 public import Foundation
 import SystemPackage
 
-/// What the log of a store holds, read without opening the store and without changing anything.
+/// The content of a store's log, read without opening the store and without changing anything.
 public struct KVInspection: Sendable, Hashable {
-    /// How many records count.
+    /// The number of valid records.
     public var recordCount = 0
 
-    /// How many keys have a value.
+    /// The number of keys with a value.
     public var keyCount = 0
 
-    /// The length of the log.
+    /// The size of the log.
     public var sizeInBytes: Int64
 
-    /// Damage, a line for each place; opening the store for writing sets it aside.
+    /// Damage, one line per place; opening the store for writing sets it aside.
     public var problems: [String] = []
 
-    /// Defects that cost nothing that was acknowledged: an unfinished record at the end, a line each.
+    /// Defects without loss of acknowledged writes, one line each: an unfinished record at the end.
     public var notes: [String] = []
 
-    /// How many times a log is read that changes faster than it can be read.
+    /// The maximum number of scans of a log that changes during each scan.
     private static let scanLimit = 8
 
     /// Reads the log of the store in a directory; no lock is taken.
@@ -28,8 +28,8 @@ public struct KVInspection: Sendable, Hashable {
     /// reported only if two successive reads show it, because a single read may see bytes before they are stored.
     ///
     /// - Returns: Nil if there is no log in the directory.
-    /// - Throws: ``KVStoreError`` if the log cannot be read; `.unknownFormat` if it is of a later version.
-    /// - Complexity: O(*n*) in the length of the log, whose current values are held in memory.
+    /// - Throws: ``KVStoreError`` if the log cannot be read; `.unknownFormat` for a later version.
+    /// - Complexity: O(*n*) in the size of the log, whose current values are held in memory.
     public init?(of url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()) throws {
         do {
             let log = try POSIXPath(url).appending(.logName)
@@ -49,7 +49,7 @@ public struct KVInspection: Sendable, Hashable {
     private init(log path: POSIXPath, store: String, on fileSystem: any POSIXFileSystem) throws {
         let log = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
         defer {
-            // It was only read.
+            // It was only read, so closing cannot lose data.
             do { try fileSystem.close(log) } catch _ {}
         }
         sizeInBytes = try fileSystem.status(of: .descriptor(log)).sizeInBytes

@@ -1,4 +1,4 @@
-/// A problem that a store reports although the call that met it did not fail.
+/// A problem that a store reports although the call that detected it did not fail.
 public indirect enum KVStoreIssue: Sendable {
     /// Damaged bytes were found in the log when it was opened, or an undecodable value was overwritten. The bytes were
     /// copied to a file of their own, unless the store was opened read-only; everything else remains readable.

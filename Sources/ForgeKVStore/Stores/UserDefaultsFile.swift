@@ -3,14 +3,14 @@ import ForgeFileSystem
 import Foundation
 import Synchronization
 
-/// The file in which Foundation itself keeps a suite, which it does where there is no service of the system for that.
+/// The file in which Foundation stores a suite, on platforms without a system service for that.
 ///
-/// Its directory is that of the user's configuration files, as the XDG Base Directory Specification has it and as
-/// `_CFXDGCreateConfigHomePath` of swift-corelibs-foundation finds it.
+/// Its directory is that of the user's configuration files, according to the XDG Base Directory Specification and
+/// `_CFXDGCreateConfigHomePath` of swift-corelibs-foundation.
 final class UserDefaultsFile: Sendable {
     private let path: String
 
-    /// Whether the file could be read once, which is enough for reads: Foundation has its content then.
+    /// Whether the file was read once, which is sufficient for reads: Foundation then has its content.
     private let wasRead = Atomic(false)
 
     init(ofSuite domain: String) {
@@ -20,14 +20,14 @@ final class UserDefaultsFile: Sendable {
         path = "\(directory)/\(domain).plist"
     }
 
-    /// What the file holds, which is nothing if there is none; nil if it cannot be read, or is kept by a service.
+    /// The content of the file, empty if there is none; nil if it cannot be read, or a service keeps the suite.
     var content: [String: Any]? {
         guard case .content(let content) = read() else { return nil }
         return content
     }
 
-    /// Why the file cannot be used; nil if it can, or a service keeps the suite. Foundation takes a file that it cannot
-    /// read for an empty one, and replaces it.
+    /// The reason why the file cannot be used; nil if it can, or a service keeps the suite. Foundation treats an
+    /// unreadable file as empty, and replaces it.
     func problem(beforeWriting isWrite: Bool) -> KVStoreError.Code? {
         guard isWrite || !wasRead.load(ordering: .relaxed) else { return nil }
         if case .problem(let problem) = read() { return problem }
@@ -61,7 +61,7 @@ final class UserDefaultsFile: Sendable {
         #endif
     }
 
-    /// Whether it holds an object under a name, or none if there is no object.
+    /// Whether the file contains this object under a name, or none if `object` is nil.
     func holds(_ object: Any?, _ name: String) -> Bool {
         guard let content else { return false }
         guard let object, let held = content[name] else { return object == nil && content[name] == nil }

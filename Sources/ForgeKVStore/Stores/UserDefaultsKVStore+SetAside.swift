@@ -1,8 +1,8 @@
 import Foundation
 
 extension UserDefaultsKVStore {
-    /// The values that could not be read as the type that was then set in their place, and are still in the suite, in
-    /// the order in which they were set aside under each name. A value that no type can be read from has no bytes.
+    /// The values that could not be decoded as the type that replaced them and are still in the suite, in order of
+    /// replacement under each name. A value that no type can be decoded from has no bytes.
     ///
     /// - Throws: ``KVStoreError``.
     public func setAside() throws -> [(name: String, bytes: [UInt8])] {
@@ -14,7 +14,8 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// The name to set an object aside under; nil if it is there already, or is not in this suite and so stays.
+    /// The name to set an object aside under; nil if it is set aside already, or is not in this suite and therefore
+    /// kept.
     func setAsideName(of object: Any?, _ key: String, in defaults: UserDefaults) -> String? {
         let content = defaults.persistentDomain(forName: domain) ?? [:]
         guard let object, content[key] != nil else { return nil }
@@ -30,7 +31,7 @@ extension UserDefaultsKVStore {
     }
 }
 
-/// The name under which a value was set aside: `#forge-set-aside:2:name`.
+/// The name of a value that was set aside: `#forge-set-aside:2:name`.
 private struct SetAsideName {
     /// The key as it is stored in the suite.
     let key: String

@@ -3,43 +3,42 @@ import ForgeFileSystem
 import Foundation
 import Synchronization
 
-/// A key-value store over Foundation's `UserDefaults`: the values of an app's settings, or of a suite.
+/// A key-value store over Foundation's `UserDefaults`: an app's settings, or those of a suite.
 ///
-/// Every write reaches the preferences file before the call returns, on Linux too, where Foundation by itself keeps
-/// nothing; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the call
-/// throws, and this process goes on with the old value.
+/// Every write reaches the preferences file before the call returns, also on Linux, where Foundation alone does not
+/// store changes; that takes about a millisecond there. A power cut may undo it. If the file cannot be written, the
+/// call throws, and this process keeps the old value.
 ///
 /// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
-/// for other code to read, as far as a property list keeps them exactly; what other code stored so is read as well.
-/// Anything else is stored as data: the eight bytes `ForgeKV` and 1, then the value as `ForgeCoding` writes it. Names
-/// of printable ASCII are stored as they are; any other as `#forge:` and its bytes, percent-encoded.
+/// readable by other code, as far as a property list keeps them exactly; such objects stored by other code can be read
+/// too. Other values are stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
+/// Names of printable ASCII are stored unchanged; others as `#forge:` and their bytes, percent-encoded.
 ///
-/// A value that cannot be read as the type that is set in its place is kept in the same suite under a name that begins
-/// with `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
+/// A value that cannot be decoded as the type that replaces it is kept in the same suite under a name that begins with
+/// `#forge-set-aside:`; ``setAside()`` lists such values. Calls of this store neither find nor remove them.
 ///
-/// **On Linux**, Foundation rewrites the file of a suite in place and takes no lock: a kill or a full device during a
-/// write, and a second process that writes, can lose the whole suite. Use this store there to move values into a
+/// **On Linux**, Foundation rewrites the file of a suite in place without a lock: a kill or a full device during a
+/// write, or a second writing process, can lose the whole suite. Use this store there to move values into a
 /// ``FileKVStore``, not to keep them. A file that cannot be read is left unchanged, and every call throws `.damaged`.
 ///
-/// ``get(_:)`` also finds what `UserDefaults` finds: registered defaults and, on Apple platforms, global ones.
+/// ``get(_:)`` also finds registered defaults and, on Apple platforms, global ones.
 public final class UserDefaultsKVStore: KVRawStoring {
-    /// The system's object, which is not declared to be safe to share, and nil for a suite that cannot be.
+    /// The system's object, which is not declared Sendable; nil for a suite whose name is refused.
     private let defaults: Mutex<UserDefaults?>
     let domain: String
     private let store: String
 
-    /// Those of all objects of this process over the suite.
+    /// The observers of all objects of this process over the suite.
     private let changes: ChangeObservers
 
-    /// What is asked when not all files could be written: Foundation on Linux writes those of all suites together, and
-    /// one that cannot be must not fail the others.
+    /// Checked when not all files could be written: Foundation on Linux writes the files of all suites together, and a
+    /// failure of another suite's file must not fail this one.
     private let file: UserDefaultsFile
 
-    /// A store over the suite of this name; nil for the app's own settings.
+    /// Creates a store over the suite of this name; nil for the app's own settings.
     ///
-    /// A suite's name is a file's name, so a name that is empty, has a slash or a NUL in it, is `.` or `..`, or is
-    /// longer than 200 bytes, is refused, and so is `NSGlobalDomain`: every call that can throw then throws
-    /// `.noStore`.
+    /// A suite's name is a file name, so a name that is empty, `.` or `..`, contains a slash or a NUL, or is longer
+    /// than 200 bytes, is refused, and so is `NSGlobalDomain`: every throwing call then throws `.noStore`.
     public init(suiteName: String?) {
         let own = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         domain = suiteName ?? own
@@ -98,8 +97,8 @@ public final class UserDefaultsKVStore: KVRawStoring {
         defaults.withLock { $0?.object(forKey: UserDefaultsName.encoded(key.name)) != nil }
     }
 
-    /// Removes every key of this suite, whichever program stored it; other suites, global settings and values set aside
-    /// stay.
+    /// Removes every key of this suite, including those of other programs; other suites, global settings and values set
+    /// aside are kept.
     public func removeAll() throws {
         try using(.removeAll, nil) { (defaults) throws(KVStoreError) in
             let old = defaults.persistentDomain(forName: domain)
@@ -115,7 +114,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
 
     public func keys() throws -> [String] {
         try using(.keys, nil) { (defaults) throws(KVStoreError) in
-            // Elsewhere than on Darwin, the domain lacks what other code has set since the last call.
+            // Except on Darwin, the domain lacks values that other code has set since the last call.
             defaults.synchronize()
             return (defaults.persistentDomain(forName: domain) ?? [:]).keys
                 .filter { !UserDefaultsName.isSetAside($0) }.map(UserDefaultsName.decoded)
@@ -165,9 +164,8 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// Stores an object, or removes it, and makes sure that the file has it. Sets the old value aside first unless
-    /// `isReadable` says that it can be read as the type of the new one; that runs code of the type, so no lock is
-    /// held.
+    /// Stores or removes an object, and verifies that the file contains the change. Sets the old value aside first
+    /// unless `isReadable` returns true for it; that runs code of the value's type, so no lock is held.
     private func write(
         _ name: KeyName, _ operation: KVStoreError.Operation, isReadable: ([UInt8]) -> Bool = { _ in true },
         _ object: () -> Any?
@@ -193,11 +191,11 @@ extension UserDefaultsKVStore {
         }
     }
 
-    /// The object that is stored under a name.
+    /// The object stored under a name.
     private enum StoredObject: Equatable, Sendable {
         case none
 
-        /// No value that any type could be read from.
+        /// An object that no type can be decoded from.
         case foreign
         case value([UInt8])
 

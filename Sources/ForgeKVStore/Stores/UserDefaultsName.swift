@@ -1,12 +1,12 @@
 /// The names under which keys are stored in the user defaults.
 ///
-/// A name of printable ASCII is stored as it is, so that other code finds it. Foundation on Linux compares other names
-/// by character and loses some, so every other is stored as `#forge:` and its bytes, percent-encoded, and so is a name
-/// that begins with `#forge:` or `#forge-set-aside:`.
+/// A name of printable ASCII is stored unchanged, so that other code finds it. Foundation on Linux compares other names
+/// by character and loses some, so every other name is stored as `#forge:` and its bytes, percent-encoded, and so is a
+/// name that begins with `#forge:` or `#forge-set-aside:`.
 enum UserDefaultsName {
     private static let prefix = "#forge:"
 
-    /// What the names of values begin with that were set aside; a number, a colon and the name of the key follow.
+    /// The prefix of the names of values that were set aside; a number, a colon and the name of the key follow.
     static let setAsidePrefix = "#forge-set-aside:"
 
     /// The name under which a key is stored.
@@ -24,7 +24,7 @@ enum UserDefaultsName {
         return encoded
     }
 
-    /// The key for a name, whichever program stored it.
+    /// The key for a stored name, whichever program stored it.
     static func decoded(_ name: String) -> String {
         guard name.hasPrefix(prefix) else { return name }
         var bytes: [UInt8] = []
@@ -41,10 +41,10 @@ enum UserDefaultsName {
         return String(validating: bytes, as: UTF8.self) ?? name
     }
 
-    /// Whether a value that was set aside is stored under a name.
+    /// Whether this is the name of a value that was set aside.
     static func isSetAside(_ name: String) -> Bool { name.hasPrefix(setAsidePrefix) }
 
-    /// Whether a text can be a name as it is.
+    /// Whether a name is stored unchanged.
     static func isPlain(_ name: String) -> Bool {
         !name.isEmpty && name.utf8.allSatisfy(isPrintable) && !name.hasPrefix(prefix) && !isSetAside(name)
     }

@@ -1,8 +1,8 @@
 import ForgeCoding
 import Foundation
 
-/// A look at a binary property list before Foundation parses it, which crashes on some invalid lists and takes
-/// exponential time for lists whose containers contain one another many times.
+/// Validates a binary property list before Foundation parses it, because Foundation crashes on some invalid lists and
+/// takes exponential time for lists whose containers contain one another many times.
 ///
 /// The format is described in `CFBinaryPList.c` of swift-corelibs-foundation: a header, objects that refer to one
 /// another by number, a table of their offsets, and a trailer of 32 bytes.
@@ -14,9 +14,9 @@ struct BinaryPropertyList {
 
     static let maximumDepth = 512
 
-    /// Checks that Foundation may parse the data: it is no binary property list, or one in which every container holds
-    /// values of the documented types, none contains itself, and all of them written out are not much more than the
-    /// data, neither in number nor in bytes.
+    /// Checks that Foundation may parse the data: it is not a binary property list, or every container contains values
+    /// of the documented types, none contains itself, and the expanded list is not much larger than the data, in
+    /// objects and in bytes.
     static func check(_ data: Data) throws(CodingFailure) {
         guard data.starts(with: Array("bplist".utf8)) else { return }
         guard let list = BinaryPropertyList(Array(data)) else { throw malformed }
@@ -25,7 +25,7 @@ struct BinaryPropertyList {
 
     static let malformed = CodingFailure(.decode, .corrupted("the property list is malformed"))
 
-    /// Reads the trailer and the table of offsets; nil if they are not within the data.
+    /// Parses the trailer and the table of offsets; nil if they are not within the data.
     private init?(_ bytes: [UInt8]) {
         guard bytes.count >= 40 else { return nil }
         func integer(at offset: Int, size: Int) -> Int? {
@@ -60,10 +60,10 @@ struct BinaryPropertyList {
         }
     }
 
-    /// The bytes of texts and data that a list may have however short it is.
+    /// The number of bytes of texts and data that any list may have, however short it is.
     private static let freeBytes = 64 << 20
 
-    /// The size of an object written as a tree: an object in several containers counts once for each.
+    /// The size of an object expanded to a tree: an object in several containers counts once for each.
     private struct Size {
         var values: Int
         var bytes: Int
@@ -75,16 +75,17 @@ struct BinaryPropertyList {
     }
 
     private struct Count {
-        /// The size of each object, where that is known; no values while it is being counted.
+        /// The size of each object, if known; nil also while it is being counted.
         var sizes: [Size?]
 
-        /// How many references may still be read: each takes at least a byte, and no two containers share any.
+        /// The number of references that may still be read: each takes at least a byte, and containers do not share
+        /// references.
         var unread: Int
     }
 
     /// The size of an object.
     ///
-    /// - Throws: ``CodingFailure`` for one that Foundation should not see, such as one that contains itself.
+    /// - Throws: ``CodingFailure`` for an object that Foundation must not parse, such as one that contains itself.
     private func size(of object: Int, _ count: inout Count, depth: Int) throws(CodingFailure) -> Size {
         guard object < offsets.count, count.sizes[object]?.values != 0 else { throw Self.malformed }
         guard depth <= Self.maximumDepth else { throw CodingFailure(.decode, .tooDeep(limit: Self.maximumDepth)) }
@@ -101,7 +102,7 @@ struct BinaryPropertyList {
         return sum
     }
 
-    /// The number of bytes of a text or data, none for any other type; nil if the list is shorter.
+    /// The number of bytes of a text or data, 0 for any other type; nil if the list is shorter.
     private func length(of object: Int) -> Int? {
         let marker = bytes[offsets[object]]
         guard (0x4...0x6).contains(marker >> 4) else { return 0 }
@@ -109,7 +110,7 @@ struct BinaryPropertyList {
         return marker >> 4 == 0x6 ? 2 * count : count
     }
 
-    /// The objects that a container holds, none for any other type; nil for a type that property lists do not have.
+    /// The objects in a container, none for any other type; nil for a type that property lists do not have.
     private func references(of object: Int) -> [Int]? {
         let offset = offsets[object]
         let marker = bytes[offset]
@@ -131,8 +132,8 @@ struct BinaryPropertyList {
         return references
     }
 
-    /// The number of elements, bytes or characters of the object at an offset, and where they start; nil for more than
-    /// the list has bytes.
+    /// The number of elements, bytes or characters of the object at an offset, and their start; nil for more than the
+    /// list has bytes.
     private func count(at offset: Int) -> (count: Int, start: Int)? {
         var count = Int(bytes[offset] & 0xF)
         var start = offset + 1

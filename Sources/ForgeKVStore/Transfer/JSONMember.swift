@@ -1,12 +1,12 @@
 import ForgeCoding
 
-/// The JSON form of a value: the value itself, or an object with its schema version and the value, if that is not 1 or
-/// the value could be taken for such an object.
+/// The JSON form of a value: the value itself, or an object with its schema version and the value, if the version is
+/// not 1 or the value could be mistaken for such an object.
 struct JSONMember {
     private static let schema = "@schema"
     private static let value = "@value"
 
-    /// The nesting depth of the deepest value, with the object around it.
+    /// The maximum nesting depth of a value, plus the object around it.
     static let maximumDepth = CodedValue.maximumDepth + 1
 
     /// The value in its envelope.

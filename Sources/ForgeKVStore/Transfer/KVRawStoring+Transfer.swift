@@ -13,7 +13,7 @@ extension KVRawStoring {
     ///
     /// - Parameters:
     ///   - source: The source of the values.
-    ///   - existing: What to do with another value under the same name.
+    ///   - existing: The treatment of different values under the same name.
     /// - Returns: The number of values stored, and the values that were not stored with the reasons.
     /// - Throws: ``KVStoreError`` if the names of the source cannot be listed. Failures of single values are in the
     ///   report.

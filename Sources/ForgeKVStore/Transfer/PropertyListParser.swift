@@ -1,18 +1,18 @@
 import ForgeCoding
 import Foundation
 
-/// Parses property lists that any program may have written.
+/// Parses property lists from any program.
 enum PropertyListParser {
     /// The dictionary at the top of a property list.
     ///
-    /// - Throws: ``CodingFailure`` for data that is no property list, or one without a dictionary at the top.
+    /// - Throws: ``CodingFailure`` for data that is not a property list, or has no dictionary at the top.
     static func dictionary(in data: Data) throws(CodingFailure) -> [String: Any] {
         try BinaryPropertyList.check(data)
         let list: Any
         do {
             list = try PropertyListSerialization.propertyList(from: data, options: [], format: nil)
         } catch {
-            // Foundation has a limit of its own, and no error code for it.
+            // Foundation has a limit of its own, without a specific error code.
             throw CodingFailure(
                 .decode,
                 .corrupted(

@@ -6,7 +6,7 @@ import Foundation
 /// Foundation on Linux writes XML, which rounds dates to seconds, drops the sign of zero and a byte order mark at the
 /// start of a text, and cannot properly hold control characters.
 enum PropertyListValue {
-    /// What coded bytes begin with. Data that happens to begin so is stored as coded bytes itself.
+    /// The prefix of coded bytes. Data with the same prefix is itself stored as coded bytes.
     static let marker = Array("ForgeKV\u{1}".utf8)
 
     /// The object for a value in its envelope.
@@ -115,7 +115,7 @@ enum PropertyListValue {
         case let value as [String: Any]:
             guard levels > 0 else { throw tooDeep }
             var entries: [CodedValue.Entry] = []
-            // In one order, so that one dictionary is always the same bytes.
+            // In a fixed order, so that equal dictionaries have equal bytes.
             for (name, element) in value.sorted(by: { $0.key < $1.key }) {
                 entries.append(CodedValue.Entry(.string(name), try tree(of: element, levels: levels - 1)))
             }
