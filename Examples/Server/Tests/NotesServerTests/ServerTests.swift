@@ -79,6 +79,16 @@ final class ServerTests: Sendable {
         #expect(try await ServerProcess(directory).notes(token) == ["last"])
     }
 
+    /// Found by the next flush.
+    @Test func stopsWithAnErrorIfTheStoreWasRemoved() async throws {
+        let server = try ServerProcess(directory)
+        _ = try await server.add("lost", server.signIn("Ada"))
+        try FileManager.default.removeItem(at: directory)
+        let end = await server.end()
+        #expect(end.reason == .exit && end.status == 1, "\(end)")
+        #expect(end.errors.split(separator: "\n").last?.hasPrefix("Error: synchronize in ") == true, "\(end)")
+    }
+
     @Test func refusesADirectoryInUseWithOneLine() async throws {
         let first = try ServerProcess(directory)
         let second = try await ServerProcess.failing(directory.path, "--port", "0")
