@@ -33,7 +33,7 @@ import Testing
         #expect(throws: failure) { try ValueCoder().decode(Int.self, from: hex.unhexed) }
     }
 
-    @Test("an envelope precedes the payload")
+    @Test("the envelope precedes the payload")
     func layout() throws {
         #expect(try ValueCoder().encode(["a": 1], schemaVersion: 2).hex == "1102a1616101")
     }
@@ -57,7 +57,7 @@ import Testing
         #expect(try shallow.decode([[[String]]].self, from: shallow.encode(value)) == value)
     }
 
-    @Test("no depth is larger than the bound")
+    @Test("no depth exceeds the bound")
     func boundedDepth() throws {
         var coder = ValueCoder()
         coder.maximumDepth = .max
@@ -73,7 +73,7 @@ import Testing
 
     enum Color: String, Codable { case red }
 
-    @Test("a decoding error of a value's own code loses its text, which may have the value")
+    @Test("a decoding error of a value's own code loses its text, which may contain the value")
     func foreignText() throws {
         let error = try #require(throws: DecodingError.self) {
             try ValueCoder().decode([String: [Color]].self, from: ValueCoder().encode(["k": ["S3CR3T"]]))

@@ -32,7 +32,7 @@ struct CheckTemporaryFilesTests {
         try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
     }
 
-    @Test("what a record names is in use while its owner lives, and orphaned afterwards; nothing is removed")
+    @Test("a recorded file is in use while its owner lives, and orphaned afterwards; nothing is removed")
     func recorded() async throws {
         var store: DiskFileStore? = DiskFileStore(root: scratch.url.appendingPathComponent("files"))
         try await store?.save(Data("text".utf8), to: "d/a.txt")
@@ -62,7 +62,7 @@ struct CheckTemporaryFilesTests {
         #expect(try listing() == before)
     }
 
-    @Test("the temporary files of key-value stores and vaults are named as such")
+    @Test("the temporary files of key-value stores and vaults are reported as such")
     func fixedNames() async throws {
         let fixture = try await StoreFixture()
         for path in ["kv/#log-new", "kv/#quarantine-new", "vault/#tmp-of-vaults"] {
@@ -74,7 +74,7 @@ struct CheckTemporaryFilesTests {
         #expect(lines.count == 3, "\(run.output)")
     }
 
-    @Test("a key file that is missing is an error, not damage of the vaults")
+    @Test("a missing key file is an error, not damage of the vaults")
     func missingKeyFile() async throws {
         let fixture = try await StoreFixture()
         let run = try CommandRun(["check", fixture.scratch.url.path, "--key-file", fixture.scratch.path("typo")])

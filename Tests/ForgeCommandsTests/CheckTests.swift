@@ -30,7 +30,7 @@ struct CheckTests {
     }
 
     @Test(
-        "damage is found and is the exit status",
+        "damage is reported and sets the exit status",
         arguments: ["settings/log", "secrets/vault", "images/board_background.cache"])
     func damaged(path: String) throws {
         #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
@@ -42,7 +42,7 @@ struct CheckTests {
         #expect(try paths(damagedIn: run) == [path])
     }
 
-    @Test("temporary files, links and quarantined data are named, and are not damage")
+    @Test("temporary files, links and quarantined data are reported, but not as damage")
     func oddities() throws {
         #expect(try CommandRun(["kv", "set", scratch.path("store"), "key", "1"]).status == 0)
         for name in ["#tmp-abcdefghijklmnop", "quarantine-records-1"] {
@@ -57,7 +57,7 @@ struct CheckTests {
         #expect(run.output.contains("0 damaged, 1 skipped"))
     }
 
-    @Test("a directory that is not there is one line on standard error")
+    @Test("a missing directory is one line on standard error")
     func missing() throws {
         let run = try CommandRun(["check", scratch.path("typo")])
         #expect(run.status == 1)
@@ -79,7 +79,7 @@ struct CheckTests {
         #expect(try paths(damagedIn: run) == ["vault/key"])
     }
 
-    @Test("JSON has a path as it is, control characters too")
+    @Test("JSON contains paths unchanged, including control characters")
     func controlCharacters() throws {
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))
         let run = try CommandRun(["check", scratch.url.path, "--json"])

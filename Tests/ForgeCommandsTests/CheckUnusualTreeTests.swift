@@ -11,7 +11,7 @@ struct CheckUnusualTreeTests {
         scratch = try Scratch()
     }
 
-    @Test("a directory that is too deep is one short problem among the other findings")
+    @Test("a directory that is too deep is one short finding among the others")
     func tooDeep() throws {
         let fileSystem = SystemFileSystem()
         let root = scratch.url.appendingPathComponent("tree")

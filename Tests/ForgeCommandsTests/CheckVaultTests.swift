@@ -6,7 +6,7 @@ import Testing
 struct CheckVaultTests {
     private static let unverified = "unverified (1 secret; sealed under another key, or its header was changed)"
 
-    /// Changes a byte of the vault's header and computes the checksum again, which needs no key.
+    /// Changes a byte of the vault's header and recomputes the checksum, which needs no key.
     private func changeHeader(_ offset: Int, of fixture: StoreFixture) throws {
         let url = fixture.scratch.url.appendingPathComponent("vault/v")
         var bytes = [UInt8](try Data(contentsOf: url))
@@ -31,7 +31,7 @@ struct CheckVaultTests {
         #expect(run.output.contains("altered or damaged"), "\(run.output)")
     }
 
-    @Test("a vault that the key does not open is not verified, which is a failure")
+    @Test("a vault that the key does not open is unverified, which is a failure")
     func otherKey() async throws {
         let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
         let run = try check(fixture, keysOf: other)
@@ -45,7 +45,7 @@ struct CheckVaultTests {
         #expect(changed.output.contains(Self.unverified), "\(changed.output)")
     }
 
-    @Test("each vault is opened with the key that fits")
+    @Test("each vault is opened with the matching key")
     func severalKeys() async throws {
         let (fixture, other) = (try await StoreFixture(), try await StoreFixture())
         let run = try check(fixture, keysOf: other, fixture)
@@ -53,7 +53,7 @@ struct CheckVaultTests {
         #expect(run.output.contains("intact (1 secret)"), "\(run.output)")
     }
 
-    @Test("without a key no vault is a failure")
+    @Test("without a key, vaults are not failures")
     func withoutKey() async throws {
         let fixture = try await StoreFixture()
         try changeHeader(16, of: fixture)

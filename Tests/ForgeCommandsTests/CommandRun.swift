@@ -3,7 +3,7 @@ import Testing
 
 /// The result of one run of the `forge` executable.
 struct CommandRun {
-    /// Where the standard output of a run goes.
+    /// The destination of a run's standard output.
     enum Destination: String, CaseIterable, CustomTestStringConvertible {
         case file
         /// `/dev/full`: every write fails with `ENOSPC`.
@@ -25,14 +25,14 @@ struct CommandRun {
     /// The lines of standard error; a failure has exactly one.
     var errorLines: [Substring] { errors.split(separator: "\n") }
 
-    /// Runs `forge` and waits for its end.
+    /// Runs `forge` and waits for it to end.
     ///
     /// - Parameters:
     ///   - arguments: The arguments of the command.
     ///   - input: The bytes of standard input.
     ///   - destination: Where standard output goes; it is captured only if it is a file.
     ///   - prefix: A program and its arguments that start `forge`, such as `setpriv`.
-    /// - Throws: What prevented the start of the process.
+    /// - Throws: The error that prevented the start of the process.
     init(
         _ arguments: [String], input: Data = Data(), to destination: Destination = .file, prefix: [String] = []
     ) throws {
@@ -49,7 +49,7 @@ struct CommandRun {
             try content.write(to: url)
             return url
         }
-        // Files, not pipes: nothing can fill up and block.
+        // Files, not pipes: a full pipe could block.
         let outputFile = try file("output")
         let errorFile = try file("errors")
         process.standardInput = try FileHandle(forReadingFrom: file("input", input))
@@ -74,7 +74,7 @@ struct CommandRun {
         try self.init(arguments, input: Data(input.utf8))
     }
 
-    /// The executable that the same build has put beside the test bundle.
+    /// The executable of the same build, beside the test bundle.
     static func executable() throws -> URL {
         var directory = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
         for _ in 0..<5 {

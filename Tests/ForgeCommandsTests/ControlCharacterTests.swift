@@ -15,7 +15,7 @@ struct ControlCharacterTests {
         #expect("é👩‍👩‍👧 ✓".escapingControls() == "é👩‍👩‍👧 ✓")
     }
 
-    @Test("escaped JSON stands for the same value")
+    @Test("escaped JSON represents the same value")
     func json() throws {
         let object = ["key\u{9B}\u{7F}": "\u{2028}\u{1B}"]
         let text = String(decoding: try JSONEncoder().encode(object), as: UTF8.self).escapingControlsOfJSON()
@@ -52,7 +52,7 @@ struct ControlCharacterTests {
         }
     }
 
-    @Test("a value that is cut short in a list ends in an ellipsis")
+    @Test("a truncated value in a list ends in an ellipsis")
     func ellipsis() throws {
         #expect("12345".shortened(to: 5) == "12345")
         #expect("123456".shortened(to: 5) == "1234…")

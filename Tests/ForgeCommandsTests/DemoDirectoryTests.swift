@@ -21,7 +21,7 @@ struct DemoDirectoryTests {
         try CommandRun(["demo", "--directory", scratch.path("demo")] + arguments)
     }
 
-    @Test("a directory that holds other files is refused and stays as it is")
+    @Test("a directory that holds other files is refused and left unchanged")
     func foreign() throws {
         let file = try plant("demo/files/mine.txt")
         let run = try demo()
@@ -46,7 +46,7 @@ struct DemoDirectoryTests {
         #expect(run.output.contains("mine.txt"))
     }
 
-    @Test("the first line says whether the demo starts for the first time")
+    @Test("the first line states whether the demo starts for the first time")
     func firstLine() throws {
         #expect(try demo("--keep").output.hasPrefix("TaskFlow starts for the first time"))
         #expect(try demo().output.contains("starts again in \(scratch.path("demo")), still logged in"))

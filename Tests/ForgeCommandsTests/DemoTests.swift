@@ -38,7 +38,7 @@ struct DemoTests {
         #expect(try Data(contentsOf: scratch.url.appendingPathComponent("back.jpg")) == avatar)
     }
 
-    @Test("an avatar that is not there is one line on standard error")
+    @Test("a missing avatar is one line on standard error")
     func missingAvatar() throws {
         let run = try CommandRun(["demo", "--directory", scratch.path("demo"), "--avatar", scratch.path("none.jpg")])
         #expect(run.status == 1)
@@ -46,7 +46,7 @@ struct DemoTests {
         #expect(run.errors.contains("none.jpg"))
     }
 
-    @Test("an avatar that is no regular file is one line on standard error", arguments: ["/dev/null", "fifo"])
+    @Test("an avatar that is not a regular file is one line on standard error", arguments: ["/dev/null", "fifo"])
     func specialAvatar(_ name: String) throws {
         try #require(mkfifo(scratch.path("fifo"), 0o600) == 0)
         let path = name.hasPrefix("/") ? name : scratch.path(name)
@@ -56,7 +56,7 @@ struct DemoTests {
         #expect(run.errors.contains("ENOTSUP"))
     }
 
-    @Test("a directory that cannot be made is one line on standard error")
+    @Test("a directory that cannot be created is one line on standard error")
     func impossibleDirectory() throws {
         try Data().write(to: scratch.url.appendingPathComponent("file"))
         let run = try CommandRun(["demo", "--directory", scratch.path("file/demo")])

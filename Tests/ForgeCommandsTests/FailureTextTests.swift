@@ -3,9 +3,9 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("What an error of the file system says")
+@Suite("The text of a file-system error")
 struct FailureTextTests {
-    @Test("an error names the cause that the system gave")
+    @Test("an error contains the system's cause")
     func cause() throws {
         let scratch = try Scratch()
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("file"))
@@ -21,7 +21,7 @@ struct FailureTextTests {
         }
     }
 
-    @Test("a full device and a refusal are described by what the system says, not as an input/output failure")
+    @Test("a full device and a refusal have the system's description, not that of an input/output failure")
     func plainWords() {
         for (errno, text) in [
             (Errno.noSpace, "No space left on device (ENOSPC)"), (.permissionDenied, "Permission denied (EACCES)"),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ForgeCommands
 
-/// The help that people read is as much a promise as the commands are.
+/// Pins the help texts, which users rely on like on the commands.
 struct HelpTests {
     private static let commands: [(name: String, type: any ParsableCommand.Type)] = [
         ("forge", ForgeCommand.self), ("forge-demo", DemoCommand.self), ("forge-check", CheckCommand.self),
@@ -23,7 +23,7 @@ struct HelpTests {
         let help = ForgeCommand.helpMessage(for: command, columns: 100)
         let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("Help/\(name).txt")
-        // To pin a change on purpose, run the tests with FORGE_PIN_HELP=1 and look at the difference.
+        // To change a pinned text, run the tests with FORGE_PIN_HELP=1 and review the difference.
         if ProcessInfo.processInfo.environment["FORGE_PIN_HELP"] != nil {
             try Data(help.utf8).write(to: file)
         }

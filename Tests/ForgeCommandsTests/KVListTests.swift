@@ -10,7 +10,7 @@ struct KVListTests {
         scratch = try Scratch()
     }
 
-    /// A store with a readable value before and behind one that cannot be decoded.
+    /// A store with readable values before and after one that cannot be decoded.
     private func fill(_ url: URL) throws {
         let store = try FileKVStore(at: url)
         try store.set(KVKey<String>("a"), value: "first")
@@ -19,7 +19,7 @@ struct KVListTests {
         try store.synchronize()
     }
 
-    @Test("a value that cannot be decoded is shown as such among the others, and is the exit status")
+    @Test("a value that cannot be decoded is listed as such, and sets the exit status")
     func undecodable() throws {
         try fill(scratch.url.appendingPathComponent("kv"))
         let run = try CommandRun(["kv", "list", scratch.path("kv")])
@@ -32,7 +32,7 @@ struct KVListTests {
         #expect(run.errors.contains("b"), "\(run.errors)")
     }
 
-    @Test("JSON has every key too")
+    @Test("JSON also contains every key")
     func undecodableAsJSON() throws {
         try fill(scratch.url.appendingPathComponent("kv"))
         let run = try CommandRun(["kv", "list", scratch.path("kv"), "--json"])
@@ -45,7 +45,7 @@ struct KVListTests {
     }
 
     @Test(
-        "a path that leads to a file holds no store",
+        "a path of a file is not a store",
         arguments: [["kv", "list"], ["kv", "get"], ["kv", "rm"], ["file", "list"], ["file", "get"], ["check"]],
         ["plain", "plain/below"])
     func plainFile(verb: [String], name: String) throws {
@@ -57,7 +57,7 @@ struct KVListTests {
         #expect(run.errors.contains("no store here"), "\(run.errors)")
     }
 
-    /// Creates a store whose first record is damaged and whose other nine keys can be read.
+    /// Creates a store whose first record is damaged and whose other nine keys are readable.
     private func fillAndDamage() throws {
         do {
             let store = try FileKVStore(at: scratch.url.appendingPathComponent("kv"))
@@ -69,7 +69,7 @@ struct KVListTests {
         try bytes.write(to: log)
     }
 
-    @Test("in a damaged store, what can be read is printed, and the damage is one line and the exit status")
+    @Test("in a damaged store, readable values are printed, and the damage is one line and sets the exit status")
     func damagedStore() throws {
         try fillAndDamage()
         let store = scratch.path("kv")
@@ -91,7 +91,7 @@ struct KVListTests {
         }
     }
 
-    @Test("a change of a damaged store is made, and the damage is one line and the exit status, once")
+    @Test("a change of a damaged store is made, and the damage is one line and sets the exit status, once")
     func changeOfDamagedStore() throws {
         try fillAndDamage()
         let store = scratch.path("kv")

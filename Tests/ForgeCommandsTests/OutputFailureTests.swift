@@ -26,7 +26,7 @@ struct OutputFailureTests {
         #expect(run.output.isEmpty)
     }
 
-    @Test("a file that is stored while standard output is closed holds its content alone")
+    @Test("a file stored while standard output is closed contains only its own content")
     func closedDescriptorIsNotReused() async throws {
         let fixture = try await StoreFixture()
         let before = try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log"))

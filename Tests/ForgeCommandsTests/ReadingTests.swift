@@ -6,7 +6,7 @@ import Testing
 struct ReadingTests {
     private static let reading = Verb.all.filter { $0.access == .reads }
 
-    @Test("a store that is read stays as it is, and nothing is created beside it", arguments: reading)
+    @Test("reading a store leaves it unchanged, and creates nothing beside it", arguments: reading)
     func changesNothing(verb: Verb) async throws {
         let fixture = try await StoreFixture()
         let before = try fixture.listing()
@@ -15,7 +15,7 @@ struct ReadingTests {
         #expect(try fixture.listing() == before)
     }
 
-    @Test("a directory that holds no store stays as it is", arguments: reading)
+    @Test("a directory without a store is left unchanged", arguments: reading)
     func foreignDirectory(verb: Verb) throws {
         let scratch = try Scratch()
         for name in ["kv", "files", "vault"] {
@@ -32,7 +32,7 @@ struct ReadingTests {
         #expect(names == ["files", "files/mine.txt", "kv", "kv/mine.txt", "vault", "vault/mine.txt"])
     }
 
-    @Test("removing a key from a directory that holds no store creates none")
+    @Test("removing a key from a directory without a store creates none")
     func removeFromForeignDirectory() throws {
         let scratch = try Scratch()
         let run = try CommandRun(["kv", "rm", scratch.url.path, "a"])
@@ -41,7 +41,7 @@ struct ReadingTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
 
-    @Test("checking a directory that is empty fails, and one that holds a store without files succeeds")
+    @Test("checking an empty directory fails, and one with a store without files succeeds")
     func checkWithoutStore() async throws {
         let scratch = try Scratch()
         let run = try CommandRun(["check", scratch.url.path])
@@ -75,7 +75,7 @@ struct ReadingTests {
         withExtendedLifetime(files) {}
     }
 
-    /// Starts the command as a user whom directory modes apply to; nil if that is not possible.
+    /// Starts the command as a user to whom directory modes apply; nil if that is not possible.
     private static let unprivileged: [String]? =
         if geteuid() != 0 {
             []
@@ -86,7 +86,7 @@ struct ReadingTests {
         }
 
     @Test(
-        "in stores that cannot be written, reading succeeds and writing is one line that names the error",
+        "in read-only stores, reading succeeds and writing fails with one line that contains the error",
         .enabled(if: unprivileged != nil), arguments: Verb.all)
     func unwritable(verb: Verb) async throws {
         let prefix = try #require(Self.unprivileged)

@@ -19,7 +19,7 @@ struct SecretInputTests {
         return Data(try CommandRun(["secret", "get"] + vault + ["a"]).output.utf8)
     }
 
-    @Test("all of standard input is the secret, less one line feed at the end")
+    @Test("the secret is all of standard input except one line feed at the end")
     func wholeInput() throws {
         let pem = "-----BEGIN KEY-----\nMIIB\r\nAAAA\n-----END KEY-----\n"
         #expect(try stored(Data(pem.utf8)) == Data(pem.utf8))
@@ -37,7 +37,7 @@ struct SecretInputTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
 
-    @Test("a vault or a key file that is missing is created only with --create")
+    @Test("a missing vault or key file is created only with --create")
     func create() throws {
         let refused = try CommandRun(["secret", "set"] + vault + ["a"], input: "x")
         #expect(refused.status == 1)
@@ -54,7 +54,7 @@ struct SecretInputTests {
         #expect(try CommandRun(["secret", "set"] + vault + ["a"], input: "y").status == 0)
     }
 
-    @Test("--create with a mistyped key file of a vault that exists creates no key file")
+    @Test("--create with a mistyped key file of an existing vault creates no key file")
     func createWithMistypedKeyFile() throws {
         #expect(try CommandRun(["secret", "set"] + vault + ["a", "--create"], input: "x").status == 0)
         let run = try CommandRun(

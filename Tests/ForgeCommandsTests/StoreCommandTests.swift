@@ -9,7 +9,7 @@ struct StoreCommandTests {
         scratch = try Scratch()
     }
 
-    @Test("a value goes in as JSON or text and comes out again, in another process")
+    @Test("a value stored as JSON or text is read back by another process")
     func keyValue() throws {
         let store = scratch.path("settings")
         for (key, value) in [("count", "42"), ("name", "dusk"), ("flag", "true"), ("list", "[1,2.5,null]")] {
@@ -33,7 +33,7 @@ struct StoreCommandTests {
         #expect(try CommandRun(["kv", "rm", store, "count"]).status == 1)
     }
 
-    @Test("setting what get shows keeps a date a date and a value at its schema version")
+    @Test("setting the output of get keeps a date's type and a value's schema version")
     func whatGetShows() throws {
         let store = scratch.path("settings")
         let date = KVKey<Date>("date")
@@ -55,7 +55,7 @@ struct StoreCommandTests {
         #expect(try ValueEnvelope(decoding: bytes).schemaVersion == 2)
     }
 
-    @Test("a list cuts a long value short with an ellipsis, get prints all of it")
+    @Test("a list truncates a long value with an ellipsis, get prints all of it")
     func longValue() throws {
         let store = scratch.path("settings")
         let value = String(repeating: "x", count: 200)
@@ -75,7 +75,7 @@ struct StoreCommandTests {
         #expect(!FileManager.default.fileExists(atPath: scratch.path("typo")))
     }
 
-    @Test("a file goes in from a path or standard input and comes out again")
+    @Test("a file stored from a path or standard input is read back")
     func files() throws {
         let store = scratch.path("files")
         try Data("from a file".utf8).write(to: scratch.url.appendingPathComponent("source"))
@@ -102,7 +102,7 @@ struct StoreCommandTests {
         #expect(run.errorLines.count == 1)
     }
 
-    @Test("a secret is read from standard input and printed by get alone")
+    @Test("a secret is read from standard input and printed only by get")
     func secrets() throws {
         let vault = [scratch.path("vault/v"), "--key-file", scratch.path("key")]
         #expect(try CommandRun(["secret", "set"] + vault + ["token", "--create"], input: "s3cret\n").status == 0)
@@ -127,7 +127,7 @@ struct StoreCommandTests {
     @Test("an argument that is not valid UTF-8 is refused before anything is read or changed")
     func invalidArgument() throws {
         let store = scratch.path("files")
-        // U+FFFD is what a repair of the argument below gives.
+        // U+FFFD is the repaired form of the argument below.
         #expect(try CommandRun(["file", "set", store, "k\u{FFFD}"], input: "x").status == 0)
         let run = try CommandRun(
             ["file", "rm", store], prefix: ["/bin/sh", "-c", "exec \"$@\" \"$(printf 'k\\376')\"", "sh"])
@@ -137,7 +137,7 @@ struct StoreCommandTests {
     }
 
     @Test(
-        "an empty path is a usage error and is not taken for the current directory",
+        "an empty path is a usage error, not the current directory",
         arguments: [
             ["kv", "get", "", "a"], ["kv", "set", "", "a", "1"], ["kv", "list", ""], ["kv", "rm", "", "a"],
             ["file", "get", "", "a"], ["file", "get", "s", "a", "-o", ""], ["file", "set", "", "a"],
@@ -171,7 +171,7 @@ struct StoreCommandTests {
         #expect(try CommandRun(["file", "get", store, "large", "-o", "/dev/null"]).status == 0)
     }
 
-    @Test("get writes a file of several chunks to another file, and leaves that file alone if there is no such key")
+    @Test("get writes a file of several chunks to another file, and leaves that file unchanged if the key is missing")
     func outputFile() throws {
         let content = Data((0..<3 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
         try content.write(to: scratch.url.appendingPathComponent("source"))

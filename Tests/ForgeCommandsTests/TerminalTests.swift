@@ -4,7 +4,7 @@ import Testing
 
 @Suite("secret set on a terminal")
 struct TerminalTests {
-    /// A pseudo-terminal whose slave side is standard input of a command.
+    /// A pseudo-terminal whose slave side is the standard input of a command.
     private final class Terminal {
         let master: CInt
         let slave: CInt
@@ -58,7 +58,7 @@ struct TerminalTests {
         return process
     }
 
-    @Test("one line is read without echo, and the echo is on again afterwards")
+    @Test("one line is read without echo, and the echo is restored afterwards")
     func hidden() throws {
         let terminal = try Terminal()
         #expect(try terminal.echoes)
@@ -72,7 +72,7 @@ struct TerminalTests {
         #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
     }
 
-    @Test("a line as long as the terminal passes is refused, since its rest may be lost")
+    @Test("a line as long as the terminal's buffer is refused, because its rest may be lost")
     func longLine() throws {
         let terminal = try Terminal()
         let process = try start(on: terminal)
@@ -83,7 +83,7 @@ struct TerminalTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
 
-    @Test("the longest line that is certainly whole is stored")
+    @Test("the longest line that is guaranteed to be complete is stored")
     func longestLine() throws {
         let secret = String(repeating: "x", count: 4094)
         let terminal = try Terminal()
@@ -96,7 +96,7 @@ struct TerminalTests {
     }
 
     @Test(
-        "a signal turns the echo on and ends the command",
+        "a signal restores the echo and ends the command",
         arguments: [
             SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGIO,
             SIGPWR, SIGSTKFLT, SIGABRT, SIGSYS, 34, 64,

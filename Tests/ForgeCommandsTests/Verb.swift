@@ -2,11 +2,11 @@ import Testing
 
 /// One invocation of each verb of `forge`, on the stores of a ``StoreFixture``.
 struct Verb: CustomTestStringConvertible, Sendable {
-    /// What a verb does with its store.
+    /// The effect of a verb on its store.
     enum Access {
-        /// Reads a store, which has to exist.
+        /// Reads a store, which must exist.
         case reads
-        /// Changes a store, which has to exist.
+        /// Changes a store, which must exist.
         case changes
         /// Creates the store if it is missing.
         case creates
@@ -19,7 +19,7 @@ struct Verb: CustomTestStringConvertible, Sendable {
     /// Whether a successful run writes to standard output.
     var prints = false
     var input = ""
-    /// The arguments behind the verb, given the directory of the stores.
+    /// The arguments after the verb, given the directory of the stores.
     let arguments: @Sendable (_ directory: String) -> [String]
 
     var testDescription: String { name }

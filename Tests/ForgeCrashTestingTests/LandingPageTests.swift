@@ -2,7 +2,7 @@ import ForgeCrashTesting
 import ForgeStorage
 import Testing
 
-/// The example of the landing page and of the README, as it is printed there.
+/// The example of the landing page and of the README, unchanged.
 @Suite("The example of the landing page") struct LandingPageTests {
     struct Lost: Error {}
 

@@ -5,7 +5,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Every store of secrets keeps the published promises")
+@Suite("Every secret store passes the published checks")
 struct SecretStoreConformanceTests {
     @Test("in memory", arguments: ConformanceChecks.secretStore)
     func inMemory(_ check: ConformanceCheck<any CryptStoring>) async throws {
@@ -29,13 +29,13 @@ struct SecretStoreConformanceTests {
     }
 
     @Test(
-        "an app's own store with just the five calls",
+        "a custom store with only the five required calls",
         arguments: ConformanceSuite<any CryptStoring>.secretStore.checks(having: []))
     func ownStore(_ check: ConformanceCheck<any CryptStoring>) async throws {
         try await check.run(on: FiveCalls())
     }
 
-    @Test("there are enough promises, and no two read alike")
+    @Test("there are enough checks, with distinct descriptions")
     func count() {
         let descriptions = ConformanceChecks.secretStore.map(\.description)
         #expect(descriptions.count >= 25)
@@ -66,7 +66,7 @@ private struct FiveCalls: CryptStoring {
 
 // MARK: The checks themselves
 
-/// A mistake that a store of secrets could have.
+/// A defect of a secret store.
 private enum Defect: CaseIterable {
     case forgetsSet, keepsFirstValue, deleteDoesNothing, deleteAllDoesNothing, deleteAllKeepsOne
     case containsIsAlwaysTrue, containsIgnoresDelete, ignoresCase, normalisesNames, cutsLongNames, acceptsEmptyName
@@ -76,13 +76,13 @@ private enum Defect: CaseIterable {
     case givesOnce, buriesDeleted, containsByType, missingThrows, nilIsAbsent, refusesPasscode
     case changesBytes, cutsTexts, tearsPairs, losesOneOfMany
 
-    /// Whether it shows in values that take long to store.
+    /// Whether the defect shows only in large values, which are slow to store.
     var isAboutSize: Bool { self == .refusesLargeValues || self == .acceptsAnySize || self == .failedSetDeletes }
 }
 
-@Suite("The checks find mistakes")
+@Suite("The checks detect defects")
 struct SecretStoreDefectTests {
-    @Test("every planted mistake is found by some check, and every check finds one")
+    @Test("every planted defect is detected by some check, and every check detects one")
     func completeness() async throws {
         var idle = Set(ConformanceChecks.secretStore.map(\.description))
         for defect in Defect.allCases {
@@ -97,7 +97,7 @@ struct SecretStoreDefectTests {
             }
             #expect(!found.isEmpty, "\(defect)")
             #expect(found.count < ConformanceChecks.secretStore.count)
-            // A store that does nothing at all says little about a single check.
+            // A store without any function says little about a single check.
             if defect != .forgetsSet { idle.subtract(found) }
         }
         #expect(idle == [])
@@ -170,7 +170,7 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
         isBusy.withLock { $0 = false }
     }
 
-    /// Stores what is not quite the value, or nothing, where the mistake is in values of its type.
+    /// Stores a wrong value, or none, if the defect concerns values of its type.
     private func setsSomethingElse<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
         switch (defect, value) {
         case (.nilIsAbsent, let text as String?) where text == nil:

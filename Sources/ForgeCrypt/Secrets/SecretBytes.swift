@@ -2,7 +2,7 @@
 ///
 /// Copies made by callers or by the encoder, and pages that the operating system has swapped out, are not erased.
 final class SecretBytes: @unchecked Sendable {
-    // Only the initialiser and `deinit` write to the memory, which makes the class safe to share.
+    // Invariant of the unchecked conformance: only the initialiser and `deinit` write to the memory.
     private let memory: UnsafeMutableRawBufferPointer
 
     /// Copies the bytes and erases the array, unless its buffer is shared.

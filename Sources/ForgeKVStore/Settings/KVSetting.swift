@@ -12,7 +12,7 @@
 ///
 /// ``KVSetting`` inherits the constants, so that `.theme` names one wherever a setting is expected.
 public class KVSettings: @unchecked Sendable {
-    // Instances store nothing; only the subclass has constants. That makes the class safe to share.
+    // Invariant of the unchecked conformance: instances store nothing; only the subclass has constants.
     fileprivate init() {}
 }
 
@@ -22,7 +22,7 @@ public class KVSettings: @unchecked Sendable {
 /// ``KVStoring/read(_:)-(KVSetting<T>)`` distinguishes these cases. The default is never stored: a later release may
 /// change it for all users who have not chosen a value.
 public final class KVSetting<Value: Codable & Sendable>: KVSettings, @unchecked Sendable {
-    // Both constants are Sendable.
+    // Invariant of the unchecked conformance: both constants are Sendable.
 
     /// The name and type of the stored value.
     public let key: KVKey<Value>

@@ -135,7 +135,7 @@ private struct TypeReading: Sendable {
 
 /// A mutable object.
 final class CheckBox: Codable, @unchecked Sendable {
-    // Each object is used by one thread only.
+    // Invariant of the unchecked conformance: each object is used by one thread only.
     var number: Int
 
     init(_ number: Int) { self.number = number }

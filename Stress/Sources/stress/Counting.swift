@@ -2,15 +2,15 @@ import Dispatch
 import ForgeKVStore
 import Foundation
 
-/// Four threads and a second process increment one setting of a shared store: the sum has to be exact, and an observer
-/// has to see it.
+/// Four threads and a second process increment one setting of a shared store: the sum must be exact, and an observer
+/// must see it.
 struct Counting {
     let directory: URL
 
     private static let setting = KVSetting("count", default: 0)
     private static let threads = 4
 
-    /// Makes `count` increments, a fifth of them in the second process; returns whether none was lost or unseen.
+    /// Makes `count` increments, a fifth of them in the second process; returns whether all were counted and observed.
     func run(_ count: Int) throws -> Bool {
         defer { remove() }
         let store = try StoreKind.shared.open(directory)
@@ -44,7 +44,7 @@ struct Counting {
         return sum == total && isSeen && process.terminationStatus == 0
     }
 
-    /// What the second process does.
+    /// The work of the second process.
     func increment(_ count: Int) throws {
         try Self.increment(Setting(Self.setting, in: try StoreKind.shared.open(directory)), count)
     }

@@ -1,13 +1,13 @@
 import Foundation
 import Synchronization
 
-/// Threads that repeat something until they are stopped.
+/// Threads that repeat a task until they are stopped.
 final class Crew: Sendable {
     private let isStopped = Atomic(false)
     private let total = Mutex(Tally())
     private let members = DispatchGroup()
 
-    /// Starts a thread that works with a state of its own.
+    /// Starts a thread with its own state.
     func add<State: ~Copyable>(
         _ make: @escaping @Sendable () throws -> State, _ work: @escaping @Sendable (inout State) throws -> Void,
         tally: @escaping @Sendable (borrowing State) -> Tally = { _ in Tally() }
@@ -28,7 +28,7 @@ final class Crew: Sendable {
         }
     }
 
-    /// Stops all threads and waits for them; gives what they have found together.
+    /// Stops all threads, waits for them, and returns their combined tally.
     func stop() -> Tally {
         isStopped.store(true, ordering: .relaxed)
         members.wait()

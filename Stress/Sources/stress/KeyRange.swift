@@ -8,13 +8,13 @@ struct KeyRange<Value: Sample>: Sendable {
 
     init() { keys = (0..<Self.count).map { KVKey("\(Value.title).\($0)") } }
 
-    /// The keys that a writer changes, so that the numbers under a key only ever grow.
+    /// Whether a writer changes a key; each key has one writer, so that the numbers under a key only increase.
     private static func isWritten(_ key: Int, by writer: Int) -> Bool { key % 2 == writer }
 
-    /// Whether a key is removed now and then.
+    /// Whether a key is removed occasionally.
     private static func isRemovable(_ key: Int) -> Bool { key % 4 >= 2 }
 
-    /// Reads keys at random; `seen` holds the highest number under each so far.
+    /// Reads random keys; `seen` contains the highest number under each so far.
     @inline(never)
     func read(
         _ count: Int, from store: any KVStoring, _ seen: inout [Int], _ random: inout Random, _ tally: inout Tally
@@ -42,7 +42,7 @@ struct KeyRange<Value: Sample>: Sendable {
         }
     }
 
-    /// Writes the keys of a writer, each once, and removes one now and then.
+    /// Writes the keys of a writer, each once, and removes one occasionally.
     func write(
         to store: any KVStoring, as writer: Int, _ numbers: inout [Int], _ random: inout Random, _ tally: inout Tally
     ) throws {
@@ -54,12 +54,12 @@ struct KeyRange<Value: Sample>: Sendable {
         }
     }
 
-    /// The number of the last write of each key; 0 for one that has no value.
+    /// The number of the last write of each key; 0 for a key without a value.
     func numbers(in store: any KVStoring) -> [Int] {
         keys.indices.map { store.get(keys[$0])?.number(key: $0) ?? 0 }
     }
 
-    /// Gives every key of a writer a value that has none.
+    /// Stores a value under every key of a writer that has none.
     func fill(_ store: any KVStoring, as writer: Int) throws {
         for key in keys.indices where Self.isWritten(key, by: writer) && !store.contains(keys[key]) {
             try store.set(keys[key], value: Value(key: key, number: 0))
@@ -67,7 +67,7 @@ struct KeyRange<Value: Sample>: Sendable {
     }
 }
 
-/// Random numbers that cost next to nothing (xorshift64*).
+/// Random numbers at negligible cost (xorshift64*).
 struct Random {
     private var state: UInt64
 

@@ -2,8 +2,8 @@ import CStress
 import ForgeKVStore
 import Foundation
 
-/// Rounds of a second or two, in each of which a store is opened, read by six threads and written by two, compacted, opened
-/// again beside itself, and closed.
+/// Rounds of one or two seconds, in each of which a store is opened, read by six threads and written by two, compacted,
+/// opened a second time, and closed.
 struct Run {
     let kind: StoreKind
     let directory: URL
@@ -17,7 +17,7 @@ struct Run {
         var description: String { "membarrier cannot be denied: error \(number)" }
     }
 
-    /// Stresses the store for so long; gives what was done and found.
+    /// Stresses the store for this time; returns the tally and the number of rounds.
     func run(seconds: Double) throws -> (tally: Tally, rounds: Int) {
         let end = Date(timeIntervalSinceNow: seconds)
         var total = Tally()
@@ -48,7 +48,7 @@ struct Run {
                 Thread.sleep(forTimeInterval: 0.02)
             }
             crew.add({}) { [kind, directory] _ in
-                // Another object for the store that is open.
+                // A second object for the open store.
                 let second = try kind.open(directory)
                 _ = second.contains(KVKey<Int>("Int.0"))
                 Thread.sleep(forTimeInterval: 0.01)
@@ -67,7 +67,7 @@ struct Run {
         crew.add({ Worker(store, seed: writer) }, { try $0.write(store, as: writer) }, tally: { $0.tally })
     }
 
-    /// Starts the second writer: a thread, or for a store that processes share a process.
+    /// Starts the second writer: a thread, or a process for a store that processes share.
     private func startWriter(_ writer: Int, _ store: any KVStoring, _ crew: Crew, seconds: Double) throws -> Process? {
         guard kind == .shared else {
             addWriter(writer, store, crew)
@@ -80,7 +80,7 @@ struct Run {
         return process
     }
 
-    /// What the second process does: writes to a store that the first has open.
+    /// The work of the second process: writes to a store that the first has open.
     static func write(_ directory: URL, seconds: Double) throws {
         let store = try StoreKind.shared.open(directory)
         var worker = Worker(store, seed: 1)

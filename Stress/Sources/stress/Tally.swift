@@ -1,4 +1,4 @@
-/// What threads have done and found.
+/// The counts and findings of threads.
 struct Tally: Sendable {
     var reads = 0
     var writes = 0
@@ -6,13 +6,13 @@ struct Tally: Sendable {
     /// Values that no write has stored under the key that they were read from.
     var foreign = 0
 
-    /// Values that are older than one that the same thread has read from the same key before.
+    /// Values older than one that the same thread has read from the same key before.
     var stale = 0
 
-    /// Keys without a value that are never removed.
+    /// Missing values of keys that are never removed.
     var missing = 0
 
-    /// The first few values that were wrong, and errors.
+    /// The first few wrong values and errors.
     var findings: [String] = []
 
     var isClean: Bool { foreign == 0 && stale == 0 && missing == 0 && findings.isEmpty }

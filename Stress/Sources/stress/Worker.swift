@@ -1,6 +1,6 @@
 import ForgeKVStore
 
-/// What one thread does with the keys of all types.
+/// The work of one thread with the keys of all types.
 struct Worker {
     private let integers = KeyRange<Int>()
     private let texts = KeyRange<String>()
@@ -12,7 +12,7 @@ struct Worker {
     private var random: Random
     private(set) var tally = Tally()
 
-    /// A worker that takes what the store holds for what was written last.
+    /// Creates a worker that treats the values in the store as the last ones written.
     init(_ store: any KVStoring, seed: Int) {
         numbers = (
             integers.numbers(in: store), texts.numbers(in: store), arrays.numbers(in: store),
@@ -21,7 +21,7 @@ struct Worker {
         random = Random(seed: seed)
     }
 
-    /// Gives the keys of a writer values, where they have none.
+    /// Stores values under the keys of a writer that have none.
     static func fill(_ store: any KVStoring, as writer: Int) throws {
         try KeyRange<Int>().fill(store, as: writer)
         try KeyRange<String>().fill(store, as: writer)
@@ -30,7 +30,7 @@ struct Worker {
         try KeyRange<Box>().fill(store, as: writer)
     }
 
-    /// Reads for about a millisecond, mostly texts, whose memory goes as soon as they are replaced.
+    /// Reads for about a millisecond, mostly texts, whose memory is freed as soon as they are replaced.
     mutating func read(_ store: any KVStoring) {
         switch random.next(below: 16) {
         case 0: integers.read(1000, from: store, &numbers.Int, &random, &tally)
@@ -41,7 +41,8 @@ struct Worker {
         }
     }
 
-    /// Writes every key of a writer, texts many times, and one that comes and goes, so that entries and slots do too.
+    /// Writes every key of a writer, texts many times, and adds and removes one key, so that entries and slots change
+    /// too.
     mutating func write(_ store: any KVStoring, as writer: Int) throws {
         for _ in 0..<256 { try texts.write(to: store, as: writer, &numbers.String, &random, &tally) }
         try integers.write(to: store, as: writer, &numbers.Int, &random, &tally)

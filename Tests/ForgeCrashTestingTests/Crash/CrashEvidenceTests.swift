@@ -7,12 +7,12 @@ import Testing
 private let old = letters("o", 3000)
 private let new = letters("n", 5000)
 
-/// What three file systems of Linux 6.18 left after the power was cut, and what led there.
+/// The states that three file systems of Linux 6.18 left after a power cut, with the preceding calls.
 struct CrashEvidence: Sendable, CustomStringConvertible {
     let description: String
-    /// The files to look at.
+    /// The files to inspect.
     let watched: [String]
-    /// On ext4, XFS and btrfs: for each file `-` if absent, `0` if empty, `old`, `new`, or its zeros.
+    /// On ext4, XFS and btrfs, for each file: `-` if absent, `0` if empty, `old`, `new`, or its zeros.
     let outcomes: [String]
     let run: @Sendable (InMemoryFileSystem) throws -> Void
 
@@ -145,13 +145,13 @@ struct CrashEvidenceTests {
         for outcome in evidence.outcomes.prefix(2) { #expect(states.contains(outcome), "\(states)") }
     }
 
-    @Test("two names after a move are no state of a single journal")
+    @Test("two names after a move are not a state of a single journal")
     func splitRename() async throws {
         let evidence = try #require(CrashEvidence.table.first { $0.outcomes.last == "old old" })
         #expect(try await !evidence.outcomes(under: .orderedNames).contains("old old"))
     }
 
-    @Test("synchronised data is in every state")
+    @Test("every state contains synchronised data")
     func synchronised() async throws {
         let evidence = try #require(CrashEvidence.table.first { $0.description == "replace and synchronise all" })
         #expect(try await evidence.outcomes(under: .posixStrict) == ["new -"])

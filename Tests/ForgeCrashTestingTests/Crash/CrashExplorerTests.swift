@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The crash explorer")
 struct CrashExplorerTests {
-    /// A program whose recovery loses what it recovers if it is cut off itself.
+    /// A program whose recovery loses data if it is itself interrupted.
     private func fragileRecovery(depth: Int) -> CrashExplorer<String> {
         CrashExplorer(
             depth: depth, marking: String.self,
@@ -28,7 +28,7 @@ struct CrashExplorerTests {
             })
     }
 
-    @Test("a recovery that is not safe from crashes itself is caught with a depth of two")
+    @Test("a recovery that is not crash-safe is detected with a depth of two")
     func nestedCrash() async throws {
         #expect(try await fragileRecovery(depth: 1).explore().holds)
         let report = try await fragileRecovery(depth: 2).explore()
@@ -38,7 +38,7 @@ struct CrashExplorerTests {
         #expect(violation.id.description.split(separator: ">op").count == 3, "\(violation.id)")
     }
 
-    @Test("an identifier that was printed makes its state again")
+    @Test("a printed identifier reconstructs its state")
     func replay() async throws {
         let explorer = fragileRecovery(depth: 2)
         let report = try await explorer.explore()
@@ -117,7 +117,7 @@ struct CrashExplorerTests {
         #expect(report.holds)
     }
 
-    @MainActor @Test("a program that belongs to an actor is explored there")
+    @MainActor @Test("a program isolated to an actor is explored on it")
     func onActor() async throws {
         var count = 0
         try await forEachCrash { fileSystem, _ in
@@ -158,7 +158,7 @@ struct CrashExplorerTests {
         }
     }
 
-    @Test("of a list of operations the fewest that fail are found")
+    @Test("a list of operations is shrunk to the fewest that fail")
     func shrinking() async throws {
         let operations = ["a", "b", "unsafe c", "d", "e", "f"]
         let error = await #expect(throws: CrashFailure.self) {
@@ -193,7 +193,7 @@ struct CrashExplorerTests {
 
     // MARK: Sampling
 
-    /// Overwrites many blocks, and breaks if just two of them are old.
+    /// Overwrites many blocks, and fails if exactly two of them are old.
     private func manyBlocks(limit: Int, seed: UInt64, bad: Set<Int>) -> CrashExplorer<String> {
         var explorer = CrashExplorer(
             limit: limit, seed: seed, depth: 1, marking: String.self,
@@ -202,7 +202,7 @@ struct CrashExplorerTests {
             recover: { fileSystem, _ in
                 guard let content = try fileSystem.content("/f") else { return }
                 let old = (0..<24).filter { content[$0 * 4096] == 111 }
-                try demand(Set(old) != bad, "just the wrong blocks are old")
+                try demand(Set(old) != bad, "exactly the wrong blocks are old")
             })
         explorer.diagnoses = false
         return explorer
@@ -223,7 +223,7 @@ struct CrashExplorerTests {
         #expect(report.description.contains("with all single deviations and pairs"))
     }
 
-    @Test("a sample keeps to its limit, reports what it leaves out, and is determined by the seed")
+    @Test("a sample respects its limit, reports its omissions, and is determined by the seed")
     func smallSample() async throws {
         let report = try await manyBlocks(limit: 100, seed: 1, bad: []).explore()
         #expect(report.visitedStateCount <= 101)
@@ -258,7 +258,7 @@ struct CrashExplorerTests {
         return try await Set(explorer.states().map { try InMemoryFileSystem($0).content("/f") ?? [] })
     }
 
-    @Test("a block is torn at the borders of sectors only")
+    @Test("a block is torn only at sector boundaries")
     func sectors() async throws {
         let contents = try await contents(.posixStrict, old: letters("o", 2048)) {
             try $0.patch("/f", letters("n", 2048), at: 0)
@@ -297,7 +297,7 @@ struct CrashExplorerTests {
         #expect(contents.count == 7)
     }
 
-    @Test("a block that was never durable holds zeros, or anything if asked for")
+    @Test("a block that was never durable contains zeros, or arbitrary bytes if requested")
     func garbage() async throws {
         var profile = CrashProfile.posixStrict
         profile.leavesGarbage = true
@@ -307,7 +307,7 @@ struct CrashExplorerTests {
         #expect(try await contents(profile, old: [], change).count == 4)
     }
 
-    @Test("bytes around a write stay as they are unless that promise is taken back")
+    @Test("bytes around a write are unchanged unless that guarantee is disabled")
     func powersafe() async throws {
         var profile = CrashProfile.posixStrict
         profile.isOverwritePowersafe = false
@@ -320,7 +320,7 @@ struct CrashExplorerTests {
         #expect(other[..<512].allSatisfy { $0 == 111 } && Array(other[600..<610]) == letters("n", 10))
     }
 
-    @Test("a sparse and a preallocated file keep their sizes apart from their bytes")
+    @Test("a sparse and a preallocated file keep their sizes independently of their bytes")
     func preallocated() async throws {
         let contents = try await contents(.posixStrict, old: []) { fileSystem in
             let descriptor = try fileSystem.open("/f", .readWrite)
@@ -347,7 +347,7 @@ struct CrashExplorerTests {
         let copy = InMemoryFileSystem(fileSystem.image)
         var copied = try copy.status("/d/hard")
         let original = try fileSystem.status("/d/hard")
-        copied.inode = original.inode  // An image numbers its files anew.
+        copied.inode = original.inode  // An image renumbers its files.
         #expect(copied == original)
         #expect(try copy.content("/d/link") == letters("f", 70_000))
         #expect(try copy.usage().inodeCount == 4)

@@ -4,7 +4,7 @@ import ForgeStorageTesting
 import TestDepth
 import Testing
 
-/// A call of the generated programs; one that fails changes nothing and is passed over.
+/// A call of the generated programs; a failing one changes nothing and is skipped.
 enum ModelStep: Sendable, CustomStringConvertible {
     case create(String)
     case writeBlock(String)
@@ -46,7 +46,7 @@ enum ModelStep: Sendable, CustomStringConvertible {
             case .writeBack(let path): try fileSystem.mapping(path) { try $0.writeBack() }
             }
         } catch {
-            // The step does not fit what the ones before it left.
+            // The step does not apply to the current state.
         }
     }
 
@@ -163,7 +163,7 @@ struct CrashModelTests {
         #expect(states.count == 1, "\(steps)")
     }
 
-    @Test("a failed fsync is not made good by a later one")
+    @Test("a later fsync does not compensate for a failed one")
     func failedSynchronisation() async throws {
         let steps: [ModelStep] = [.overwrite("/A/x"), .failSync("/A/x"), .sync("/A/x"), .sync("/A/x")]
         let states = try await states(of: steps, .posixStrict, after: .max)

@@ -8,7 +8,7 @@ private let recipes = Recipe.replacements + Recipe.logs + Recipe.mappedLogs + Re
 
 @Suite("Recipes under crashes")
 struct CrashRecipeTests {
-    @Test("a right recipe survives every crash", arguments: recipes.filter { $0.holdsUnder == nil })
+    @Test("a correct recipe survives every crash", arguments: recipes.filter { $0.holdsUnder == nil })
     func rightRecipe(_ recipe: Recipe) async throws {
         let report = try await recipe.explorer().explore()
         #expect(report.holds, "\(report)")
@@ -17,7 +17,7 @@ struct CrashRecipeTests {
     }
 
     @Test(
-        "a broken recipe is caught, and its mistake named",
+        "a broken recipe is detected, and its mistake reported",
         arguments: TestDepth.sample(recipes.filter { $0.holdsUnder != nil }, every: 5))
     func brokenRecipe(_ recipe: Recipe) async throws {
         let report = try await recipe.explorer().explore()
@@ -27,7 +27,7 @@ struct CrashRecipeTests {
         await #expect(throws: (any Error).self) { try await recipe.explorer().replay(id) }
     }
 
-    @Test("there are thirty broken recipes and five right ones")
+    @Test("there are thirty broken recipes and five correct ones")
     func enoughRecipes() {
         #expect(recipes.count { $0.holdsUnder != nil } >= 30)
         #expect(recipes.count { $0.holdsUnder == nil } >= 5)

@@ -36,26 +36,26 @@ struct FileReplacementCrashTests {
         }
     }
 
-    @Test("a replaced file is old or new, and new once acknowledged", arguments: [Durability.full, .barrier])
+    @Test("a replaced file is old or new, and new after acknowledgement", arguments: [Durability.full, .barrier])
     func replacing(_ durability: Durability) async throws {
         let report = try await replace(.replacing, durability, hasOld: true)
         #expect(report.isExhaustive && report.stateCount > 5)
     }
 
-    @Test("a file that is created exclusively is whole or absent, and there once acknowledged")
+    @Test("an exclusively created file is complete or absent, and present after acknowledgement")
     func exclusive() async throws {
         let report = try await replace(.exclusive, .full, hasOld: false)
         #expect(report.isExhaustive && report.stateCount > 5)
     }
 
-    @Test("a replacement without durability survives a kill of the process, and only that")
+    @Test("a replacement without durability survives only a kill of the process")
     func withoutDurability() async throws {
         await #expect(throws: CrashFailure.self) { try await replace(.replacing, .none, hasOld: true) }
         let error = await #expect(throws: CrashFailure.self) { try await replace(.replacing, .none, hasOld: true) }
         #expect(error?.report.weakestSufficientProfile?.name == "processKill")
     }
 
-    @Test("directories that were made are there, however many were missing")
+    @Test("created directories exist, however many were missing")
     func directories() async throws {
         let report = try await forEachCrash { fileSystem, run in
             try fileSystem.makeDirectories("/a/b/c/d")
@@ -88,7 +88,7 @@ struct FileReplacementCrashTests {
             }
         }
 
-        /// What the store holds after this call.
+        /// The content of the store after this call.
         func apply(to contents: inout [String: Character]) {
             switch self {
             case .save(let key, let letter), .create(let key, let letter): contents[key] = letter
@@ -105,14 +105,14 @@ struct FileReplacementCrashTests {
             let key = String(decoding: entry.path.bytes, as: UTF8.self)
             let content = try store.read(RelativeKey(key))
             guard let letter = content.first, content == letters(Character(Unicode.Scalar(letter)), 1300) else {
-                throw Broken("\(key) holds \(content.count) bytes that nobody saved")
+                throw Broken("\(key) holds \(content.count) bytes that were never saved")
             }
             found[key] = Character(Unicode.Scalar(letter))
         }
         return found
     }
 
-    /// Each call done or not done, but for those that may stop half-way.
+    /// Applies each call or not, but calls that are not atomic may be partial.
     private static func check(_ store: StoreDirectory, _ crash: Crash<Call>) throws {
         let found = try contents(of: store)
         var before: [String: Character] = [:]
@@ -130,7 +130,7 @@ struct FileReplacementCrashTests {
     }
 
     @Test(
-        "a store of keys holds exactly the acknowledged values after every crash",
+        "a store of keys contains exactly the acknowledged values after every crash",
         arguments: [
             [Call.save("a", "1"), .save("a", "2")], [.save("x/y", "1"), .save("x/z", "2"), .save("x/y", "3")],
             [.create("a", "1"), .remove("a"), .create("a", "2")], [.save("x/y/z", "1"), .remove("x/y/z")],

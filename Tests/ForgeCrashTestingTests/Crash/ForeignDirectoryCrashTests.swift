@@ -4,9 +4,9 @@ import ForgeStorageTesting
 import SystemPackage
 import Testing
 
-@Suite("Directories that others made, under crashes")
+@Suite("Directories of other programs under crashes")
 struct ForeignDirectoryCrashTests {
-    @Test("a directory is durable together with those above it that others have created and not flushed")
+    @Test("a directory is durable together with parents that other programs have not flushed")
     func ancestors() async throws {
         try await forEachCrash { fileSystem, run in
             try fileSystem.createDirectory("/a")
@@ -18,7 +18,7 @@ struct ForeignDirectoryCrashTests {
         }
     }
 
-    @Test("a file is durable in a directory that took the place and the inode number of one that was flushed")
+    @Test("a file is durable in a directory that replaced a flushed one and reuses its inode number")
     func successor() async throws {
         try await forEachCrash { fileSystem, run in
             let store = try StoreDirectory("/store", on: fileSystem)

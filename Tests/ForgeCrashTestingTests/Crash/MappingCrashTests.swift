@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Stores into a mapping after a crash")
 struct MappingCrashTests {
-    /// All that a file of 32 letters may hold once a program has done its last step, in the first 32 bytes.
+    /// All possible contents of a file of 32 letters, in the first 32 bytes, after the last step of a program.
     private func contents(
         _ profile: CrashProfile = .posixStrict, size: Int = 32,
         _ change: @escaping @Sendable (InMemoryFileSystem) throws -> Void
@@ -21,7 +21,7 @@ struct MappingCrashTests {
 
     private let old = letters("o", 32)
 
-    @Test("a store is there or not, and may be torn between words, from either end")
+    @Test("a store is present or absent, and may be torn between words, from either end")
     func tearsWords() async throws {
         let found = try await contents { try $0.store("/f", letters("n", 20), at: 4) }
         func mixture(_ range: Range<Int>) -> [UInt8] {
@@ -72,7 +72,7 @@ struct MappingCrashTests {
             } == [new])
     }
 
-    @Test("a store that was made after writing back is not covered")
+    @Test("a store after writing back is not covered")
     func laterStore() async throws {
         let found = try await contents {
             try $0.store("/f", letters("a", 8), at: 0)
@@ -97,7 +97,7 @@ struct MappingCrashTests {
         #expect(found.contains(letters("s", 8) + w + letters("s", 8) + letters("o", 8)))
     }
 
-    @Test("stores into two blocks reach the device in any order, those into one block in theirs")
+    @Test("stores into different blocks reach the device in any order, those into one block in order")
     func order() async throws {
         let found = try await contents(size: 8192) {
             try $0.store("/f", letters("1", 1), at: 0)
@@ -108,7 +108,7 @@ struct MappingCrashTests {
         #expect(seen == ["ooo", "1oo", "12o", "oo3", "1o3", "123"])
     }
 
-    @Test("a store is undecided for ever once writing back has failed")
+    @Test("a store stays undetermined after writing back has failed")
     func failedWriteBack() async throws {
         let found = try await contents {
             try $0.store("/f", letters("n", 8), at: 0)
@@ -121,7 +121,7 @@ struct MappingCrashTests {
         #expect(found == [old, letters("n", 8) + letters("o", 24)])
     }
 
-    @Test("a process that is killed while it stores leaves a part of that store, and all earlier ones")
+    @Test("a process killed during a store leaves a part of that store, and all earlier ones")
     func killed() async throws {
         let explorer = CrashExplorer(
             profile: .processKill, marking: String.self,

@@ -12,7 +12,7 @@ struct MoveCrashTests {
         DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
     }
 
-    /// Where a crash may leave the source of a move to a key.
+    /// The places where a crash may leave the source of a move to a key.
     private static func places(_ key: String, on fileSystem: InMemoryFileSystem) throws -> [POSIXPath] {
         let root = try fileSystem.contentsOfDirectory(at: URL(filePath: "/store")).map(\.lastPathComponent)
         let moved = root.filter { $0.hasPrefix("#move-") }.map { POSIXPath("/store/" + $0) }
@@ -32,7 +32,7 @@ struct MoveCrashTests {
             try await Self.store(on: fileSystem).move(from: URL(filePath: "/in/source"), to: key)
             run.acknowledge("moved")
         } recover: { fileSystem, crash in
-            // The next store that writes removes what the killed one has left.
+            // The next store that writes removes leftovers of the killed one.
             let store = Self.store(on: fileSystem)
             try await store.save(Data("probe".utf8), to: "d/probe")
             let content = try fileSystem.readFile(path)

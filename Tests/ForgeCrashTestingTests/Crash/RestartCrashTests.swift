@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Programs that are killed, started again, and lose power")
 struct RestartCrashTests {
-    @Test("power cuts alone do not find a program that trusts what a killed run left", arguments: RestartRecipe.all)
+    @Test("power cuts alone do not detect a program that trusts a killed run", arguments: RestartRecipe.all)
     func powerCutsAlone(_ recipe: RestartRecipe) async throws {
         var explorer = recipe.explorer(trusts: true)
         explorer.carriesKills = false
@@ -14,7 +14,7 @@ struct RestartCrashTests {
         #expect(report.killCount == 0 && report.stateCountAfterKills == 0)
     }
 
-    @Test("a program that trusts what a killed run left is caught", arguments: RestartRecipe.all)
+    @Test("a program that trusts a killed run is detected", arguments: RestartRecipe.all)
     func trusting(_ recipe: RestartRecipe) async throws {
         let explorer = recipe.explorer(trusts: true)
         let report = try await explorer.explore()
@@ -30,7 +30,7 @@ struct RestartCrashTests {
         }
     }
 
-    @Test("a program that synchronises what it finds survives", arguments: RestartRecipe.all)
+    @Test("a program that synchronises existing state survives", arguments: RestartRecipe.all)
     func synchronising(_ recipe: RestartRecipe) async throws {
         let report = try await recipe.explorer(trusts: false).explore()
         #expect(report.holds, "\(report)")
@@ -38,7 +38,7 @@ struct RestartCrashTests {
         #expect(report.killCount > 1 && report.stateCountAfterKills > 1)
     }
 
-    @Test("what a recovery acknowledges must survive the crash that follows")
+    @Test("data acknowledged by a recovery must survive the next crash")
     func acknowledgedByRecovery() async throws {
         let explorer = CrashExplorer(
             marking: String.self, run: { fileSystem, _ in try fileSystem.put("/f", letters("f", 10)) },
@@ -55,7 +55,7 @@ struct RestartCrashTests {
         #expect(report.stateCountAfterKills > 0 && report.nestedStateCount > 0)
     }
 
-    @Test("a kill loses nothing, and every kill is seen as one")
+    @Test("a kill loses nothing, and every kill is reported as one")
     func kinds() async throws {
         let report = try await forEachCrash { fileSystem, run in
             try fileSystem.put("/f", letters("f", 10))
@@ -81,7 +81,7 @@ struct RestartCrashTests {
         #expect(report.nestedStateCount > 0, "\(report)")
     }
 
-    @Test("a flush after a kill covers what the killed process stored through a mapping")
+    @Test("a flush after a kill covers stores of the killed process through a mapping")
     func storesOfTheKilled() async throws {
         let report = try await forEachCrash(
             prepare: { try $0.put("/f", letters("o", 32)) },
@@ -99,7 +99,7 @@ struct RestartCrashTests {
         #expect(report.stateCountAfterKills > 0, "\(report)")
     }
 
-    @Test("a store that a kill interrupts is there up to a word, or from one")
+    @Test("a store interrupted by a kill is present up to a word boundary, or from one")
     func tornStore() async throws {
         let explorer = CrashExplorer(
             marking: String.self, prepare: { try $0.put("/f", [UInt8](repeating: 0, count: 32)) },
@@ -114,7 +114,7 @@ struct RestartCrashTests {
         await #expect(throws: Broken.self) { try await explorer.replay(id) }
     }
 
-    @Test("with too many states after kills a sample is taken, and the report says so")
+    @Test("with too many states after kills a sample is taken and reported")
     func sample() async throws {
         let report = try await forEachCrash(limit: 40) { fileSystem, _ in
             for number in 0..<6 { try fileSystem.put("/\(number)", letters("x", 20)) }
@@ -127,7 +127,7 @@ struct RestartCrashTests {
         #expect(report.stateCountAfterKills < 200)
     }
 
-    @Test("there are twelve programs that trust too much")
+    @Test("there are twelve programs with wrong assumptions")
     func enoughRecipes() {
         #expect(RestartRecipe.all.count >= 12)
     }

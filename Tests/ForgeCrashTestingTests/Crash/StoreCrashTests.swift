@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Stores under crashes")
 struct StoreCrashTests {
-    /// A default run takes the first and the fifth, which compact and write batches; two processes take the first.
+    /// A default run uses the first and the fifth, which compact and write batches; two processes use the first.
     private static let programs: [[StoreCall]] = [
         [
             .batch([StoreChange("a", StoreValue("1", count: 1300)), StoreChange("b", StoreValue("2", count: 40))]),
@@ -32,7 +32,7 @@ struct StoreCrashTests {
         [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
     ]
 
-    /// How many states are visited of each program on the stores of files.
+    /// The maximum number of states visited per program on file stores.
     private let limit = TestDepth.limit(40, deep: 5000)
 
     @Test(
@@ -65,7 +65,7 @@ struct StoreCrashTests {
         #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
     }
 
-    @Test("a removal of everything that was interrupted may be undone in part by a later power cut")
+    @Test("an interrupted removal of everything may be partly undone by a later power cut")
     func interruptedRemoval() async throws {
         let calls: [StoreCall] = [.set("a", "1"), .set("b", "2"), .removeAll]
         let report = try await forEachCrash(
@@ -119,8 +119,8 @@ struct StoreCrashTests {
     }
 }
 
-/// Stores that break a promise, against the checks above.
-@Suite("Stores that crashes break")
+/// Stores that break a promise, to test the checks above.
+@Suite("Stores that lose data in crashes")
 struct BrokenStoreCrashTests {
     @Test("the explorer detects a store that does not flush")
     func lostWrites() async throws {
@@ -160,7 +160,7 @@ struct BrokenStoreCrashTests {
         }
     }
 
-    @Test("values of two letters are torn")
+    @Test("values of two letters are reported as torn")
     func torn() throws {
         #expect(try StoreValue(Array("aaa".utf8), named: "x") == StoreValue("a", count: 3))
         #expect(try StoreValue([], named: "x") == StoreValue("b", count: 0))
@@ -168,7 +168,7 @@ struct BrokenStoreCrashTests {
         #expect("\(StoreValue("a", count: 3)), \(StoreValue("a", count: 0))" == "3 × a, nothing")
     }
 
-    @Test("programs follow from their seed and use every call of the vocabulary")
+    @Test("programs are determined by their seed and use every call of the vocabulary")
     func programs() {
         let vocabulary = FilesUnderCrash.vocabulary
         #expect(vocabulary.program(seed: 7) == vocabulary.program(seed: 7))
@@ -177,7 +177,7 @@ struct BrokenStoreCrashTests {
     }
 }
 
-/// Files that are written without durability.
+/// Files written without durability.
 private struct UnflushedFiles: StoreUnderCrash {
     static let vocabulary = FilesUnderCrash.vocabulary
     static let removesAllAtOnce = false
@@ -203,7 +203,7 @@ private struct UnsynchronizedValues: StoreUnderCrash {
     func contents() throws -> [String: StoreValue] { try values.contents() }
 }
 
-/// Values whose batches are single calls.
+/// Values whose batches are split into single calls.
 private struct DividedBatches: StoreUnderCrash {
     static let vocabulary = KeyValueUnderCrash.vocabulary
     static let removesAllAtOnce = true
@@ -219,7 +219,7 @@ private struct DividedBatches: StoreUnderCrash {
     func contents() throws -> [String: StoreValue] { try values.contents() }
 }
 
-/// Files of which `remove` removes none.
+/// Files whose `remove` has no effect.
 private struct UndyingFiles: StoreUnderCrash {
     static let vocabulary = FilesUnderCrash.vocabulary
     static let removesAllAtOnce = false

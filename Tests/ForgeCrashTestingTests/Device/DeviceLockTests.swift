@@ -15,7 +15,7 @@ struct DeviceLockTests {
 
     init() throws { device = try SimulatedDevice() }
 
-    /// Whether the content of a file that exists can be read, by its class, in each state of the lock.
+    /// Whether the content of an existing file can be read, by class and lock state.
     @Test(
         "lets files be read as far as their class allows",
         arguments: [
@@ -30,7 +30,7 @@ struct DeviceLockTests {
         for lock in LockState.allCases {
             bring(device, to: lock)
             let store = device.fileStore(namespace: "files", fileProtection: protection)
-            // That it is there can be told at all times; what it holds is never answered with "not found".
+            // Existence is always visible; unreadable content is never reported as "not found".
             #expect(store.exists("a/letter"))
             #expect(try await store.info("a/letter").sizeInBytes == 6)
             #expect(try await store.list(recursive: true).map(\.key) == ["a", "a/letter"])
@@ -69,7 +69,7 @@ struct DeviceLockTests {
         #expect(Set(keys) == Set(writable.map(\.rawValue)))
     }
 
-    @Test("ends the use of a file that is open, unless its class lets it go on", arguments: FileProtection.allCases)
+    @Test("prevents further use of an open file, unless its class permits that", arguments: FileProtection.allCases)
     func openFiles(_ protection: FileProtection) throws {
         let fileSystem = device.fileSystem
         let path = device.path(of: .documents).appending("file")
@@ -105,7 +105,7 @@ struct DeviceLockTests {
         try fileSystem.close(file)
     }
 
-    @Test("ends the process that uses a mapping of a file that the lock has closed", arguments: [true, false])
+    @Test("ends a process that accesses a mapping of a file made inaccessible by the lock", arguments: [true, false])
     func mappings(_ stores: Bool) async throws {
         await #expect(processExitsWith: .failure) { [stores] in
             let device = try SimulatedDevice()
@@ -124,7 +124,7 @@ struct DeviceLockTests {
         }
     }
 
-    @Test("does not map a file whose pages the lock would take away")
+    @Test("does not map a file whose pages the lock would remove")
     func unmappable() throws {
         let fileSystem = device.fileSystem
         let path = device.path(of: .documents).appending("file")
@@ -164,7 +164,7 @@ struct DeviceLockTests {
                     root.appending("private/node"), at: .workingDirectory, type: .regular,
                     permissions: .ownerReadWrite, deviceNumber: 0)
             }, throws: isLocked)
-        // Names are no content.
+        // Names are not content.
         try fileSystem.rename(root.appending("file"), to: root.appending("renamed"))
         #expect(try fileSystem.readSymbolicLink(root.appending("link")) == "file")
         try fileSystem.unlink(root.appending("renamed"))
@@ -220,7 +220,7 @@ struct DeviceLockTests {
         #expect(settings.get(launches) == 4)
     }
 
-    @Test("leaves settings of the usual class alone once it was unlocked")
+    @Test("does not affect settings of the default class after the first unlock")
     func usualSettings() throws {
         let launches = KVKey<Int>("launches")
         try device.keyValueStore().set(launches, value: 3)
@@ -232,7 +232,7 @@ struct DeviceLockTests {
         #expect(try device.keyValueStore().read(launches) == 3)
     }
 
-    @Test("lets a key-value store go on after it, whose writes it refused")
+    @Test("lets a key-value store continue after its writes were refused")
     func keyValueStoreThatIsOpen() throws {
         let fileSystem = device.fileSystem
         let path = device.path(of: .applicationSupport).appending("log")
@@ -243,7 +243,7 @@ struct DeviceLockTests {
         try store.set(key, value: "one")
         device.lock()
         for _ in 0..<2 { #expect(performing: { try store.set(key, value: "two") }, throws: isLocked) }
-        // What it holds in memory it knows for certain.
+        // Values in memory are known.
         #expect(try store.read(key) == "one")
         #expect(performing: { try FileKVStore(at: path.appending("new"), fileSystem: fileSystem) }, throws: isLocked)
         device.unlock()
@@ -252,7 +252,7 @@ struct DeviceLockTests {
         #expect(try store.read(key) == "three")
     }
 
-    @Test("makes secrets unavailable, never absent, as their accessibility says")
+    @Test("makes secrets unavailable, never absent, according to their accessibility")
     func secrets() throws {
         let secrets = device.secrets()
         let whenUnlocked = CryptKey<String>(key: "token")
@@ -279,7 +279,7 @@ struct DeviceLockTests {
         #expect(try session.loadUser()?.name == "Ada")
     }
 
-    @Test("makes a vault unavailable before the first unlocking")
+    @Test("makes a vault unavailable before the first unlock")
     func vault() throws {
         let token = CryptKey<String>(key: "token")
         try device.vault().set("t", for: token)
@@ -299,7 +299,7 @@ struct DeviceLockTests {
         #expect(try vault.get(token) == "t")
     }
 
-    @Test("stays as it is when it is locked before it was unlocked")
+    @Test("is unchanged by locking before the first unlock")
     func lockBeforeFirstUnlock() {
         device.reboot()
         device.lock()

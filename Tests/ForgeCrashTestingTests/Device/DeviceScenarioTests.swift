@@ -9,12 +9,12 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("An app that is written as it should be")
+@Suite("A correctly written app")
 struct DeviceScenarioTests {
     private let device: SimulatedDevice
     private let first: NotesApp
 
-    /// An app that was used: somebody is logged in and has written two notes.
+    /// An app in use: a user is logged in and has written two notes.
     init() async throws {
         device = try SimulatedDevice()
         first = NotesApp(on: device)
@@ -26,20 +26,20 @@ struct DeviceScenarioTests {
         #expect(try await first.start() == .notes(user: "Ada", count: 2))
     }
 
-    @Test("waits while the device is locked, and goes on when it is unlocked")
+    @Test("waits while the device is locked, and continues when it is unlocked")
     func lock() async throws {
         device.lock()
         #expect(try await first.start() == .waitingForUnlock)
         await #expect(performing: { try await first.notes.load("1") }, throws: isLocked)
         await #expect(performing: { try await first.write("third note", "3") }, throws: isLocked)
-        // A token that a push needs in the background.
+        // A token that a background push needs.
         #expect(try first.secrets.get(NotesApp.token) == "token of Ada")
         device.unlock()
         #expect(try await first.start() == .notes(user: "Ada", count: 2))
         #expect(try await first.notes.load("1") == Data("first note".utf8))
     }
 
-    @Test("started in the background after a reboot, waits for the first unlocking and forgets nothing")
+    @Test("started in the background after a reboot, waits for the first unlock and forgets nothing")
     func reboot() async throws {
         device.reboot()
         let second = NotesApp(on: device)
@@ -51,7 +51,7 @@ struct DeviceScenarioTests {
         #expect(try second.secrets.get(NotesApp.token) == "token of Ada")
     }
 
-    @Test("finds its secrets and not its files after it was installed again, and does not take them for a session")
+    @Test("finds its secrets but not its files after a reinstallation, and does not treat them as a session")
     func reinstall() async throws {
         let oldURL = device.url(of: .documents)
         try device.reinstallApp()
@@ -65,7 +65,7 @@ struct DeviceScenarioTests {
         #expect(try await second.notes.list().isEmpty)
     }
 
-    @Test("makes its caches anew when they were purged, while it runs")
+    @Test("recreates its caches after they were purged while it runs")
     func purge() async throws {
         #expect(try first.thumbnails.cacheSize() > 0)
         try device.purgeCaches()
@@ -79,7 +79,7 @@ struct DeviceScenarioTests {
         await #expect(performing: { try await cache.load("file") }, throws: hasCode(FileStoreError.Code.notFound))
         try await cache.save(Data("b".utf8), to: "file")
         device.lock()
-        // The class is the store's, also of a directory that was made anew.
+        // The class is the store's, also for a recreated directory.
         await #expect(performing: { try await cache.load("file") }, throws: isLocked)
     }
 
@@ -114,7 +114,7 @@ struct DeviceScenarioTests {
         await #expect(performing: { try await second.notes.load("1") }, throws: isLocked)
     }
 
-    @Test("has everything but its caches on the same device, as it was when the backup was made")
+    @Test("has everything except its caches on the same device, as at the time of the backup")
     func sameDevice() async throws {
         let bound = CryptKey<String>(key: "device key", accessibility: .whenUnlockedThisDeviceOnly)
         let passcode = CryptKey<String>(key: "passcode", accessibility: .whenPasscodeSetThisDeviceOnly)
@@ -144,7 +144,7 @@ struct DeviceScenarioTests {
         let descriptor = try device.fileSystem.open(device.path(of: .documents))
         try first.settings.set(key, value: 1)
         device.crash()
-        // What is left of the process.
+        // Objects of the old process.
         #expect(performing: { try first.settings.read(key) }, throws: isEnded)
         #expect(performing: { try first.settings.set(key, value: 2) }, throws: isEnded)
         await #expect(performing: { try await first.notes.load("1") }, throws: isEnded)
@@ -204,7 +204,7 @@ struct DeviceConformanceTests {
         try await check.run(on: subject)
     }
 
-    @Test("the key-value store is the same for one process, and another for the next")
+    @Test("the key-value store is the same object within a process, and another in the next")
     func identity() throws {
         let device = try SimulatedDevice()
         #expect(device.keyValueStore(named: "a") === device.keyValueStore(named: "a"))
@@ -240,7 +240,7 @@ struct DevicePowerCutTests {
         #expect(try await after.load("a") == Data("durable".utf8))
         #expect(!device.fileStore(namespace: "careless").exists("a"))
         device.lock()
-        // The class is an attribute of the file, and as durable.
+        // The class is an attribute of the file, and equally durable.
         await #expect(performing: { try await after.load("a") }, throws: isLocked)
     }
 
@@ -273,7 +273,7 @@ struct DevicePowerCutTests {
         try await files.save(Data(count: 40_000), to: "a")
     }
 
-    @Test("survives all that an app did that synchronises")
+    @Test("keeps all data of an app that synchronises")
     func reinstallAndRestore() async throws {
         let device = try SimulatedDevice()
         try device.reinstallApp()

@@ -6,17 +6,17 @@ import ForgeStorage
 import ForgeStorageTesting
 import Foundation
 
-/// An app that is written as it should be: what the events of a device are tried on.
+/// A correctly written app, on which the events of a device are tested.
 ///
-/// It is launched on a device, keeps what it was handed out then, and is launched again after its process has ended.
+/// It is launched on a device, keeps the objects obtained then, and is launched again after its process has ended.
 struct NotesApp {
-    /// What the app shows when it is started.
+    /// The screen at launch.
     enum Screen: Equatable {
-        /// Nobody has ever used this installation.
+        /// This installation has never been used.
         case welcome
         case logIn
         case notes(user: String, count: Int)
-        /// The data is there but cannot be read: not a reason to start over.
+        /// The data exists but is unreadable: not a reason to start over.
         case waitingForUnlock
     }
 
@@ -38,7 +38,7 @@ struct NotesApp {
             fileSystem: device.fileSystem, cacheDirectory: device.url(of: .caches).appending(component: "Thumbnails"))
     }
 
-    /// Starts the app: a new installation forgets the secrets of an earlier one.
+    /// Launches the app: a new installation deletes the secrets of an earlier one.
     func start() async throws -> Screen {
         do {
             guard try settings.read(Self.hasLaunched) ?? false else {
@@ -61,13 +61,13 @@ struct NotesApp {
         try session.saveUser(ConformanceUser(id: "1", name: name))
     }
 
-    /// Keeps a note and a thumbnail of it, without which the app can do.
+    /// Stores a note and a thumbnail of it, which is optional.
     func write(_ text: String, _ key: String) async throws {
         try await notes.save(Data(text.utf8), to: key)
         try thumbnails.cacheImage(id: key, data: Data(text.utf8.prefix(4)))
     }
 
-    /// A thumbnail, made anew if the cache has none.
+    /// A thumbnail, recreated if it is not in the cache.
     func thumbnail(_ key: String) async throws -> Data {
         if let image = try thumbnails.readCachedImage(id: key) { return image.data }
         let data = try await notes.load(key).prefix(4)

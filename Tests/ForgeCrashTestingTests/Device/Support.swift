@@ -5,7 +5,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 
-/// Brings a device into a state of its lock, by restarting it if need be.
+/// Brings a device into a lock state, by restarting it if necessary.
 func bring(_ device: SimulatedDevice, to lock: LockState) {
     switch lock {
     case .beforeFirstUnlock: device.reboot()
@@ -16,7 +16,7 @@ func bring(_ device: SimulatedDevice, to lock: LockState) {
     }
 }
 
-/// Why an error of any of the stores says that the store is unavailable, if it does.
+/// The unavailability that an error of any store reports, if it does.
 func unavailability(_ error: any Error) -> Unavailability? {
     switch error {
     case let error as KVStoreError: return error.code.unavailability
@@ -34,7 +34,8 @@ func unavailability(_ error: any Error) -> Unavailability? {
 let isLocked: @Sendable (any Error) -> Bool = { unavailability($0) == .locked }
 let isEnded: @Sendable (any Error) -> Bool = { unavailability($0) == .inputOutput }
 
-/// Whether a file store says of a file that it may not overwrite that it is there, or that the device is locked.
+/// Whether the error of a file store for a file that it must not overwrite is that it exists, or that the device is
+/// locked.
 let isLockedOrThere: @Sendable (any Error) -> Bool = { error in
     isLocked(error) || (error as? FileStoreError)?.code == .alreadyExists
 }

@@ -1,16 +1,16 @@
 import ForgeFileSystem
 import SystemPackage
 
-/// The steps that recipes are made of, none of which does more than it says.
+/// The primitive steps of recipes, without hidden safety.
 extension InMemoryFileSystem {
-    /// Creates a file or cuts it to nothing, and writes.
+    /// Creates or truncates a file, and writes.
     func put(_ path: String, _ bytes: [UInt8], _ options: FileDescriptor.OpenOptions = [.create, .truncate]) throws {
         let descriptor = try open(POSIXPath(path), .writeOnly, options: options)
         try bytes.withUnsafeBytes { try writeFully(descriptor, from: $0) }
         try close(descriptor)
     }
 
-    /// Writes into a file that is there; at its end if no offset is given.
+    /// Writes into an existing file, at its end if no offset is given.
     func patch(_ path: String, _ bytes: [UInt8], at offset: Int64? = nil) throws {
         let descriptor = try open(POSIXPath(path), .writeOnly)
         let end = try seek(descriptor, to: 0, from: .end)
@@ -34,17 +34,17 @@ extension InMemoryFileSystem {
         try body(mapping)
     }
 
-    /// Stores into a file that is there, and that is long enough.
+    /// Stores into an existing file that is long enough.
     func store(_ path: String, _ bytes: [UInt8], at offset: Int) throws {
         try mapping(path) { mapping in bytes.withUnsafeBytes { mapping.store($0, at: offset) } }
     }
 
-    /// Writes back what was stored into a file.
+    /// Writes back the stores into a file.
     func writeBack(_ path: String) throws {
         try mapping(path) { try $0.writeBack() }
     }
 
-    /// Tries to synchronise a file, and fails.
+    /// Records a failed synchronisation of a file.
     func failSync(_ path: String) throws {
         let descriptor = try open(POSIXPath(path))
         try recordFailedSynchronization(of: descriptor)
@@ -67,7 +67,7 @@ extension InMemoryFileSystem {
         try truncate(.path(POSIXPath(path)), to: Int64(size))
     }
 
-    /// The whole content; nil if there is no such file.
+    /// The whole content; nil if the file does not exist.
     func content(_ path: String) throws -> [UInt8]? {
         do {
             return try readFile(POSIXPath(path))

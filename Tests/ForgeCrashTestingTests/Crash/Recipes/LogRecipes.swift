@@ -8,7 +8,7 @@ private let second = letters("b", 700)
 private let later = letters("l", 4200)
 
 extension Scene {
-    /// A log with one record; more are appended, by the recovery too.
+    /// A log with one record; more are appended, also by the recovery.
     static func log(_ log: TestLog = TestLog()) -> Scene {
         Scene { fileSystem in
             try fileSystem.makeDirectory("/d")
@@ -16,7 +16,7 @@ extension Scene {
         } recover: { fileSystem, crash in
             guard let found = try log.open(fileSystem) else { throw Broken("the log is gone") }
             var records = found.records
-            // What an earlier recovery appended before it was cut off.
+            // Records that an earlier recovery appended before it was interrupted.
             if crash.depth > 1, records.last == later { records.removeLast() }
             try demand(
                 [kept, first, second].starts(with: records), "records of \(records.map(\.count)) bytes, not as written")
@@ -28,7 +28,7 @@ extension Scene {
         }
     }
 
-    /// No log yet.
+    /// A log that does not exist yet.
     static let logCreation = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
     } recover: { fileSystem, crash in
@@ -42,7 +42,7 @@ extension Scene {
         try demand(crash.acknowledged != ["created", "kept"] || found.records == [kept], "the record is lost")
     }
 
-    /// A log that is to be written anew with fewer records, then appended to.
+    /// A log that is rewritten with fewer records, then appended to.
     static let compaction = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.put("/d/log", TestLog.header + TestLog.record(first) + TestLog.record(kept))
@@ -54,7 +54,7 @@ extension Scene {
         try demand(!crash.acknowledged.contains("second") || records.count == 2, "an acknowledged record is lost")
     }
 
-    /// A number of records of 600 bytes, and behind it the records.
+    /// The number of records of 600 bytes, followed by the records.
     static let counted = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.put("/d/log", [1] + letters("x", 600))
@@ -66,7 +66,7 @@ extension Scene {
         try demand(crash.acknowledged.isEmpty || count == 2, "an acknowledged record is lost")
     }
 
-    /// A page, and two copies of what it shall hold.
+    /// A page, and two copies of its new content.
     static func twoCopies(checksSums: Bool) -> Scene {
         Scene { fileSystem in
             try fileSystem.makeDirectory("/d")
@@ -82,7 +82,7 @@ extension Scene {
         }
     }
 
-    /// Two balances in two blocks, whose sum stays the same; the log says what they were.
+    /// Two balances in two blocks with a constant sum; the log contains their old values.
     static let undo = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.put("/d/page", letters("5", 4096) + letters("5", 4096))

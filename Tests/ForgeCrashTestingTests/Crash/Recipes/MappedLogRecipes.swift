@@ -5,13 +5,13 @@ import SystemPackage
 
 private let first = letters("a", 44)
 private let second = letters("b", 20)
-/// As long as the first one: what it is stored over ends where another one may start.
+/// As long as the first one, so that a store over it ends where another may start.
 private let later = letters("l", 44)
 
-/// How long the file is.
+/// The size of the file.
 private let size = 3 * 4096
 
-/// A mapped log, of a file of a fixed size that is zeros behind the last record.
+/// A mapped log in a file of a fixed size that has zeros after the last record.
 private struct MappedLog {
     let log: TestLog
     let fileSystem: InMemoryFileSystem
@@ -25,7 +25,7 @@ private struct MappedLog {
         try fileSystem.close(descriptor)
     }
 
-    /// Where the log starts in its file: so that the first record lies in two blocks.
+    /// The offset of the log in its file, such that the first record spans two blocks.
     private static let start = 4096 - 40 - TestLog.header.count
 
     static func prepare(_ fileSystem: InMemoryFileSystem) throws {
@@ -49,7 +49,7 @@ private struct MappedLog {
         return log.parse(content) ?? ([], TestLog.header.count)
     }
 
-    /// What lies behind the last record is the rest of one that never was.
+    /// Clears everything after the last record, which may be part of a torn one.
     func clearTail() throws {
         let end = Self.start + found.end
         let isClear = mapping.withUnsafeBytes(end..<size) { $0.allSatisfy { $0 == 0 } }
@@ -65,7 +65,7 @@ private struct MappedLog {
 }
 
 extension Scene {
-    /// A reserved log without a record.
+    /// A preallocated log without a record.
     fileprivate static func mappedLog(_ log: TestLog = TestLog()) -> Scene {
         Scene(prepare: MappedLog.prepare) { fileSystem, crash in
             let mapped = try MappedLog(fileSystem, log)
@@ -82,7 +82,7 @@ extension Scene {
         }
     }
 
-    /// How many records there are, in the first block, and in the second block the records, of 24 bytes each.
+    /// The number of records in the first block, and the records, of 24 bytes each, in the second.
     fileprivate static let mappedCount = Scene(prepare: MappedLog.prepare) { fileSystem, crash in
         let mapped = try MappedLog(fileSystem)
         let (count, content) = mapped.mapping.withUnsafeBytes(0..<4120) { (Int($0[0]), Array($0[4096...])) }

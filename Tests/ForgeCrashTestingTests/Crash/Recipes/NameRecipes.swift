@@ -18,7 +18,7 @@ extension Scene {
         try demand(crash.acknowledged.isEmpty || data == two, "acknowledged data is lost")
     }
 
-    /// A file that is to be removed.
+    /// A file to be removed.
     static let removal = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.put("/d/f", one)
@@ -26,7 +26,7 @@ extension Scene {
         try demand(crash.acknowledged.isEmpty || !fileSystem.has("/d/f"), "the removed file is back")
     }
 
-    /// A file that is to be in exactly one of two directories.
+    /// A file that must be in exactly one of two directories.
     static let transfer = Scene { fileSystem in
         try fileSystem.makeDirectory("/queue")
         try fileSystem.makeDirectory("/done")
@@ -36,7 +36,7 @@ extension Scene {
         try demand(crash.acknowledged.isEmpty || fileSystem.has("/done/job"), "the job is to be done again")
     }
 
-    /// A directory with two files that go together.
+    /// A directory with two files that belong together.
     static let tree = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.makeDirectory("/d/album")
@@ -47,7 +47,7 @@ extension Scene {
         try demand(crash.acknowledged.isEmpty || !fileSystem.has("/d/album"), "the removed tree is back")
     }
 
-    /// A file in directories that are not there yet.
+    /// A file in directories that do not exist yet.
     static let chain = Scene { _ in
     } recover: { fileSystem, crash in
         guard !crash.acknowledged.isEmpty else { return }

@@ -2,11 +2,11 @@ import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
 
-/// A way to store something, right or wrong, with the check of what it promises.
+/// A correct or wrong way to store data, with a check of its promise.
 struct Recipe: Sendable, CustomStringConvertible {
     let description: String
-    /// Nil for a right one; otherwise the strictest of the weaker profiles under which it holds, or `never` if it
-    /// breaks even where nothing is lost, between two of its steps.
+    /// Nil for a correct recipe; otherwise the strictest of the weaker profiles under which it holds, or `never` if it
+    /// fails between two of its steps even without losses.
     let holdsUnder: String?
     static let never = "never"
     let prepare: @Sendable (InMemoryFileSystem) throws -> Void
@@ -37,13 +37,13 @@ struct Recipe: Sendable, CustomStringConvertible {
     }
 }
 
-/// What was there before, and what must be there after a crash.
+/// The initial state, and the check after a crash.
 struct Scene: Sendable {
     var prepare: @Sendable (InMemoryFileSystem) throws -> Void
     var recover: @Sendable (InMemoryFileSystem, Crash<String>) throws -> Void
 }
 
-/// What a check throws.
+/// The error of a check.
 struct Broken: Error, CustomStringConvertible {
     let description: String
 

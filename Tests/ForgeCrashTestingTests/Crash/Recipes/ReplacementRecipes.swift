@@ -7,7 +7,7 @@ private let old = letters("o", 1300)
 private let new = letters("n", 1700)
 
 extension Scene {
-    /// One file, which is to be replaced as a whole.
+    /// A file to be replaced as a whole.
     static let replacement = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.makeDirectory("/t")
@@ -19,7 +19,7 @@ extension Scene {
         try demand(content == new, "the new content is lost")
     }
 
-    /// No file yet; it is to be created once.
+    /// A file to be created once.
     static let creation = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
     } recover: { fileSystem, crash in
@@ -29,7 +29,7 @@ extension Scene {
         try demand(content == new, "the new file is lost")
     }
 
-    /// A file whose attributes are to change.
+    /// A file whose attributes are to be changed.
     static let attributes = Scene { fileSystem in
         try fileSystem.makeDirectory("/d")
         try fileSystem.put("/d/f", old)

@@ -2,12 +2,12 @@ import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
 
-/// A program that is started again after every crash, right or wrong about what a killed run left unsynchronised.
+/// A program that is restarted after every crash, with correct or wrong assumptions about an earlier, killed run.
 struct RestartRecipe: Sendable, CustomStringConvertible {
-    /// What the wrong program takes for durable.
+    /// The state that the wrong program assumes to be durable.
     let description: String
     var prepare: @Sendable (InMemoryFileSystem) throws -> Void = { _ in }
-    /// The program; it ends with a promise. If `trusts` is true, it synchronises nothing that it finds done already.
+    /// The program, which ends with a promise. If `trusts` is true, it does not synchronise existing state.
     let program: @Sendable (InMemoryFileSystem, _ trusts: Bool) throws -> Void
     /// Throws unless the promise is kept.
     let check: @Sendable (InMemoryFileSystem) throws -> Void

@@ -29,7 +29,7 @@ extension RestartRecipe {
             try demand(try fileSystem.content("/a/b/f") == new, "the file, or the way to it, is lost")
         },
 
-        // What is encrypted with the key is lost without it.
+        // Data encrypted with the key is lost without it.
         RestartRecipe(
             description: "a key file that exists", prepare: { try $0.makeDirectory("/keys") },
             program: { fileSystem, trusts in
@@ -77,7 +77,7 @@ extension RestartRecipe {
                 }
             }, check: { try demand(try $0.content("/log")?.suffix(40) == letters("r", 40)[...], "the record is lost") }),
 
-        // A journal holds the old content while the new one is written in place.
+        // A journal contains the old content while the new one is written in place.
         RestartRecipe(
             description: "a journal that is gone", prepare: { try $0.put("/f", old) },
             program: { fileSystem, trusts in
@@ -123,7 +123,7 @@ extension RestartRecipe {
                 try demand(data == new, "the pointer leads to \(data == nil ? "nothing" : "old data")")
             }),
 
-        // A spare is made in advance, so that a full disk cannot prevent the next save.
+        // A spare file is created in advance, so that a full disk cannot prevent the next save.
         RestartRecipe(description: "a spare file that is long enough") { fileSystem, trusts in
             let isNew = try (fileSystem.content("/spare")?.count ?? 0) < 8192
             if isNew {
@@ -137,7 +137,7 @@ extension RestartRecipe {
             try demand(try fileSystem.content("/spare")?.count == 8192, "there is no spare")
         },
 
-        // The index holds what the segment held, which is removed.
+        // The index contains the data of the segment, which is removed.
         RestartRecipe(
             description: "an index that covers the log",
             prepare: { fileSystem in
@@ -162,7 +162,7 @@ extension RestartRecipe {
                 if isThere || !trusts { try fileSystem.sync("/") }
             }, check: { try demand(!$0.has("/f"), "the removed file is back") }),
 
-        // The lock file is linked into place, so that of two processes one makes it.
+        // The lock file is linked into place, so that only one of two processes creates it.
         RestartRecipe(description: "a lock file that another process made") { fileSystem, trusts in
             if fileSystem.has("/tmp") { try fileSystem.remove("/tmp") }
             do {

@@ -1,12 +1,12 @@
 import ForgeFileSystem
 
-/// A log of records, each with its length and a checksum, and the mistakes that one can make with it.
+/// A log of records with lengths and checksums, and options for typical mistakes.
 struct TestLog: Sendable {
     var checksSums = true
     var acceptsEmptyRecords = false
-    /// Whether recovery cuts off what is no record before it appends.
+    /// Whether recovery truncates an invalid tail before it appends.
     var cutsTail = true
-    /// Whether it appends where the last record ends, not where the file does.
+    /// Whether it appends after the last record, not at the end of the file.
     var appendsAtLastRecord = true
     var path = "/d/log"
 
@@ -33,7 +33,7 @@ struct TestLog: Sendable {
         }
     }
 
-    /// The records of a log, and where the last one ends; nil if it has no header.
+    /// The records of a log, and the end of the last one; nil without a header.
     func parse(_ content: [UInt8]) -> (records: [[UInt8]], end: Int)? {
         guard content.starts(with: Self.header) else { return nil }
         var records: [[UInt8]] = []
@@ -54,7 +54,7 @@ struct TestLog: Sendable {
         (0..<4).reduce(0) { $0 | UInt32(content[offset + $1]) << (8 * $1) }
     }
 
-    /// Reads the log, and brings it into order for the next append.
+    /// Reads the log, and prepares it for the next append.
     func open(_ fileSystem: InMemoryFileSystem) throws -> (records: [[UInt8]], end: Int)? {
         guard let content = try fileSystem.content(path), let found = parse(content) else { return nil }
         if cutsTail, found.end < content.count {
