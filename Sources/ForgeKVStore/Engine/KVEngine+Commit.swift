@@ -14,20 +14,28 @@ extension KVEngine {
     ) throws(KVStoreError) -> RetryReason? {
         try checkFork(operation)
         var tasks: PostWriteTasks = []
-        let compactionFloor = options.compactionFloorInBytes
-        func checked(_ writer: inout Writer) throws(KVStoreError) -> RetryReason? {
-            try check(writer, operation)
-            let retryReason = try body(&writer)
-            tasks = writer.tasks(compactionFloor: compactionFloor)
-            return retryReason
-        }
         let retryReason =
             if let sharing = place.sharing {
-                try commitShared(sharing, operation, checked)
+                try commitShared(sharing, operation) { (writer) throws(KVStoreError) in
+                    try change(&writer, operation, &tasks, body)
+                }
             } else {
-                try writer.withLock { (writer) throws(KVStoreError) in try checked(&writer) }
+                try writer.withLock { (writer) throws(KVStoreError) in
+                    try change(&writer, operation, &tasks, body)
+                }
             }
         if !tasks.isEmpty { run(tasks) }
+        return retryReason
+    }
+
+    @inline(__always)
+    private func change(
+        _ writer: inout Writer, _ operation: KVStoreError.Operation, _ tasks: inout PostWriteTasks,
+        _ body: (inout Writer) throws(KVStoreError) -> RetryReason?
+    ) throws(KVStoreError) -> RetryReason? {
+        try check(writer, operation)
+        let retryReason = try body(&writer)
+        tasks = writer.tasks(compactionFloor: options.compactionFloorInBytes)
         return retryReason
     }
 
