@@ -122,7 +122,7 @@ extension POSIXFileSystem {
             // A FIFO without a writer would block.
             try open(path, at: directory, .readOnly, options: [.nonBlocking], permissions: [], resolution: resolution)
         }
-        return try naming(path) { () throws(FileSystemError) in
+        return try withPathInErrors(path) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
             }
@@ -143,7 +143,7 @@ extension POSIXFileSystem {
     }
 
     /// Calls `body` and adds a path to an error that has only a descriptor.
-    @inlinable public func naming<Result>(
+    @inlinable public func withPathInErrors<Result>(
         _ path: POSIXPath, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         do {

@@ -45,7 +45,9 @@ extension POSIXFileSystem {
     public func contentsOfDirectory(at url: URL) throws -> [URL] {
         let path = try POSIXPath(url)
         let entries = try withDirectory(path) { (directory) throws(FileSystemError) -> [DirectoryEntry] in
-            try naming(path) { () throws(FileSystemError) -> [DirectoryEntry] in try self.entries(of: directory) }
+            try withPathInErrors(path) { () throws(FileSystemError) -> [DirectoryEntry] in
+                try self.entries(of: directory)
+            }
         }
         return entries.map { URL(path.appending($0.name), isDirectory: $0.type == .directory) }
     }
@@ -78,7 +80,7 @@ extension POSIXFileSystem {
             guard !name.isEmpty else { throw FileSystemError(.write, .noSuchFileOrDirectory, path: path) }
         }
         try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
-            try naming(path) { () throws(FileSystemError) in
+            try withPathInErrors(path) { () throws(FileSystemError) in
                 try replaceFile(
                     name, at: directory, .replacing, permissions: permissions, durability: .full, content: content)
             }
@@ -94,7 +96,7 @@ extension POSIXFileSystem {
         to path: POSIXPath, _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let descriptor = try open(path, .writeOnly)
-        try naming(path) { () throws(FileSystemError) in
+        try withPathInErrors(path) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try content(descriptor)
             }

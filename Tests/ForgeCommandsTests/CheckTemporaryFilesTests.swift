@@ -70,7 +70,7 @@ struct CheckTemporaryFilesTests {
         }
         let run = try CommandRun(["check", fixture.scratch.url.path])
         #expect(run.status == 0, "\(run.errors)")
-        let lines = run.output.split(separator: "\n").filter { $0.contains("the next process that writes") }
+        let lines = run.output.split(separator: "\n").filter { $0.contains("the next opening or change of the store") }
         #expect(lines.count == 3, "\(run.output)")
     }
 

@@ -159,7 +159,7 @@ struct FaultTests {
             do {
                 let counter = CallCounter(failing: number..<(number + 1))
                 let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-                    try counter.count(call.operation, call.path, errno)
+                    try counter.countOrFail(call.operation, call.path, errno)
                 }
                 try memory.write(Data("source".utf8), to: URL(filePath: "/source"))
                 let plain = DiskFileStore(root: root, fileSystem: memory)
@@ -207,7 +207,7 @@ struct FaultTests {
     func noFlushes() async throws {
         let flushes = CallCounter()
         let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-            if call.operation == .synchronize { try flushes.count(.synchronize, nil, .ioError) }
+            if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
         }
         try memory.write(Data("x".utf8), to: URL(filePath: "/source"))
         let store = DiskFileStore(root: root, fileSystem: counting, options: .init(durability: .none))

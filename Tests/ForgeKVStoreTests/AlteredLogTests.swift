@@ -149,7 +149,8 @@ import Testing
         let checksum = LogFileID(UnsafeRawBufferPointer(rebasing: bytes.withUnsafeBytes { $0 }[16..<32])).checksum
         bytes.withUnsafeMutableBytes { bytes in
             bytes[batch.upperBound - last] = LogRecord.Code.flushed.rawValue
-            LogRecord.sign(UnsafeMutableRawBufferPointer(rebasing: bytes[batch]), unflushedCount: 0, checksum: checksum)
+            LogRecord.addChecksum(
+                UnsafeMutableRawBufferPointer(rebasing: bytes[batch]), unflushedCount: 0, checksum: checksum)
         }
         try replace(.logName, bytes)
         let store = try open()
@@ -196,7 +197,7 @@ import Testing
         bytes.withUnsafeMutableBytes { bytes in
             let record = UnsafeMutableRawBufferPointer(rebasing: bytes[batch])
             record.store(UInt64(2), at: 4)
-            LogRecord.sign(record, unflushedCount: 1, checksum: checksum)
+            LogRecord.addChecksum(record, unflushedCount: 1, checksum: checksum)
         }
         try replace(.logName, bytes)
         let store = try open()

@@ -47,16 +47,16 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
         UnkeyedEncoding(node: nested(.unkeyed, key))
     }
 
-    func superEncoder() -> any Encoder { deferredContainer(SuperKey()) }
+    func superEncoder() -> any Encoder { deferredNode(SuperKey()) }
 
-    func superEncoder(forKey key: Key) -> any Encoder { deferredContainer(key) }
+    func superEncoder(forKey key: Key) -> any Encoder { deferredNode(key) }
 
     /// The node of a nested container; the same key and form return the same container.
     private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
-        node.nestedNode(key, form: form) ?? deferredContainer(key).opened(form)
+        node.nestedNode(key, form: form) ?? deferredNode(key).opened(form)
     }
 
-    private func deferredContainer(_ key: some CodingKey) -> EncodingNode {
+    private func deferredNode(_ key: some CodingKey) -> EncodingNode {
         guard node.state == .active else { return node.closedContainer(.nothing) }
         _ = node.beginEntry(key)
         let child = node.deferContainer(.key(key))

@@ -35,16 +35,16 @@ struct UnkeyedEncoding: UnkeyedEncodingContainer {
     func nestedContainer<NestedKey: CodingKey>(
         keyedBy keyType: NestedKey.Type
     ) -> KeyedEncodingContainer<NestedKey> {
-        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: deferredContainer().opened(.keyed)))
+        KeyedEncodingContainer(KeyedEncoding<NestedKey>(node: deferredNode().opened(.keyed)))
     }
 
     func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer {
-        UnkeyedEncoding(node: deferredContainer().opened(.unkeyed))
+        UnkeyedEncoding(node: deferredNode().opened(.unkeyed))
     }
 
-    func superEncoder() -> any Encoder { deferredContainer() }
+    func superEncoder() -> any Encoder { deferredNode() }
 
-    private func deferredContainer() -> EncodingNode {
+    private func deferredNode() -> EncodingNode {
         guard node.state == .active else { return node.closedContainer(.nothing) }
         let child = node.deferContainer(.index(node.count))
         node.countEntry()

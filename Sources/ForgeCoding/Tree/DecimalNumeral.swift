@@ -28,7 +28,7 @@ struct DecimalNumeral: Equatable {
         exponent = max(-limit, min(limit, power ?? 0)) - places + zeros
     }
 
-    /// The number as the coder writes a `Decimal`; nil if no `Decimal` is equal.
+    /// The number as the coder writes a `Decimal`; nil for zero, and if no `Decimal` is equal.
     var decimalFraction: CodedValue? {
         guard var mantissa = UInt128(String(decoding: digits, as: UTF8.self)) else { return nil }
         var exponent = exponent
@@ -45,7 +45,9 @@ struct DecimalNumeral: Equatable {
 }
 
 extension CodedValue {
-    /// An integer that is not minus zero.
+    /// An integer.
+    ///
+    /// - Precondition: Zero is not negative.
     init(magnitude: UInt128, isNegative: Bool) {
         // A negative number -1 - n is stored as n.
         let argument = isNegative ? magnitude - 1 : magnitude

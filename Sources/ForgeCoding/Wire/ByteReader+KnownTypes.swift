@@ -1,10 +1,10 @@
 import Foundation
 
 extension ByteReader {
-    /// Reads a value of a type with an encoding of its own.
+    /// Reads a value of a type that is read without its `init(from:)`.
     ///
-    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. An optional result would look up
-    ///   the metadata of `Optional<Value>` in every call.
+    /// - Throws: ``WireFailure/unknownType`` for any other type, with nothing read. It is thrown, because an optional
+    ///   result would look up the metadata of `Optional<Value>` in every call.
     @inline(__always)
     func known<Value>(_ type: Value.Type, _ offset: inout Int) throws(WireFailure) -> Value {
         if isSame(type, Int.self) {
@@ -26,10 +26,10 @@ extension ByteReader {
         } else if isSame(type, Decimal.self) {
             return reinterpret(try decimal(&offset), as: type)
         }
-        return try knownNumber(type, &offset)
+        return try knownNumberOrList(type, &offset)
     }
 
-    private func knownNumber<Value>(
+    private func knownNumberOrList<Value>(
         _ type: Value.Type, _ offset: inout Int
     ) throws(WireFailure) -> Value {
         if isSame(type, Float.self) {

@@ -24,9 +24,9 @@ struct TemporaryFileFinding {
         switch origin {
         case .inUse: "in use by a process that has the store open"
         case .orphaned: "orphaned: its process has ended; the next process that writes to the store removes it"
-        case .unrecorded: "orphaned: its process has ended and no record has its place; no store removes it"
+        case .unrecorded: "orphaned: its process has ended and no record says where it is; no store removes it"
         case nil where FileKVStore.isTemporary(name) || VaultCrypt.isTemporary(name):
-            "of a write that goes on or was interrupted; the next process that writes to the store removes it"
+            "of a write that goes on or was interrupted; the next opening or change of the store removes it"
         case nil where name.isMovedFile:
             "of a move into the store that goes on or was interrupted; no store removes it, it may be the only copy"
         case nil: "no store below the checked directory has recorded it; no store removes it"

@@ -28,10 +28,10 @@ extension StateSpace {
     }
 
     /// The state without losses.
-    var live: CrashState? { state(lastNames, files.mapValues(\.last)) }
+    var live: CrashState? { state(namesIfAllKept, files.mapValues(\.last)) }
 
     /// The state with the greatest loss.
-    var durable: CrashState? { state(firstNames, [:]) }
+    var durable: CrashState? { state(namesIfAllLost, [:]) }
 
     /// The state with this identifier; nil if it does not exist here.
     func state(_ cut: CrashStateID.PowerCut) -> CrashState? {
@@ -46,40 +46,5 @@ extension StateSpace {
             chosen[file.inode] = file.choice
         }
         return state(cut.names, chosen)
-    }
-}
-
-/// Iterates over all states of a space.
-struct ExhaustiveStates: IteratorProtocol {
-    private let space: StateSpace
-    private let ways: Int
-    private var index = 0
-    private var current: CrashState?
-
-    init(_ space: StateSpace) {
-        self.space = space
-        ways = space.nameChoiceCount ?? 0
-    }
-
-    mutating func next() -> CrashState? {
-        if var state = current {
-            for place in state.choices.indices {
-                if let next = state.tree.undecided[place].choices.next(state.choices[place]) {
-                    state.choices[place] = next
-                    current = state
-                    return state
-                }
-                state.choices[place] = state.tree.undecided[place].choices.first
-            }
-            current = nil
-        }
-        while index < ways {
-            defer { index += 1 }
-            guard let tree = space.tree(space.names(at: index)) else { continue }
-            let state = space.state(tree, [:])
-            current = state
-            return state
-        }
-        return nil
     }
 }

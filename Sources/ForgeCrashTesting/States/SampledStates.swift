@@ -44,8 +44,8 @@ struct SampledStates: IteratorProtocol {
         self.limit = limit
         generator = SplitMix64(seed: seed ^ UInt64(truncatingIfNeeded: space.model.effectCount))
         bases = [
-            Vector(names: space.lastNames, files: space.files.mapValues(\.last)),
-            Vector(names: space.firstNames, files: space.files.mapValues(\.first)),
+            Vector(names: space.namesIfAllKept, files: space.files.mapValues(\.last)),
+            Vector(names: space.namesIfAllLost, files: space.files.mapValues(\.first)),
         ]
         let space = space
         deviations = bases.map { Self.deviations(from: $0, in: space) }

@@ -9,7 +9,7 @@ struct StateSpace: Sendable {
     let files: [UInt64: FileChoices]
 
     /// Above this number of changes of names, their combinations are not counted individually.
-    private static let countedNames = 12
+    private static let exactCountLimit = 12
 
     /// The states of a model; `earlier` is the space of the same model before some of its changes, whose choices for
     /// unchanged files are reused.
@@ -41,20 +41,20 @@ struct StateSpace: Sendable {
     /// One of the combinations: whether each undecided change was made.
     func names(at index: Int) -> [Bool] {
         switch model.profile.names {
-        case .all: lastNames
-        case .durable: firstNames
+        case .all: namesIfAllKept
+        case .durable: namesIfAllLost
         case .orderedPrefix: undecided.indices.map { $0 < index }
         case .anySubset: undecided.indices.map { index >> $0 & 1 == 1 }
         }
     }
 
     /// The combination with no undecided change made; with all if the profile loses none.
-    var firstNames: [Bool] {
+    var namesIfAllLost: [Bool] {
         [Bool](repeating: model.profile.names == .all, count: undecided.count)
     }
 
     /// The combination with all undecided changes made; with none if the profile keeps none.
-    var lastNames: [Bool] {
+    var namesIfAllKept: [Bool] {
         [Bool](repeating: model.profile.names != .durable, count: undecided.count)
     }
 
@@ -94,7 +94,7 @@ struct StateSpace: Sendable {
     ///
     /// Exact up to 12 undecided changes of names; above, the product of all choices.
     var count: Double {
-        guard let ways = nameChoiceCount, undecided.count <= Self.countedNames else {
+        guard let ways = nameChoiceCount, undecided.count <= Self.exactCountLimit else {
             return files.values.reduce(Double(sign: .plus, exponent: undecided.count, significand: 1)) {
                 $0 * $1.count
             }

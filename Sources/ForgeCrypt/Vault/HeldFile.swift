@@ -29,7 +29,7 @@ final class HeldFile: Sendable {
         _ descriptor: Descriptor, named path: POSIXPath, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
         do {
-            status = try fileSystem.naming(path) { () throws(FileSystemError) in
+            status = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try fileSystem.status(of: .descriptor(descriptor))
             }
         } catch {

@@ -124,7 +124,7 @@ struct VaultFile: Sendable {
 
     /// The whole content of the open file.
     func read(_ held: HeldFile, maximumSizeInBytes: Int) throws(FileSystemError) -> [UInt8] {
-        try fileSystem.naming(path) { () throws(FileSystemError) in
+        try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
             try fileSystem.readContents(of: held.descriptor, maximumSizeInBytes: maximumSizeInBytes)
         }
     }

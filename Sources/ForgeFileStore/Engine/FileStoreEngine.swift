@@ -20,7 +20,7 @@ final class FileStoreEngine: Sendable {
     }
 
     let configuration: Configuration
-    private let root: Result<StoreRoot, FileStoreError>
+    private let root: Result<LazyStoreDirectory, FileStoreError>
 
     /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
     static let inlineLoadLimit: Int64 = 256 << 10
@@ -28,7 +28,7 @@ final class FileStoreEngine: Sendable {
     init(_ configuration: Configuration) {
         self.configuration = configuration
         root = configuration.root.map { path in
-            StoreRoot(path, on: configuration.fileSystem) { (path) throws(FileSystemError) in
+            LazyStoreDirectory(path, on: configuration.fileSystem) { (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
             }
         }

@@ -15,7 +15,7 @@ extension InMemoryFileSystem.State {
         let index = openFiles[file].inode
         guard !isDirectory(index) else { throw .isDirectory }
         if inodes[index].kind == .fifo { return try readPipe(index, into: buffer) }
-        if let readError { throw fail(because: readError) }
+        if let readError { throw failure(because: readError) }
         guard !buffer.isEmpty else { return 0 }
         let position = offset ?? openFiles[file].offset
         let limited = UnsafeMutableRawBufferPointer(rebasing: buffer.prefix(Self.maximumTransfer))
@@ -38,7 +38,7 @@ extension InMemoryFileSystem.State {
         if inodes[openFiles[file].inode].kind == .fifo {
             return try writePipe(openFiles[file].inode, from: buffer)
         }
-        if let writeError { throw fail(because: writeError) }
+        if let writeError { throw failure(because: writeError) }
         guard !buffer.isEmpty else { return 0 }
         let index = openFiles[file].inode
         try requireWritableDevice(index)
@@ -107,7 +107,7 @@ extension InMemoryFileSystem.State {
 
     private mutating func resize(_ index: Int, to size: Int64) throws(Errno) {
         guard size <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
-        if let writeError { throw fail(because: writeError) }
+        if let writeError { throw failure(because: writeError) }
         dropPrivilegeBits(index)
         setSize(size, of: index)
     }
@@ -121,7 +121,7 @@ extension InMemoryFileSystem.State {
         let (end, overflows) = offset.addingReportingOverflow(length)
         guard !overflows, end <= options.maximumFileSizeInBytes else { throw .fileTooLarge }
         try requireWritableDevice(index)
-        if let writeError { throw fail(because: writeError) }
+        if let writeError { throw failure(because: writeError) }
         let wanted = contents[index].unallocatedBlocks(in: offset..<end)
         guard wanted <= devices[inodes[index].device].freeBlocks else { throw .noSpace }
         dropPrivilegeBits(index)

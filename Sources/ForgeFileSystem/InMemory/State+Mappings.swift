@@ -102,7 +102,7 @@ extension InMemoryFileSystem.State {
         let index = mappings[place].inode
         if let writeError {
             writeBack(mappings[place].range, of: index, succeeds: false)
-            throw fail(because: writeError)
+            throw failure(because: writeError)
         }
         mappings[place].isModified = false
         writeBack(mappings[place].range, of: index, succeeds: true)

@@ -80,7 +80,7 @@ extension InMemoryFileSystem.State {
         guard isDirectory || !walk.hasTrailingSlash else { throw .noSuchFileOrDirectory }
         try requireWritableDevice(walk.directory)
         try checkMore(self, walk)
-        try mayCreate(in: walk.directory)
+        try requirePermissionToCreate(in: walk.directory)
         return walk
     }
 

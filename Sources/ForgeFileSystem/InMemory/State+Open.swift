@@ -67,7 +67,7 @@ extension InMemoryFileSystem.State {
         if isExclusive { throw .fileExists }
         if creates {
             guard !isDirectory(found) else { throw .isDirectory }
-            try mayOpenForCreation(found, in: walk.directory)
+            try requirePermissionToOpenForCreation(found, in: walk.directory)
         }
         if flags.contains(.directory), !isDirectory(found) { throw .notDirectory }
         try openExisting(found, mode, flags)
@@ -76,8 +76,8 @@ extension InMemoryFileSystem.State {
 
     private mutating func createFile(_ walk: Walk, _ permissions: FilePermissions) throws(Errno) -> Int {
         try requireWritableDevice(walk.directory)
-        try mayCreate(in: walk.directory)
-        if let writeError { throw fail(because: writeError) }
+        try requirePermissionToCreate(in: walk.directory)
+        if let writeError { throw failure(because: writeError) }
         let index = try createInode(.regular, permissions, in: walk.directory)
         addName(walk, to: index)
         return index
@@ -103,7 +103,7 @@ extension InMemoryFileSystem.State {
         // Sockets and devices are names only, without a peer or driver.
         guard !isSpecial else { throw .noSuchAddressOrDevice }
         guard truncates else { return }
-        if let writeError { throw fail(because: writeError) }
+        if let writeError { throw failure(because: writeError) }
         let permissions = permissionsAfterWrite(index)
         inodes[index].permissions = permissions
         setSize(0, of: index)

@@ -34,14 +34,14 @@ extension InMemoryFileSystem.State {
     }
 
     /// Requires permission to add a name to a directory.
-    @inline(__always) func mayCreate(in directory: Int) throws(Errno) {
+    @inline(__always) func requirePermissionToCreate(in directory: Int) throws(Errno) {
         guard !isRemovedDirectory(directory) else { throw .noSuchFileOrDirectory }
         try require([.write, .execute], to: directory)
     }
 
     /// Requires permission to open an existing file with the create option: in a world-writable sticky directory, a
     /// special file of a third party may not be opened (`may_create_in_sticky` of Linux).
-    func mayOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
+    func requirePermissionToOpenForCreation(_ index: Int, in directory: Int) throws(Errno) {
         guard options.profile == .linux, !isRegular(index), inodes[index].kind != .fifo,
             inodes[directory].permissions.contains([.saveText, .otherWrite])
         else { return }

@@ -62,7 +62,7 @@ extension InMemoryFileSystem.State {
             try mayRemove(
                 target, from: newDirectory, asDirectory: mode == .exchanging ? targetIsDirectory : movesDirectory)
         } else {
-            try mayCreate(in: newDirectory)
+            try requirePermissionToCreate(in: newDirectory)
         }
         if directory != newDirectory {
             // The moved directory's `..` is rewritten.

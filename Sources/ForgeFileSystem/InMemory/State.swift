@@ -110,7 +110,7 @@ extension InMemoryFileSystem {
         }
 
         /// The error number of an operation with an injected failure.
-        mutating func fail(because error: any Error) -> Errno {
+        mutating func failure(because error: any Error) -> Errno {
             cause = error
             return .ioError
         }

@@ -137,7 +137,7 @@ extension POSIXFileSystem {
     package func synchronizeParent(of path: POSIXPath) throws(FileSystemError) {
         try withParent(path.splitLast().parent, at: .workingDirectory, resolution: []) {
             (parent) throws(FileSystemError) in
-            try naming(path) { () throws(FileSystemError) in try synchronize(parent, .full) }
+            try withPathInErrors(path) { () throws(FileSystemError) in try synchronize(parent, .full) }
         }
     }
 
@@ -193,7 +193,7 @@ extension POSIXFileSystem {
         // The root directory is its own parent, so the loop ends there at the latest.
         guard flushed.insert(DirectoryIdentity(status)).inserted else { return false }
         do {
-            try naming(path) { () throws(FileSystemError) in try synchronize(directory, .full) }
+            try withPathInErrors(path) { () throws(FileSystemError) in try synchronize(directory, .full) }
         } catch  where error.errno.isRefusal {
             return true
         } catch  where error.errno == .readOnlyFileSystem || error.errno.isMissingFeature {

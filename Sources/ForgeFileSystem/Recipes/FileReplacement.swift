@@ -1,10 +1,11 @@
 public import SystemPackage
 
 extension POSIXFileSystem {
-    /// Replaces the whole content of a file: after a crash at any moment there is the old file or the new one.
+    /// Replaces the whole content of a file. With `.full` and `.barrier`, there is the old file or the new one after a
+    /// crash at any moment; with `.none`, after a kill of the process.
     ///
-    /// A temporary file beside it is written, synchronised and renamed, and the directory is synchronised (the recipe
-    /// of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
+    /// A temporary file beside it is written, synchronised as `durability` says, and renamed; with `.full` the directory
+    /// is synchronised too (the recipe of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
     ///
     /// - Parameters:
     ///   - name: One component, relative to `directory`.
@@ -87,7 +88,7 @@ extension POSIXFileSystem {
         afterFilling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {
-            try naming(temporary, fill)
+            try withPathInErrors(temporary, fill)
             try moveIntoPlace(temporary, to: name, at: directory, mode)
         } catch {
             // The first failure is the one to report.
@@ -146,7 +147,7 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Descriptor {
         let descriptor = try create(name, at: directory, .readWrite, .privateFile)
         do {
-            try naming(name) { () throws(FileSystemError) in
+            try withPathInErrors(name) { () throws(FileSystemError) in
                 try setPermissions(.privateFile, of: .descriptor(descriptor))
             }
         } catch {

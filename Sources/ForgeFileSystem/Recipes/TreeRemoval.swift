@@ -11,7 +11,7 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) {
         let (parent, name) = path.splitLast()
         try withDirectory(parent.isEmpty ? "." : parent, at: directory) { (parent) throws(FileSystemError) in
-            try naming(path) { () throws(FileSystemError) in try removeEntry(name, at: parent) }
+            try withPathInErrors(path) { () throws(FileSystemError) in try removeEntry(name, at: parent) }
         }
     }
 

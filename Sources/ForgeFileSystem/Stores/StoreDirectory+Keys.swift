@@ -29,7 +29,7 @@ extension StoreDirectory {
                 key.path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
                 resolution: Self.resolution)
         }
-        return try fileSystem.naming(key.path) { () throws(FileSystemError) in
+        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
             try fileSystem.closing(descriptor) { () throws(FileSystemError) in
                 let status = try fileSystem.status(of: .descriptor(descriptor))
                 try Self.check(status, of: key)

@@ -29,7 +29,7 @@ extension POSIXFileSystem {
             name, at: directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [],
             resolution: [.beneath, .noSymbolicLinks])
         do throws(FileSystemError) {
-            let status = try naming(name) { () throws(FileSystemError) -> FileStatus in
+            let status = try withPathInErrors(name) { () throws(FileSystemError) -> FileStatus in
                 try self.status(of: .descriptor(file))
             }
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
@@ -51,7 +51,7 @@ extension POSIXFileSystem {
                 permissions: .privateFile, resolution: [.beneath, .noSymbolicLinks])
         }
         do throws(FileSystemError) {
-            try naming(name) { () throws(FileSystemError) in
+            try withPathInErrors(name) { () throws(FileSystemError) in
                 try setPermissions(.privateFile, of: .descriptor(file))
             }
         } catch {

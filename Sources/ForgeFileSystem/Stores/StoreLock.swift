@@ -16,7 +16,7 @@ package final class StoreLock: Sendable {
     ) throws(FileSystemError) {
         let descriptor = try fileSystem.openStoreFile(name, at: directory)
         do {
-            try fileSystem.naming(name) { () throws(FileSystemError) in
+            try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
                 try Self.lock(descriptor, mode, waitingAtMost: timeout, on: fileSystem)
             }
         } catch {

@@ -92,7 +92,7 @@ struct TemporaryFileJournalFile: Sendable {
         guard header.allSatisfy({ $0 == 0 }) else { return nil }
         let id = POSIXPath.reserved("", using: fileSystem.randomBits)
         let content = magic + id.bytes
-        try fileSystem.naming(name) { () throws(FileSystemError) in
+        try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
             try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
             try fileSystem.synchronize(descriptor, .full)
             try fileSystem.synchronize(root, .full)

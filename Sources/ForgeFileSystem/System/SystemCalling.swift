@@ -47,7 +47,7 @@ extension SystemFileSystem {
     }
 
     /// Sets the name and path in errors of a call composed of several.
-    func naming(
+    func withPathInErrors(
         _ path: POSIXPath, as operation: FileSystemOperation, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {

@@ -86,7 +86,7 @@ extension SystemFileSystem {
         case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
             // There is no truncateat(2); this checks the size first, as truncate(2) does.
             guard sizeInBytes >= 0 else { throw FileSystemError(.truncate, .invalidArgument, path: path) }
-            try naming(path, as: .truncate) { () throws(FileSystemError) in
+            try withPathInErrors(path, as: .truncate) { () throws(FileSystemError) in
                 let descriptor = try openForTruncation(path, at: directory, followsLinks: followsLinks)
                 try closing(descriptor) { () throws(FileSystemError) in
                     try truncate(.descriptor(descriptor), to: sizeInBytes)

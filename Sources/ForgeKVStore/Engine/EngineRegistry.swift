@@ -1,15 +1,14 @@
-import Dispatch
 import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
 /// The stores that are open in this process: opening one that is open already gives the same engine.
 ///
-/// This is the package's one piece of global state, and it has to be: a lock of a file belongs to an open file, so two
+/// This is global state because it has to be: a lock of a file belongs to an open file, so two
 /// engines on one log could not both hold it. Its mutex is held for looking things up only; a store is opened and
 /// closed outside of it, while other calls for the same store wait for that store alone.
 enum EngineRegistry {
-    private static let engines = Mutex<[Identity: Registered]>([:])
+    private static let engines = Mutex(Engines())
 
     /// A directory, and the file system that the numbers are of.
     private struct Identity: Hashable {
@@ -23,14 +22,32 @@ enum EngineRegistry {
         /// Set when the store is open; nil again when the last object for it is gone.
         weak var use: EngineUse?
 
-        /// Ends when opening has ended, with or without success.
-        let opening = EngineLifetime()
+        /// Happens when opening has ended, with or without success.
+        let opened = OneTimeEvent()
 
-        /// Ends when the store is closed.
-        let lifetime: EngineLifetime
+        /// Happens when the store is closed.
+        let closed: OneTimeEvent
 
         /// Tells whether a child was forked since, in which the engine is of no use.
         let fork = ForkDetector()
+    }
+
+    private struct Engines {
+        var byIdentity: [Identity: Registered] = [:]
+
+        /// The count at which closed stores are removed: twice the number of those that were open at the last removal,
+        /// so that opening one of many stores does not look at all others.
+        private var removalCount = 16
+
+        mutating func add(_ registered: Registered, _ identity: Identity) {
+            if byIdentity.count >= removalCount {
+                // The event is asked and not the use: a use that is looked at is retained meanwhile, and if it ends then,
+                // the store is closed in this thread, under the mutex.
+                byIdentity = byIdentity.filter { !$0.value.closed.hasHappened }
+                removalCount = max(16, 2 * byIdentity.count)
+            }
+            byIdentity[identity] = registered
+        }
     }
 
     /// Opens the store in a directory, which is created durably if it is missing.
@@ -38,24 +55,24 @@ enum EngineRegistry {
         _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
     ) throws(KVStoreError) -> EngineUse {
         guard options.access == .readWrite else {
-            let place = try StoreHandle(reading: path, on: fileSystem, options: options)
-            return EngineUse(of: try KVEngine(place, options: options))
+            let handle = try StoreHandle(reading: path, on: fileSystem, options: options)
+            return EngineUse(of: try KVEngine(handle, options: options))
         }
         let (directory, identity) = try openDirectory(path, on: fileSystem)
         guard let identity else {
-            return try openEngine(directory, path, options, fileSystem, lifetime: EngineLifetime())
+            return try openEngine(directory, path, options, fileSystem, closed: OneTimeEvent())
         }
         while true {
             switch engines.withLock({ claim(identity, in: &$0) }) {
             case .claimed(let registered):
                 // Waiting threads look again, and open the store themselves if this fails.
-                defer { registered.opening.end() }
+                defer { registered.opened.signal() }
                 do throws(KVStoreError) {
-                    let use = try openEngine(directory, path, options, fileSystem, lifetime: registered.lifetime)
-                    engines.withLock { $0[identity]?.use = use }
+                    let use = try openEngine(directory, path, options, fileSystem, closed: registered.closed)
+                    engines.withLock { $0.byIdentity[identity]?.use = use }
                     return use
                 } catch {
-                    engines.withLock { $0[identity] = nil }
+                    engines.withLock { $0.byIdentity[identity] = nil }
                     throw error
                 }
             case .open(let use):
@@ -65,7 +82,7 @@ enum EngineRegistry {
                         .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
                 }
                 return use
-            case .waiting(let lifetime): lifetime.wait()
+            case .waiting(let event): event.wait()
             }
         }
     }
@@ -75,29 +92,26 @@ enum EngineRegistry {
         case claimed(Registered)
         case open(EngineUse)
         /// Another thread is opening or closing it.
-        case waiting(EngineLifetime)
+        case waiting(OneTimeEvent)
     }
 
-    private static func claim(_ identity: Identity, in engines: inout [Identity: Registered]) -> Claim {
-        if let registered = engines[identity], !registered.fork.isForkedChild {
+    private static func claim(_ identity: Identity, in engines: inout Engines) -> Claim {
+        if let registered = engines.byIdentity[identity], !registered.fork.isForkedChild {
             if let use = registered.use, !use.engine.isClosed { return .open(use) }
-            if !registered.opening.isOver { return .waiting(registered.opening) }
-            if !registered.lifetime.isOver { return .waiting(registered.lifetime) }
+            if !registered.opened.hasHappened { return .waiting(registered.opened) }
+            if !registered.closed.hasHappened { return .waiting(registered.closed) }
         }
-        // Lifetimes are asked and not uses: a use that is looked at is retained meanwhile, and if it ends then, the
-        // store is closed in this thread, under the mutex.
-        engines = engines.filter { !$0.value.lifetime.isOver }
-        let registered = Registered(lifetime: EngineLifetime())
-        engines[identity] = registered
+        let registered = Registered(closed: OneTimeEvent())
+        engines.add(registered, identity)
         return .claimed(registered)
     }
 
     private static func openEngine(
         _ directory: Descriptor, _ path: POSIXPath, _ options: FileKVStore.Options,
-        _ fileSystem: any POSIXFileSystem, lifetime: EngineLifetime
+        _ fileSystem: any POSIXFileSystem, closed: OneTimeEvent
     ) throws(KVStoreError) -> EngineUse {
-        let place = try StoreHandle(directory, path: path, on: fileSystem, options: options, lifetime: lifetime)
-        return EngineUse(of: try KVEngine(place, options: options))
+        let handle = try StoreHandle(directory, path: path, on: fileSystem, options: options, closed: closed)
+        return EngineUse(of: try KVEngine(handle, options: options))
     }
 
     /// Opens the directory of a store; its identity is nil if the file system object has none.
@@ -140,24 +154,5 @@ final class EngineUse: Sendable {
 
     deinit {
         engine.closeOrLog()
-    }
-}
-
-/// An event that happens once, and may be waited for by any number of threads.
-final class EngineLifetime: Sendable {
-    private let ended = DispatchSemaphore(value: 0)
-
-    /// Called once, when the store is closed, or the opening is over.
-    func end() { ended.signal() }
-
-    var isOver: Bool {
-        guard ended.wait(timeout: .now()) == .success else { return false }
-        ended.signal()
-        return true
-    }
-
-    func wait() {
-        ended.wait()
-        ended.signal()
     }
 }

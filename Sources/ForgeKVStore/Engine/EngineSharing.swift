@@ -3,7 +3,7 @@ import Synchronization
 
 /// The engine's state for a shared store: lock, shared page and watch.
 final class EngineSharing: Sendable {
-    let lock: SharedLock
+    let lock: ProcessLock
     let page: SharedPage
     let watch: SharingWatch
 
@@ -24,7 +24,7 @@ final class EngineSharing: Sendable {
     init(
         at directory: Descriptor, on fileSystem: any POSIXFileSystem, _ options: FileKVStore.Options
     ) throws(FileSystemError) {
-        let lock = SharedLock(at: directory, on: fileSystem)
+        let lock = ProcessLock(at: directory, on: fileSystem)
         self.lock = lock
         timeout = options.lockTimeout
         watch = SharingWatch(interval: options.pollingInterval)

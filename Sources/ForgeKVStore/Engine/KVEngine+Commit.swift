@@ -15,7 +15,7 @@ extension KVEngine {
         try checkFork(operation)
         var tasks: PostWriteTasks = []
         let retryReason =
-            if let sharing = place.sharing {
+            if let sharing = handle.sharing {
                 try commitShared(sharing, operation) { (writer) throws(KVStoreError) in
                     try change(&writer, operation, &tasks, body)
                 }
@@ -59,7 +59,7 @@ extension KVEngine {
                 try writer.log.append(code, bytes, value)
             }
         } catch {
-            throw KVStoreError(error, operation, store: place.name)
+            throw KVStoreError(error, operation, store: handle.name)
         }
     }
 
@@ -73,7 +73,7 @@ extension KVEngine {
                 try writer.log.append(code, .empty, content, count: count)
             }
         } catch {
-            throw KVStoreError(error, operation, store: place.name)
+            throw KVStoreError(error, operation, store: handle.name)
         }
     }
 
@@ -81,7 +81,7 @@ extension KVEngine {
     @inline(__always)
     func checkFork(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         guard fork.isForkedChild else { return }
-        throw KVStoreError(.unavailable(.forked), operation, store: place.name)
+        throw KVStoreError(.unavailable(.forked), operation, store: handle.name)
     }
 
     /// Throws if the store was closed, and in a child that was forked while it was open.
@@ -89,7 +89,7 @@ extension KVEngine {
     func checkUse(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         try checkFork(operation)
         guard isClosed else { return }
-        throw KVStoreError(.unavailable(.closed), operation, store: place.name)
+        throw KVStoreError(.unavailable(.closed), operation, store: handle.name)
     }
 
     /// Throws unless the log can be written to.
@@ -98,9 +98,9 @@ extension KVEngine {
         guard writer.log.isPoisoned || writer.obstacle != nil || isClosed else { return }
         try checkUse(operation)
         guard let obstacle = writer.obstacle else {
-            throw KVStoreError(.unavailable(.poisoned), operation, store: place.name)
+            throw KVStoreError(.unavailable(.poisoned), operation, store: handle.name)
         }
-        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: place.name) }
-        throw KVStoreError(.unavailable(.inputOutput), operation, store: place.name, underlying: obstacle)
+        guard obstacle.code != .readOnly else { throw KVStoreError(.readOnly, operation, store: handle.name) }
+        throw KVStoreError(.unavailable(.inputOutput), operation, store: handle.name, underlying: obstacle)
     }
 }

@@ -13,7 +13,7 @@ extension KVEngine {
     /// Rewrites the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
         try checkUse(.compact)
-        if let sharing = place.sharing { return try compact(sharing) }
+        if let sharing = handle.sharing { return try compact(sharing) }
         try withRewritingLock { (_) throws(KVStoreError) in
             // Damage that could not be set aside exists only in the old log.
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
@@ -39,7 +39,7 @@ extension KVEngine {
             return true
         }
         guard isMine else { return }
-        if let sharing = place.sharing { return rewriteNow(sharing) }
+        if let sharing = handle.sharing { return rewriteNow(sharing) }
         guard options.compactsInBackground else { return rewriteNow() }
         inBackground { $0.rewriteNow() }
     }
@@ -82,8 +82,8 @@ extension KVEngine {
                 ($0.log.file, $0.log.end, $0.log.sequence, $0.log.restartCount)
             }
             let header = LogHeader(
-                fileID: LogFileID(random: place.fileSystem.randomBits), generation: old.header.generation &+ 1)
-            var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
+                fileID: LogFileID(random: handle.fileSystem.randomBits), generation: old.header.generation &+ 1)
+            var replacement = try LogReplacement(header, at: handle.directory, on: handle.fileSystem)
             do throws(FileSystemError) {
                 var values = values(upTo: sequence)
                 try replacement.append(retained: &values, upTo: sequence)
@@ -94,7 +94,7 @@ extension KVEngine {
                 throw error
             }
         } catch {
-            throw KVStoreError(error, .compact, store: place.name)
+            throw KVStoreError(error, .compact, store: handle.name)
         }
     }
 
@@ -153,8 +153,8 @@ extension KVEngine {
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             let isPoisoned = writer.log.isPoisoned
             let (named, own) = (
-                try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false),
-                try place.fileSystem.status(of: .descriptor(old.descriptor))
+                try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false),
+                try handle.fileSystem.status(of: .descriptor(old.descriptor))
             )
             guard named.inode == own.inode else { throw FileSystemError(.rename, .canceled, path: .logName) }
             writer.log = try replacement.moveIntoPlace(options.space)

@@ -36,18 +36,18 @@ extension KVEngine {
             defer { flushing.end(flushed: 0) }
             try writer.withLock { (writer) throws(FileSystemError) in try replaceLog(of: &writer, sharing) }
         } catch {
-            throw KVStoreError(error, .compact, store: place.name)
+            throw KVStoreError(error, .compact, store: handle.name)
         }
         // Until the name has reached the device, a power cut could bring the old log back.
         try flush()
-        place.removalReserve.fill()
+        handle.removalReserve.fill()
     }
 
     private func replaceLog(of writer: inout Writer, _ sharing: EngineSharing) throws(FileSystemError) {
         let header = LogHeader(
-            fileID: LogFileID(random: place.fileSystem.randomBits),
+            fileID: LogFileID(random: handle.fileSystem.randomBits),
             generation: writer.log.file.header.generation &+ 1)
-        var replacement = try LogReplacement(header, at: place.directory, on: place.fileSystem)
+        var replacement = try LogReplacement(header, at: handle.directory, on: handle.fileSystem)
         do throws(FileSystemError) {
             let sequence = writer.log.sequence
             var values = writer.table.collected
@@ -74,7 +74,7 @@ extension KVEngine {
                 guard try sharing.page.isAlone() else { return }
                 guard writer.withLock({ $0.isWritable }) else { return }
             } catch {
-                throw KVStoreError(error, .synchronize, store: place.name)
+                throw KVStoreError(error, .synchronize, store: handle.name)
             }
             try flush()
             try appendFlushMarker()

@@ -27,7 +27,7 @@ extension KVEngine {
     /// Reads what other processes have written.
     @inline(__always)
     func loadRemoteChanges(_ operation: KVStoreError.Operation) throws(KVStoreError) {
-        if let sharing = place.sharing, sharing.mayHaveRemoteChanges, !isClosed {
+        if let sharing = handle.sharing, sharing.mayHaveRemoteChanges, !isClosed {
             try loadRemoteChanges(sharing, operation)
         }
     }
@@ -45,7 +45,7 @@ extension KVEngine {
     /// The same for a call that cannot throw: a failure is reported once, and what is known of the store stays.
     @inline(never)
     func loadRemoteChangesOrReport(_ operation: KVStoreError.Operation, about name: KeyName? = nil) {
-        guard let sharing = place.sharing, !isClosed else { return }
+        guard let sharing = handle.sharing, !isClosed else { return }
         do throws(KVStoreError) {
             try loadRemoteChanges(sharing, operation)
         } catch {
@@ -105,10 +105,10 @@ extension KVEngine {
 
     private func failure(_ error: FileSystemError, _ operation: KVStoreError.Operation) -> KVStoreError {
         guard error.operation == .lock, error.errno == .resourceTemporarilyUnavailable else {
-            return KVStoreError(error, operation, store: place.name)
+            return KVStoreError(error, operation, store: handle.name)
         }
         return KVStoreError(
-            .unavailable(.inUse(processID: place.otherProcess)), operation, store: place.name, underlying: error)
+            .unavailable(.inUse(processID: handle.otherProcess)), operation, store: handle.name, underlying: error)
     }
 
     private func publish(_ remoteChanges: RemoteChanges, _ sharing: EngineSharing) {
@@ -119,7 +119,7 @@ extension KVEngine {
 
     /// Calls a handler with the names that other processes have changed, until the observation goes.
     func observe(_ handler: @escaping SharingWatch.Handler) -> KVObservation? {
-        guard let sharing = place.sharing else { return nil }
+        guard let sharing = handle.sharing else { return nil }
         return sharing.watch.add(handler) { [weak self] in
             guard let self, sharing.mayHaveRemoteChanges else { return }
             loadRemoteChangesOrReport(.get)
@@ -145,15 +145,15 @@ extension KVEngine {
 
 extension KVEngine {
     /// Begins to share a log that was just opened. The caller holds the lock of the store.
-    static func share(_ opened: inout OpenedLog, at place: StoreHandle) throws(KVStoreError) {
-        guard let sharing = place.sharing else { return }
-        try prepare(&opened, sharing, store: place.name)
+    static func share(_ opened: inout OpenedLog, at handle: StoreHandle) throws(KVStoreError) {
+        guard let sharing = handle.sharing else { return }
+        try prepare(&opened, sharing, store: handle.name)
         sharing.note(opened.log)
-        if opened.obstacle == nil { place.removalReserve.fill() }
+        if opened.obstacle == nil { handle.removalReserve.fill() }
         do throws(FileSystemError) {
             try sharing.publish()
         } catch {
-            throw KVStoreError(error, .open, store: place.name)
+            throw KVStoreError(error, .open, store: handle.name)
         }
     }
 
@@ -162,7 +162,7 @@ extension KVEngine {
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation
     ) throws(KVStoreError) -> RemoteChanges {
         do throws(FileSystemError) {
-            let status = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+            let status = try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
             let remoteChanges = try writer.withLock { (writer) throws(FileSystemError) -> RemoteChanges? in
                 guard sharing.isOpen(status), writer.obstacle == nil else { return nil }
                 if status.sizeInBytes == writer.log.end { return RemoteChanges() }
@@ -198,9 +198,9 @@ extension KVEngine {
     /// Opens the log again: another one has replaced it, or its end has to be repaired. The caller holds the lock of
     /// the store.
     private func reopen(_ sharing: EngineSharing, _ writer: inout Writer) throws(KVStoreError) -> RemoteChanges {
-        var opening = LogOpening(place, table: ValueTable(), options: options)
-        var opened = try opening.run()
-        try Self.prepare(&opened, sharing, store: place.name)
+        var opening = LogOpening(handle, table: ValueTable(), options: options)
+        var opened = try opening.openForWriting()
+        try Self.prepare(&opened, sharing, store: handle.name)
         var remoteChanges = RemoteChanges()
         remoteChanges.apply(opening.table.contents, to: &writer.table)
         remoteChanges.collect(from: &writer.table)

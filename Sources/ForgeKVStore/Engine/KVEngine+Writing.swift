@@ -25,7 +25,7 @@ extension KVEngine {
     private func setPlain<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
-        guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: place.name) }
+        guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: handle.name) }
         var checked: CheckedRevisions?
         while true {
             let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
@@ -37,7 +37,7 @@ extension KVEngine {
                 }
                 let bytes = InlineTypes.encode(value, by: &writer.encoder)
                 guard bytes.count <= options.valueLimit else {
-                    throw KVStoreError(.valueTooLarge, .set, store: place.name)
+                    throw KVStoreError(.valueTooLarge, .set, store: handle.name)
                 }
                 let revision = try append(.set, .set, key.identity, bytes, &writer)
                 writer.table.store(
@@ -45,7 +45,7 @@ extension KVEngine {
                 return nil
             }
             guard let retryReason else { return checked?.issue }
-            try remove(retryReason, to: key, &checked)
+            try resolve(retryReason, for: key, &checked)
         }
     }
 
@@ -53,7 +53,7 @@ extension KVEngine {
         _ value: Value, for key: KVKey<Value>
     ) throws(KVStoreError) -> KVStoreIssue? {
         let encoded = try ValueTable.encoded(
-            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: place.name)
+            value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: handle.name)
         let type = CellType.encoded(key)
         var checked: CheckedRevisions?
         while true {
@@ -71,7 +71,7 @@ extension KVEngine {
                 withExtendedLifetime(encoded) {}
                 return checked?.issue
             }
-            try remove(retryReason, to: key, &checked)
+            try resolve(retryReason, for: key, &checked)
         }
     }
 
@@ -112,8 +112,8 @@ extension KVEngine {
         do throws(KVStoreError) {
             _ = try append(.remove, .remove, name, .empty, &writer)
         } catch {
-            guard place.sharing != nil, error.isOutOfSpace,
-                !writer.log.isPoisoned, place.removalReserve.release()
+            guard handle.sharing != nil, error.isOutOfSpace,
+                !writer.log.isPoisoned, handle.removalReserve.release()
             else { throw error }
             _ = try append(.remove, .remove, name, .empty, &writer)
         }
@@ -134,29 +134,29 @@ extension KVEngine {
             return
         } catch {
             guard error.isOutOfSpace, !writer.log.isPoisoned else {
-                throw KVStoreError(error, .removeAll, store: place.name)
+                throw KVStoreError(error, .removeAll, store: handle.name)
             }
         }
         do throws(FileSystemError) {
             try writer.log.removeRecords()
         } catch {
-            throw KVStoreError(error, .removeAll, store: place.name)
+            throw KVStoreError(error, .removeAll, store: handle.name)
         }
     }
 
     /// Makes changes together, if what they require holds; returns an issue for the caller to report.
     func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
-        let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: place.name)
+        let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: handle.name)
         guard !changes.isEmpty else {
             try loadRemoteChanges(.batch)
-            try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: place.name) }
+            try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: handle.name) }
             return nil
         }
         var checked: CheckedRevisions?
         while true {
             var next: PreparedBatch.UnverifiedValue?
             _ = try commitStep(.batch) { (writer) throws(KVStoreError) in
-                try changes.check(writer.table, store: place.name)
+                try changes.check(writer.table, store: handle.name)
                 next = changes.unverified(in: writer.table) { !checked.contains($0) }
                 guard next == nil else { return nil }
                 let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
@@ -164,7 +164,7 @@ extension KVEngine {
                 return nil
             }
             guard let unverified = next else { return checked?.issue }
-            try examine(unverified.cell, unverified.name, isReadable: unverified.isReadable, &checked)
+            try setAsideUnlessReadable(unverified.cell, unverified.name, isReadable: unverified.isReadable, &checked)
         }
     }
 }
@@ -179,12 +179,13 @@ extension KVEngine {
     }
 
     @inline(never)
-    private func remove<Value>(
-        _ retryReason: RetryReason, to key: KVKey<Value>, _ checked: inout CheckedRevisions?
+    private func resolve<Value>(
+        _ retryReason: RetryReason, for key: KVKey<Value>, _ checked: inout CheckedRevisions?
     ) throws(KVStoreError) {
         switch retryReason {
         case .unverified(let cell):
-            try examine(cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
+            try setAsideUnlessReadable(
+                cell, key.identity, isReadable: OverwritePolicy.isReadable(cell, as: key), &checked)
         }
     }
 
@@ -196,7 +197,7 @@ extension KVEngine {
 
     /// Sets a value aside unless it can be read.
     @inline(never)
-    private func examine(
+    private func setAsideUnlessReadable(
         _ cell: ValueCell, _ name: KeyName, isReadable: Bool, _ checked: inout CheckedRevisions?
     ) throws(KVStoreError) {
         var found = checked ?? CheckedRevisions()
@@ -204,15 +205,15 @@ extension KVEngine {
             func setAside() throws(KVStoreError) {
                 do throws(FileSystemError) {
                     found.issue = .damage(
-                        try place.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
-                    let removedCount = try place.quarantine.removeOldValues()
+                        try handle.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+                    let removedCount = try handle.quarantine.removeOldValues()
                     if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
                 } catch {
-                    throw KVStoreError(error, .setAside, key: name.string, store: place.name)
+                    throw KVStoreError(error, .setAside, key: name.string, store: handle.name)
                 }
             }
             // A process that opens the store meanwhile would sweep the file before it has its name.
-            if let sharing = place.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
+            if let sharing = handle.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
         }
         found.revisions.append(cell.revision)
         checked = found

@@ -11,7 +11,7 @@ import SystemPackage
 /// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`. Writes do not hold `writer` across a flush; the
 /// end of a compaction, `removeAll` on a full device and the removal of a failed record do.
 final class KVEngine: Sendable {
-    let place: StoreHandle
+    let handle: StoreHandle
     let table: ValueTable
     let options: FileKVStore.Options
 
@@ -38,20 +38,20 @@ final class KVEngine: Sendable {
     /// Jobs in other threads.
     let background = DispatchGroup()
 
-    init(_ place: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
-        defer { place.sharing?.lock.release() }
+    init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
+        defer { handle.sharing?.lock.release() }
         var options = options
-        if place.sharing != nil {
+        if handle.sharing != nil {
             // What others may cut short must not be stored into.
             options.isMapped = false
         }
         let table = ValueTable()
-        var opening = LogOpening(place, table: table, options: options)
-        var opened = options.access == .readOnly ? try opening.read() : try opening.run()
-        try Self.share(&opened, at: place)
+        var opening = LogOpening(handle, table: table, options: options)
+        var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()
+        try Self.share(&opened, at: handle)
         openingIssues = opening.issues
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
-        self.place = place
+        self.handle = handle
         self.table = table
         self.options = options
     }
@@ -78,7 +78,7 @@ extension KVEngine {
     func close() throws(KVStoreError) {
         try checkFork(.close)
         let inUse = KVStoreError(
-            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: place.name)
+            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: handle.name)
         // It would wait for itself, as would a handler of issues that is called by the closing.
         guard BackgroundJob.current == nil else { throw inUse }
         try closing.run(reentered: inUse) { () throws(KVStoreError) in try closeOnce() }
@@ -90,14 +90,14 @@ extension KVEngine {
         defer {
             // A job that begins now may not reserve space in a log that another process writes to.
             writer.withLock { $0.log.releaseSpace() }
-            place.release()
+            handle.release()
         }
         let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
-            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: place.name) }
+            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: handle.name) }
             return writer.isWritable
         }
         guard isWritable else { return }
-        if let sharing = place.sharing {
+        if let sharing = handle.sharing {
             try close(sharing)
         } else {
             try withRewritingLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
@@ -113,12 +113,12 @@ extension KVEngine {
         do throws(KVStoreError) {
             try close()
         } catch {
-            options.logger.error("closing \(place.path): \(error)")
+            options.logger.error("closing \(handle.path): \(error)")
         }
     }
 
     private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
-        if writer.withLock({ $0.isMostlyGarbage }) {
+        if writer.withLock({ $0.isMostlySuperseded }) {
             do throws(KVStoreError) {
                 try rewrite()
             } catch {
@@ -147,7 +147,7 @@ extension KVEngine {
             do throws(FileSystemError) {
                 try change(&writer.log)
             } catch {
-                throw KVStoreError(error, .synchronize, store: place.name)
+                throw KVStoreError(error, .synchronize, store: handle.name)
             }
         }
     }
@@ -174,23 +174,23 @@ extension KVEngine {
             let (log, end, restarts) = writer.withLock { ($0.log.file, $0.log.end, $0.log.restartCount) }
             let (named, own): (FileStatus, FileStatus)
             do throws(FileSystemError) {
-                named = try place.fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+                named = try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
                 // Other processes that share the store may replace the log at any time.
-                guard place.sharing == nil else { return }
-                own = try place.fileSystem.status(of: .descriptor(log.descriptor))
+                guard handle.sharing == nil else { return }
+                own = try handle.fileSystem.status(of: .descriptor(log.descriptor))
             } catch  where error.errno == .noSuchFileOrDirectory {
-                throw KVStoreError(.noStore, operation, store: place.name, underlying: error)
+                throw KVStoreError(.noStore, operation, store: handle.name, underlying: error)
             } catch {
-                throw KVStoreError(error, operation, store: place.name)
+                throw KVStoreError(error, operation, store: handle.name)
             }
             if named.inode == own.inode, named.sizeInBytes >= end { return }
             // This process may have replaced or emptied it meanwhile.
             let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
             guard isCurrent else { continue }
-            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: place.name) }
+            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: handle.name) }
             // What is appended now would stand behind a gap.
             writer.withLock { $0.log.poison() }
-            throw KVStoreError(.damaged, operation, store: place.name)
+            throw KVStoreError(.damaged, operation, store: handle.name)
         }
     }
 
@@ -203,16 +203,16 @@ extension KVEngine {
         let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
             guard writer.log.needsFlush(wanted) else { return nil }
             guard !writer.log.isPoisoned else {
-                throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name)
+                throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name)
             }
-            return writer.log.startFlush(directory: place.directory)
+            return writer.log.startFlush(directory: handle.directory)
         }
         guard let flush else { return }
         do throws(FileSystemError) {
             try flush.run()
         } catch {
             writer.withLock { $0.log.poison() }
-            throw KVStoreError(.durabilityUnknown, .synchronize, store: place.name, underlying: error)
+            throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name, underlying: error)
         }
         writer.withLock { $0.log.didFlush(flush) }
     }

@@ -18,7 +18,7 @@ struct LogFollower {
 
     private let start: Int64
     private let end: Int64
-    private var window: LogReader
+    private var reader: LogReader
     private let checksum: CRC32C
     private var found: Found
 
@@ -26,7 +26,7 @@ struct LogFollower {
     init(_ log: borrowing AppendLog, to end: Int64) {
         start = log.end
         self.end = end
-        window = LogReader(log.file.descriptor, size: end, on: log.file.fileSystem)
+        reader = LogReader(log.file.descriptor, size: end, on: log.file.fileSystem)
         checksum = log.file.header.fileID.checksum
         found = Found(
             sequence: log.sequence, flushedSequence: log.flushedSequence, endsFlushed: log.endsFlushed)
@@ -44,13 +44,13 @@ struct LogFollower {
 
     /// Reads the record at `offset` and returns how long it is; nil if there is none that is the next.
     private mutating func read(at offset: Int64) throws(FileSystemError) -> Int? {
-        guard let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame),
+        guard let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame),
             frame.payloadSize >= LogRecord.payloadPrefixSize, frame.sequence > found.sequence,
             frame.sequence <= LogRecord.maximumSequence, frame.unflushedCount < frame.sequence
         else { return nil }
         let size = LogRecord.frameSize + frame.payloadSize
         let checksum = checksum
-        let change = try window.withBytes(at: offset, count: size) { bytes -> LogRecord.Change? in
+        let change = try reader.withBytes(at: offset, count: size) { bytes -> LogRecord.Change? in
             guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
             return LogRecord.change(UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...]))
         }

@@ -1,12 +1,12 @@
 import CForgeKVStore
 import Foundation
 
-/// A process, so that another one that gets the same number later is not taken for it.
+/// Identifies a process, even after its number was given to another one.
 package struct ProcessIdentity: Hashable, Sendable {
     /// The number of the process; positive.
     package var id: Int32
 
-    /// Which run of the system it is of; 0 if that is not known.
+    /// The boot of the system in which it runs; 0 if that is not known.
     package var boot: UInt32
 
     /// When it was started; 0 if that is not known.

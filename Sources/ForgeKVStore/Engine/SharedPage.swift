@@ -33,7 +33,7 @@ final class SharedPage: Sendable {
         let file = try fileSystem.openStoreFile(.sharedName, at: directory)
         do throws(FileSystemError) {
             slot = Atomic(
-                try fileSystem.naming(.sharedName) { () throws(FileSystemError) in
+                try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) in
                     try Self.register(in: file, on: fileSystem, processes)
                 })
             inode = SharedPageContent.inodeBytes(try fileSystem.status(of: .descriptor(file)).inode)
@@ -220,7 +220,7 @@ extension SharedPage {
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
         }
-        let content = try fileSystem.naming(.sharedName) { () throws(FileSystemError) -> SharedPageContent in
+        let content = try fileSystem.withPathInErrors(.sharedName) { () throws(FileSystemError) -> SharedPageContent in
             try fileSystem.closing(file) { () throws(FileSystemError) in try Self.content(of: file, on: fileSystem) }
         }
         return content.running(processes).first?.id

@@ -10,7 +10,7 @@ final class SingleRun: Sendable {
     }
 
     private let state = Mutex(State.notBegun)
-    private let end = EngineLifetime()
+    private let end = OneTimeEvent()
 
     /// Does the work, or has the result of the call that does it.
     ///
@@ -34,7 +34,7 @@ final class SingleRun: Sendable {
                 failure = error
             }
             state.withLock { $0 = .over(failure) }
-            end.end()
+            end.signal()
         case .running(let running):
             guard running != thread else { throw reentered() }
             end.wait()

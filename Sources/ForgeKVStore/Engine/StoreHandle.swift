@@ -9,7 +9,7 @@ final class StoreHandle: Sendable {
     let directory: Descriptor
     private let lock: Mutex<StoreLock?>
     private let processes: ProcessTable
-    private let lifetime: EngineLifetime
+    private let closed: OneTimeEvent
     private let fork = ForkDetector()
     private let isHeld = Atomic(true)
 
@@ -28,7 +28,7 @@ final class StoreHandle: Sendable {
     /// For a shared store, this takes its lock; the caller releases it once the store is open.
     init(
         _ directory: Descriptor, path: POSIXPath, on fileSystem: any POSIXFileSystem, options: FileKVStore.Options,
-        lifetime: EngineLifetime
+        closed: OneTimeEvent
     ) throws(KVStoreError) {
         let name = String(path)
         processes = options.processes
@@ -60,7 +60,7 @@ final class StoreHandle: Sendable {
             do { try fileSystem.close(directory) } catch _ {}
             throw error
         }
-        self.lifetime = lifetime
+        self.closed = closed
         self.fileSystem = fileSystem
         self.path = path
         self.directory = directory
@@ -105,7 +105,7 @@ final class StoreHandle: Sendable {
         processes = options.processes
         lock = Mutex(nil)
         sharing = nil
-        lifetime = EngineLifetime()
+        closed = OneTimeEvent()
     }
 
     /// Unlocks the store for other processes, and lets threads that wait for its end open it again.
@@ -119,14 +119,14 @@ final class StoreHandle: Sendable {
         if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
         lock.withLock { $0 = nil }
         sharing?.page.leave()
-        lifetime.end()
+        closed.signal()
     }
 
     deinit {
         if fork.isForkedChild {
             lock.withLock { $0 = nil }
             sharing?.abandon()
-            lifetime.end()
+            closed.signal()
         } else {
             release()
             sharing?.close()

@@ -32,7 +32,7 @@ extension KVEngine.Writer {
     var supersededBytes: Int64 { log.recordBytes - table.liveBytes }
 
     /// Whether more than half of the log is superseded, which is worth a compaction when the store is closed.
-    var isMostlyGarbage: Bool { supersededBytes > table.liveBytes && supersededBytes > 4096 }
+    var isMostlySuperseded: Bool { supersededBytes > table.liveBytes && supersededBytes > 4096 }
 
     /// Whether so much of the log is superseded that compaction is worth its cost.
     @inline(__always)

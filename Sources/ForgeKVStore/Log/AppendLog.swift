@@ -23,8 +23,8 @@ struct AppendLog: ~Copyable, Sendable {
     /// Whether a flush failed, so that no write is acknowledged any more.
     private(set) var isPoisoned = false
 
-    /// Whether the name of this log may not be durable: the process that renamed it may have been killed.
-    private(set) var isNew = true
+    /// Whether the name of this log might not be durable yet: the process that renamed it may have been killed.
+    private(set) var isNameUnconfirmed = true
 
     /// The number of times that all records were removed in place.
     private(set) var restartCount = 0
@@ -71,7 +71,7 @@ struct AppendLog: ~Copyable, Sendable {
         guard sequence < LogRecord.maximumSequence - count else { throw FileSystemError(.write, .overflow) }
         if sequence - flushedSequence >= UInt64(UInt32.max) - count { try flushNow() }
         let size = LogRecord.size(nameCount: name.count, valueSize: value.count)
-        if hasTail { try dropLockedTail() }
+        if hasTail { try dropTailLeftWhileLocked() }
         let isMapped: Bool
         do throws(FileSystemError) {
             isMapped = try space.reserve(size, at: end, of: file, for: code)
@@ -145,15 +145,16 @@ extension AppendLog {
     /// A flush of everything appended; the caller reports its end by ``didFlush(_:)`` or ``poison()``.
     mutating func startFlush(directory: Descriptor) -> Flush {
         Flush(
-            file: file, mappings: space.takeMappings(), directory: isNew ? directory : nil, sequence: sequence)
+            file: file, mappings: space.takeMappings(), directory: isNameUnconfirmed ? directory : nil,
+            sequence: sequence)
     }
 
     /// Whether a flush is needed to make the records up to a sequence number durable.
-    func needsFlush(_ wanted: UInt64) -> Bool { flushedSequence < wanted || isNew }
+    func needsFlush(_ wanted: UInt64) -> Bool { flushedSequence < wanted || isNameUnconfirmed }
 
     mutating func didFlush(_ flush: Flush) {
         flushedSequence = max(flushedSequence, flush.sequence)
-        if flush.directory != nil { isNew = false }
+        if flush.directory != nil { isNameUnconfirmed = false }
     }
 
     /// Flushes before the number of unflushed records exceeds what a record's header can hold.
@@ -253,7 +254,7 @@ extension AppendLog {
     }
 
     /// Retries the removal that failed while the device was locked.
-    private mutating func dropLockedTail() throws(FileSystemError) {
+    private mutating func dropTailLeftWhileLocked() throws(FileSystemError) {
         do throws(FileSystemError) {
             try dropTail()
             hasTail = false

@@ -21,7 +21,7 @@ extension LogOpening {
     }
 
     /// Reads the log into ``table``.
-    mutating func read() throws(KVStoreError) -> OpenedLog {
+    mutating func openForReading() throws(KVStoreError) -> OpenedLog {
         var earlier: [KVDamageReport] = []
         for number in 1...Self.scanLimit {
             let scan = try scanForReading()
@@ -38,7 +38,7 @@ extension LogOpening {
             let log = AppendLog(
                 scan.file, end: scan.found.end, sequence: scan.found.sequence, flushedSequence: scan.found.sequence,
                 endsFlushed: true, space: LogSpace(LogSpace.Options(isMapped: false)))
-            return OpenedLog(log: log, obstacle: KVStoreError(.readOnly, .open, store: place.name))
+            return OpenedLog(log: log, obstacle: KVStoreError(.readOnly, .open, store: handle.name))
         }
         preconditionFailure("the last scan is always taken")
     }
@@ -47,10 +47,10 @@ extension LogOpening {
         let descriptor: Descriptor
         do throws(FileSystemError) {
             descriptor = try fileSystem.open(
-                .logName, at: place.directory, .readOnly, options: [.noFollow, .nonBlocking], permissions: [])
+                .logName, at: handle.directory, .readOnly, options: [.noFollow, .nonBlocking], permissions: [])
         } catch {
             throw error.errno == .noSuchFileOrDirectory
-                ? KVStoreError(.noStore, .open, store: place.name, underlying: error) : failure(error)
+                ? KVStoreError(.noStore, .open, store: handle.name, underlying: error) : failure(error)
         }
         do throws(KVStoreError) {
             return try scanForReading(descriptor)
@@ -78,7 +78,7 @@ extension LogOpening {
         switch LogHeader.read(beginning) {
         case .valid(let valid): (header, found) = (valid, try scan(descriptor, size, valid.fileID))
         case .unknownVersion(let version):
-            throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
+            throw KVStoreError(.unknownFormat(version: version), .open, store: handle.name)
         case .damaged(let candidates):
             if !LogHeader.isInterruptedCreation(beginning, fileSize: size) {
                 let kind: KVDamageReport.Kind = size > Int64(LogHeader.size) ? .header : .log
@@ -93,12 +93,12 @@ extension LogOpening {
         damage += found.damage.filter { !$0.isEmpty }.map { report(.records, $0) }
         if found.mayDiscardRecords { damage.append(report(.tail, found.end..<size)) }
         do throws(FileSystemError) {
-            let current = try fileSystem.status(.logName, at: place.directory, followsSymbolicLinks: false)
+            let current = try fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
             return Scan(
                 file: LogFile(descriptor, header: header, on: fileSystem), found: found, damage: damage,
                 isInPlace: current.inode == inode)
         } catch  where error.errno == .noSuchFileOrDirectory {
-            throw KVStoreError(.noStore, .open, store: place.name, underlying: error)
+            throw KVStoreError(.noStore, .open, store: handle.name, underlying: error)
         } catch {
             throw failure(error)
         }
@@ -107,7 +107,7 @@ extension LogOpening {
     /// A report of damaged bytes that are left in the log.
     private func report(_ kind: KVDamageReport.Kind, _ range: Range<Int64>) -> KVDamageReport {
         KVDamageReport(
-            kind: kind, file: String(place.path.appending(.logName)), offset: range.lowerBound,
+            kind: kind, file: String(handle.path.appending(.logName)), offset: range.lowerBound,
             sizeInBytes: range.upperBound - range.lowerBound, isSetAside: false)
     }
 }

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// Opens the log of a store: reads it, sets damaged bytes aside, and leaves a log that can be appended to.
 struct LogOpening: ~Copyable {
-    let place: StoreHandle
+    let handle: StoreHandle
     private let space: LogSpace.Options
 
     /// The content of the log.
@@ -12,27 +12,27 @@ struct LogOpening: ~Copyable {
     /// The issues to report to the owner of the store.
     var issues: [KVStoreIssue] = []
 
-    init(_ place: StoreHandle, table: ValueTable, options: FileKVStore.Options) {
-        self.place = place
+    init(_ handle: StoreHandle, table: ValueTable, options: FileKVStore.Options) {
+        self.handle = handle
         self.table = TableWriter(table)
         space = options.space
     }
 
-    var fileSystem: any POSIXFileSystem { place.fileSystem }
+    var fileSystem: any POSIXFileSystem { handle.fileSystem }
 
     /// Opens the log and reads it into ``table``.
-    mutating func run() throws(KVStoreError) -> OpenedLog {
+    mutating func openForWriting() throws(KVStoreError) -> OpenedLog {
         let log: Descriptor
         do throws(FileSystemError) {
             log = try fileSystem.open(
-                .logName, at: place.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
+                .logName, at: handle.directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [])
         } catch  where error.errno == .noSuchFileOrDirectory {
             return try create()
         } catch {
             throw failure(error)
         }
         do throws(KVStoreError) {
-            return try read(log)
+            return try recover(log)
         } catch {
             // The failure to open is the one to report.
             do { try fileSystem.close(log) } catch _ {}
@@ -40,7 +40,7 @@ struct LogOpening: ~Copyable {
         }
     }
 
-    func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: place.name) }
+    func failure(_ error: FileSystemError) -> KVStoreError { KVStoreError(error, .open, store: handle.name) }
 
     private func create() throws(KVStoreError) -> OpenedLog {
         do throws(FileSystemError) {
@@ -53,7 +53,7 @@ struct LogOpening: ~Copyable {
     /// Replaces the log, durably, by one with the content of the table.
     private func write(generation: UInt64, after sequence: UInt64) throws(FileSystemError) -> AppendLog {
         let header = LogHeader(fileID: LogFileID(random: fileSystem.randomBits), generation: generation)
-        var replacement = try LogReplacement(header, at: place.directory, on: fileSystem)
+        var replacement = try LogReplacement(header, at: handle.directory, on: fileSystem)
         var log: AppendLog
         do throws(FileSystemError) {
             var values = table.collected
@@ -65,13 +65,13 @@ struct LogOpening: ~Copyable {
             replacement.discard()
             throw error
         }
-        let flush = log.startFlush(directory: place.directory)
+        let flush = log.startFlush(directory: handle.directory)
         try flush.run()
         log.didFlush(flush)
         return log
     }
 
-    private mutating func read(_ log: Descriptor) throws(KVStoreError) -> OpenedLog {
+    private mutating func recover(_ log: Descriptor) throws(KVStoreError) -> OpenedLog {
         let size: Int64
         let reading: LogHeader.Reading
         do throws(FileSystemError) {
@@ -80,8 +80,8 @@ struct LogOpening: ~Copyable {
             // Another program could change it through another hard link.
             guard status.linkCount == 1 else { throw FileSystemError(.open, .tooManyLinks, path: .logName) }
             size = status.sizeInBytes
-            var window = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
-            reading = LogHeader.read(try window.withBytes(at: 0, count: Int(window.size)) { Array($0) } ?? [])
+            var reader = LogReader(log, size: min(size, Int64(LogHeader.size)), on: fileSystem)
+            reading = LogHeader.read(try reader.withBytes(at: 0, count: Int(reader.size)) { Array($0) } ?? [])
         } catch {
             throw failure(error)
         }
@@ -89,7 +89,7 @@ struct LogOpening: ~Copyable {
         case .valid(let header):
             return try recover(log, header, try scan(log, size, header.fileID), size: size)
         case .unknownVersion(let version):
-            throw KVStoreError(.unknownFormat(version: version), .open, store: place.name)
+            throw KVStoreError(.unknownFormat(version: version), .open, store: handle.name)
         case .damaged(let candidates): return try recoverWithoutHeader(log, candidates, size: size)
         }
     }
@@ -136,7 +136,7 @@ extension LogOpening {
             guard isHeaderDamaged || !found.damage.isEmpty else { return opened }
             opened.log = try write(generation: header.generation &+ 1, after: found.sequence)
         } catch {
-            let error = KVStoreError(error, .setAside, store: place.name)
+            let error = KVStoreError(error, .setAside, store: handle.name)
             issues.append(.readOnly(error))
             opened.obstacle = error
         }
@@ -146,7 +146,7 @@ extension LogOpening {
     private mutating func setAside(
         _ range: Range<Int64>, of log: Descriptor, _ kind: KVDamageReport.Kind, _ header: LogHeader
     ) throws(FileSystemError) {
-        let report = try place.quarantine.setAside(range, of: log, kind, logName: header.fileID.shortName)
+        let report = try handle.quarantine.setAside(range, of: log, kind, logName: header.fileID.shortName)
         issues.append(.damage(report))
     }
 
@@ -163,10 +163,10 @@ extension LogOpening {
         do throws(FileSystemError) {
             let bytes = try fileSystem.readBytes(of: log, at: 0, count: LogHeader.size)
             if !LogHeader.isInterruptedCreation(bytes, fileSize: size) {
-                issues.append(.damage(try place.quarantine.setAsideLog(sizeInBytes: size)))
+                issues.append(.damage(try handle.quarantine.setAsideLog(sizeInBytes: size)))
             }
         } catch {
-            throw KVStoreError(error, .setAside, store: place.name)
+            throw KVStoreError(error, .setAside, store: handle.name)
         }
         let opened = try create()
         do { try fileSystem.close(log) } catch _ {}

@@ -1,5 +1,5 @@
-/// The payload of a batch: for each change its operation, a zero, the lengths of name and value, the name and the
-/// value.
+/// The content of a batch, behind the prefix of the payload: for each change its operation, a zero, the lengths of name
+/// and value, the name and the value.
 extension LogRecord {
     /// The operation, a zero, the length of the name (two bytes) and of the value (four bytes).
     static let batchPrefixSize = 8

@@ -68,11 +68,11 @@ enum LogRecord {
         let payload = frameSize + payloadPrefixSize
         UnsafeMutableRawBufferPointer(rebasing: record[payload...]).copyMemory(from: name)
         UnsafeMutableRawBufferPointer(rebasing: record[(payload + name.count)...]).copyMemory(from: value)
-        sign(record, unflushedCount: unflushedCount, checksum: start)
+        addChecksum(record, unflushedCount: unflushedCount, checksum: start)
     }
 
     /// Completes a record with the number of unflushed records and its checksum.
-    static func sign(_ record: UnsafeMutableRawBufferPointer, unflushedCount: UInt32, checksum start: CRC32C) {
+    static func addChecksum(_ record: UnsafeMutableRawBufferPointer, unflushedCount: UInt32, checksum start: CRC32C) {
         record.store(unflushedCount, at: 12)
         var checksum = start
         checksum.update(UnsafeRawBufferPointer(rebasing: record[..<16]))

@@ -76,7 +76,7 @@ struct LogReplacement: ~Copyable {
                 guard size <= rest.count else { return true }
                 let record = UnsafeMutableRawBufferPointer(rebasing: rest[..<size])
                 guard LogRecord.isIntact(UnsafeRawBufferPointer(record), checksum: old) else { return false }
-                LogRecord.sign(
+                LogRecord.addChecksum(
                     record, unflushedCount: UInt32(clamping: frame.sequence - flushed - 1), checksum: checksum)
                 last = frame.sequence
                 position += size

@@ -9,7 +9,7 @@ extension LogScan {
         let checksum = checksum
         while true {
             let start = state.end
-            let available = try window.withBytes(at: start, atLeast: length) { bytes in
+            let available = try reader.withBytes(at: start, atLeast: length) { bytes in
                 var rest = bytes
                 // 32 records at a time, so that their table slots are prefetched while checksums are computed.
                 while Self.loadChunk(&rest, checksum, after: &state, into: &table)
@@ -28,7 +28,7 @@ extension LogScan {
             length = shortest
             // The expected number of names if the rest of the log resembles the part already read, but at most eight
             // times the names found: most of the file may be sparse.
-            let expectedCount = Double(table.count) * Double(window.size) / Double(state.end)
+            let expectedCount = Double(table.count) * Double(reader.size) / Double(state.end)
             table.reserve(Int(min(expectedCount, 8 * Double(table.count))))
         }
     }

@@ -60,7 +60,7 @@ struct LogScan {
         var state = Outcome()
     }
 
-    var window: LogReader
+    var reader: LogReader
     let checksum: CRC32C
     private var outcome = Outcome()
     private var pending: [Segment] = []
@@ -74,7 +74,7 @@ struct LogScan {
 
     /// Creates a scan of a log.
     init(_ descriptor: Descriptor, size: Int64, fileID: LogFileID, on fileSystem: any POSIXFileSystem) {
-        window = LogReader(descriptor, size: size, on: fileSystem)
+        reader = LogReader(descriptor, size: size, on: fileSystem)
         checksum = fileID.checksum
         let (quadruple, overflow) = size.multipliedReportingOverflow(by: 4)
         budget = overflow ? .max : max(quadruple, Self.smallestBudget)
@@ -84,23 +84,23 @@ struct LogScan {
     mutating func run(into table: inout TableWriter) throws(FileSystemError) -> Outcome {
         var offset = outcome.end
         var state = outcome
-        while offset < window.size {
+        while offset < reader.size {
             if pending.isEmpty {
                 try loadRun(after: &state, into: &table)
                 outcome = state
                 offset = state.end
-                guard offset < window.size else { break }
+                guard offset < reader.size else { break }
             }
             if let record = try record(at: offset, after: state) {
                 accept(record, at: offset, state: &state, &table)
                 offset = state.end
             } else {
                 // Determined once, because it is the same for every bad record.
-                if contentEnd == nil { contentEnd = try window.contentEnd(from: offset) }
+                if contentEnd == nil { contentEnd = try reader.contentEnd(from: offset) }
                 guard let contentEnd, contentEnd > offset else { break }
                 let next = try resynchronize(from: offset, before: contentEnd, after: state)
-                pending.append(Segment(damage: offset..<(next ?? window.size)))
-                offset = next ?? window.size
+                pending.append(Segment(damage: offset..<(next ?? reader.size)))
+                offset = next ?? reader.size
             }
         }
         outcome.discardedRecordCount = pending.reduce(0) { $0 + $1.changes.count }
@@ -159,7 +159,7 @@ struct LogScan {
         guard let frame = try frame(at: offset, after: state) else { return nil }
         let checksum = checksum
         let size = LogRecord.frameSize + frame.payloadSize
-        let record = try window.withBytes(at: offset, count: size) { bytes -> Record? in
+        let record = try reader.withBytes(at: offset, count: size) { bytes -> Record? in
             guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
             let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
             guard let change = LogRecord.change(payload), change.count <= frame.sequence - state.sequence else {
@@ -175,10 +175,10 @@ struct LogScan {
     }
 
     mutating func frame(at offset: Int64, after state: Outcome) throws(FileSystemError) -> LogRecord.Frame? {
-        let frame = try window.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
+        let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)
         guard let frame,
             frame.payloadSize >= LogRecord.payloadPrefixSize,
-            Int64(frame.payloadSize) <= window.size - offset - Int64(LogRecord.frameSize),
+            Int64(frame.payloadSize) <= reader.size - offset - Int64(LogRecord.frameSize),
             frame.sequence > state.sequence, frame.sequence <= LogRecord.maximumSequence,
             // Otherwise the flushed sequence number would be negative.
             frame.unflushedCount < frame.sequence
@@ -197,9 +197,9 @@ struct LogScan {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
             if try record(at: next, after: state)?.firstSequence == state.sequence + 2 { return next }
         }
-        let last = min(contentEnd - 1, window.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize))
+        let last = min(contentEnd - 1, reader.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize))
         // More records than fit into the file cannot be missing.
-        let horizon = state.sequence + 2 + UInt64(clamping: window.size / 24)
+        let horizon = state.sequence + 2 + UInt64(clamping: reader.size / 24)
         var candidate = offset + 1
         while candidate <= last, budget > 0 {
             if try isPlausible(at: candidate, after: state, horizon: horizon),
@@ -219,7 +219,7 @@ struct LogScan {
     ) throws(FileSystemError) -> Bool {
         guard let frame = try frame(at: offset, after: state) else { return false }
         let start = offset + Int64(LogRecord.frameSize)
-        return try window.withBytes(at: start, count: LogRecord.payloadPrefixSize) { prefix in
+        return try reader.withBytes(at: start, count: LogRecord.payloadPrefixSize) { prefix in
             LogRecord.isPlausible(prefix, payloadSize: frame.payloadSize)
                 && (LogRecord.isRetained(prefix) || frame.sequence <= horizon)
         } ?? false

@@ -100,11 +100,11 @@ struct Quarantine {
     private func forEachChunk(
         of range: Range<Int64>, in log: Descriptor, _ body: ([UInt8]) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        var window = LogReader(log, size: range.upperBound, on: fileSystem)
+        var reader = LogReader(log, size: range.upperBound, on: fileSystem)
         var offset = range.lowerBound
         while offset < range.upperBound {
             let count = Int(min(1 << 20, range.upperBound - offset))
-            guard let chunk = try window.withBytes(at: offset, count: count, { Array($0) }) else {
+            guard let chunk = try reader.withBytes(at: offset, count: count, { Array($0) }) else {
                 throw FileSystemError(.read, .ioError, path: .logName)
             }
             try body(chunk)

@@ -86,7 +86,7 @@ public final class FileKVStore: KVTransactionalStoring {
         use = try EngineRegistry.open(path, options: options, on: fileSystem)
         engine = use.engine
         table = engine.table.view
-        sharing = engine.place.sharing
+        sharing = engine.handle.sharing
         self.options = options
         engine.openingIssues.forEach(options.report)
     }
@@ -114,9 +114,9 @@ public final class FileKVStore: KVTransactionalStoring {
     /// Reports of all unreadable data that was set aside and still exists.
     public func damageReports() throws -> [KVDamageReport] {
         do throws(FileSystemError) {
-            return try engine.place.quarantine.reports()
+            return try engine.handle.quarantine.reports()
         } catch {
-            throw KVStoreError(error, .open, store: engine.place.name)
+            throw KVStoreError(error, .open, store: engine.handle.name)
         }
     }
 }
@@ -144,7 +144,7 @@ extension FileKVStore {
     }
 
     public func read<T>(_ key: KVKey<T>) throws -> T? {
-        try key.identity.validate(.read, in: engine.place.name)
+        try key.identity.validate(.read, in: engine.handle.name)
         try engine.loadRemoteChanges(.read, about: key.identity)
         do throws(TableView.Interruption) {
             return try table.value(of: key)
@@ -165,7 +165,7 @@ extension FileKVStore {
     private func undecodable(
         _ name: String, _ operation: KVStoreError.Operation, _ error: UndecodableValue
     ) -> KVStoreError {
-        KVStoreError(decoding: error.cause, operation, key: name, store: engine.place.name)
+        KVStoreError(decoding: error.cause, operation, key: name, store: engine.handle.name)
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
@@ -175,7 +175,7 @@ extension FileKVStore {
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
-        try key.identity.validate(.remove, in: engine.place.name)
+        try key.identity.validate(.remove, in: engine.handle.name)
         try engine.remove(key.identity)
         if engine.changes.isOn { engine.changes.notify([key.identity]) }
     }
@@ -199,16 +199,16 @@ extension FileKVStore {
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
-        try name.validate(.read, in: engine.place.name)
+        try name.validate(.read, in: engine.handle.name)
         try engine.loadRemoteChanges(.read, about: name)
         return engine.cell(of: name)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         let name = KeyName(name)
-        try name.validate(.set, in: engine.place.name)
+        try name.validate(.set, in: engine.handle.name)
         guard bytes.count <= options.valueLimit else {
-            throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.place.name)
+            throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.handle.name)
         }
         try engine.set(bytes, named: name)
         if engine.changes.isOn { engine.changes.notify([name]) }
@@ -216,14 +216,14 @@ extension FileKVStore {
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
-        try name.validate(.remove, in: engine.place.name)
+        try name.validate(.remove, in: engine.handle.name)
         try engine.remove(name)
         if engine.changes.isOn { engine.changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
         let name = KeyName(name)
-        try name.validate(.read, in: engine.place.name)
+        try name.validate(.read, in: engine.handle.name)
         try engine.loadRemoteChanges(.read, about: name)
         return engine.cell(of: name).map { KVEntry($0) }
     }

@@ -25,8 +25,8 @@ struct ReadGuard {
 
     /// Leaves with a copy of the value in a ``TypedCell`` of the type `Value`; never nil.
     ///
-    /// An optional, and never inline, so that the copy is made where the caller of the caller wants it: the compiler
-    /// would move it there otherwise, which waits for what the copying has just stored.
+    /// Returns an optional and is never inlined: otherwise the compiler makes the copy in a temporary and moves it, and
+    /// the move stalls on the stores that have just been made.
     @inline(never)
     func leave<Value>(copyingValueOf cell: UnsafeRawPointer) -> Value? {
         let copy: Value = copyAndLeave(copyValue, cell, reader)

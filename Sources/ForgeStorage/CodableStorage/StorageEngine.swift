@@ -5,10 +5,10 @@ import SystemPackage
 /// The implementation that ``DiskStorage`` and ``InMemoryStorage`` share: one file for each key, on any POSIX file
 /// system.
 final class StorageEngine: Sendable {
-    private let root: Result<StoreRoot, FileSystemError>
+    private let root: Result<LazyStoreDirectory, FileSystemError>
 
     init(location: URL, fileSystem: any POSIXFileSystem) {
-        root = Result { () throws(FileSystemError) in StoreRoot(try POSIXPath(location), on: fileSystem) }
+        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(location), on: fileSystem) }
     }
 
     func fetch(_ key: String) throws(StorageError) -> Data {

@@ -9,12 +9,12 @@ struct POSIXImageDirectory: ImageDirectory {
     let url: URL
 
     /// Records temporary files, so that the next process that stores an image removes those of a killed one.
-    private let root: Result<StoreRoot, FileSystemError>
+    private let root: Result<LazyStoreDirectory, FileSystemError>
 
     init(fileSystem: any POSIXFileSystem, url: URL) {
         self.fileSystem = fileSystem
         self.url = url
-        root = Result { () throws(FileSystemError) in StoreRoot(try POSIXPath(url), on: fileSystem) }
+        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(url), on: fileSystem) }
     }
 
     func create() throws {
@@ -41,7 +41,7 @@ struct POSIXImageDirectory: ImageDirectory {
         }
         defer { fileSystem.discard(file) }
         guard try fileSystem.status(of: .descriptor(file)).isOwn else { throw ForeignEntry() }
-        return try fileSystem.naming(path) { () throws(FileSystemError) in
+        return try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
             Data(try fileSystem.readContents(of: file, maximumSizeInBytes: ImageFile.maximumSizeInBytes))
         }
     }

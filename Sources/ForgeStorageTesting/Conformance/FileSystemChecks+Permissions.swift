@@ -18,10 +18,10 @@ extension ConformanceChecks {
             _ = try $0.status("d/x")
         },
         forbids("a directory that may not be read is not opened", .permissionDenied, mode: 0o711) { try $0.open("d") },
-        permits("names can be looked up in a directory without read permission", mode: 0o711) {
+        asOtherUser("names can be looked up in a directory without read permission", mode: 0o711) {
             _ = try $0.status("d/x")
         },
-        permits("names are listed in a directory that may be read but not searched", mode: 0o744) {
+        asOtherUser("names are listed in a directory that may be read but not searched", mode: 0o744) {
             try expectEqual(try $0.list("d").sorted(), ["s", "x"], "the listing")
         },
         forbids("another's private file is not opened", .permissionDenied) { try $0.open("d/x") },
@@ -33,7 +33,7 @@ extension ConformanceChecks {
             defer { remove(tree, "d/own") }
             try tree.fileSystem.rename(tree("d/own"), to: tree("d/x"))
         },
-        permits("a user removes their own file in a sticky directory", mode: 0o1777) { tree in
+        asOtherUser("a user removes their own file in a sticky directory", mode: 0o1777) { tree in
             try tree.create("d/own")
             try expectEqual(try tree.status("d/own").owner, user, "the owner")
             try tree.fileSystem.unlink(tree("d/own"))
@@ -65,7 +65,7 @@ extension ConformanceChecks {
                 $0("d/null"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
                 deviceNumber: 0x103)
         },
-        permits("creating a Linux whiteout (device 0:0) needs no privileges", mode: 0o777) { tree in
+        asOtherUser("creating a Linux whiteout (device 0:0) needs no privileges", mode: 0o777) { tree in
             guard !tree.isDarwin else { return }
             try tree.fileSystem.createNode(
                 tree("d/hidden"), at: .workingDirectory, type: .characterSpecial, permissions: .ownerReadWrite,
@@ -77,7 +77,7 @@ extension ConformanceChecks {
             }
             try tree.ownersFileSystem.unlink(tree("d/hidden"))
         },
-        permits("group permissions apply to members of the group", mode: 0o755) { tree in
+        asOtherUser("group permissions apply to members of the group", mode: 0o755) { tree in
             let file = FileReference.path(tree("d/x"))
             let owner = tree.ownersFileSystem
             try owner.setOwner(nil, group: group, of: file)
@@ -85,22 +85,24 @@ extension ConformanceChecks {
             try tree.open("d/x", .readOnly)
             try tree.expectErrno(.permissionDenied, "writing") { try tree.open("d/x", .writeOnly) }
         },
-        permits("only the first matching class applies: an owner without permission has none", mode: 0o777) { tree in
+        asOtherUser("only the first matching class applies: an owner without permission has none", mode: 0o777) {
+            tree in
             try tree.create("d/own")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o077), of: .path(tree("d/own")))
             try tree.expectErrno(.permissionDenied, "the owner") { try tree.open("d/own") }
         },
-        permits("a file created without write permission can be written through its descriptor", mode: 0o777) { tree in
+        asOtherUser("a file created without write permission can be written through its descriptor", mode: 0o777) {
+            tree in
             try tree.opening(tree("d/own"), .writeOnly, [.create], permissions: .ownerRead) { try tree.write($0, "x") }
             try tree.expectErrno(.permissionDenied, "a second open") { try tree.open("d/own", .writeOnly) }
         },
-        permits("a write by an unprivileged user clears the set-user-ID bit", mode: 0o777) { tree in
+        asOtherUser("a write by an unprivileged user clears the set-user-ID bit", mode: 0o777) { tree in
             try tree.create("d/own")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o6755), of: .path(tree("d/own")))
             try tree.opening(tree("d/own"), .writeOnly) { try tree.write($0, "x") }
             try expectEqual(try tree.status("d/own").permissions.rawValue, 0o755, "the permissions")
         },
-        permits("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
+        asOtherUser("a file created in a set-group-id directory gets its group", mode: 0o2777) { tree in
             let directory = try tree.status("d").group
             try tree.create("d/own")
             try tree.fileSystem.createDirectory(tree("d/below"))
@@ -119,7 +121,7 @@ extension ConformanceChecks {
         _ description: String, _ errno: Errno, mode: FilePermissions.RawValue = 0o755,
         _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
     ) -> FileSystemCheck {
-        permits(description, mode: mode) { visitor in
+        asOtherUser(description, mode: mode) { visitor in
             let before = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
             try visitor.expectErrno(errno, description) { try body(visitor) }
             let after = try visitor.snapshot().filter { !$0.hasPrefix("./d ") }
@@ -129,7 +131,7 @@ extension ConformanceChecks {
 
     /// Runs `body` as another user in a tree with a directory `d` of this mode that holds a private file `x`, and a
     /// world-writable `e`.
-    private static func permits(
+    private static func asOtherUser(
         _ description: String, mode: FilePermissions.RawValue,
         _ body: @escaping @Sendable (FileSystemFixture) throws -> Void
     ) -> FileSystemCheck {

@@ -24,7 +24,9 @@ package final class CallCounter: Sendable {
     package var didFail: Bool { state.withLock { $0.didFail } }
 
     /// Counts a call, and throws if it is to fail.
-    package func count(_ operation: FileSystemOperation, _ path: POSIXPath?, _ errno: Errno) throws(FileSystemError) {
+    package func countOrFail(_ operation: FileSystemOperation, _ path: POSIXPath?, _ errno: Errno)
+        throws(FileSystemError)
+    {
         let fails = state.withLock { state in
             defer { state.count += 1 }
             guard state.failing.contains(state.count) else { return false }

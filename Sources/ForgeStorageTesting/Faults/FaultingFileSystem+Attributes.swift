@@ -4,7 +4,7 @@ public import SystemPackage
 extension FaultingFileSystem {
     public func status(of file: FileReference) throws(FileSystemError) -> FileStatus {
         try perform(.status) { state, call in
-            concern(&call, file, state)
+            setTarget(of: &call, file, state)
         } _: { (_, call) throws(FileSystemError) in
             let status = try base.status(of: file)
             // Sizes of directories differ between file systems.
@@ -43,7 +43,7 @@ extension FaultingFileSystem {
         _ effect: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         try perform(operation) { state, call in
-            concern(&call, file, state)
+            setTarget(of: &call, file, state)
             call.record.detail = detail
             call.target.mutates = true
         } _: { (_, _) throws(FileSystemError) in

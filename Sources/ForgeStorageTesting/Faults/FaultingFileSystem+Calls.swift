@@ -114,7 +114,7 @@ extension FaultingFileSystem.Call {
     typealias State = FaultingFileSystem.State
 
     /// Sets the open file of the call.
-    mutating func concerns(_ descriptor: Descriptor, _ state: State) {
+    mutating func setTarget(_ descriptor: Descriptor, _ state: State) {
         record.descriptor = Int(descriptor.rawValue)
         guard let file = state.files[descriptor] else { return }
         self.file = file
@@ -129,8 +129,8 @@ extension FaultingFileSystem.Call {
 
 extension FaultingFileSystem {
     /// Sets the file at a path, and the directory that contains its name.
-    func concern(
-        _ call: inout Call, _ path: POSIXPath, at directory: Descriptor, followsLinks: Bool, _ state: State
+    func setTarget(
+        of call: inout Call, _ path: POSIXPath, at directory: Descriptor, followsLinks: Bool, _ state: State
     ) {
         let resolved = state.resolve(path, at: directory)
         call.record.path = resolved
@@ -145,11 +145,11 @@ extension FaultingFileSystem {
     }
 
     /// Sets the file by its reference.
-    func concern(_ call: inout Call, _ file: FileReference, _ state: State) {
+    func setTarget(of call: inout Call, _ file: FileReference, _ state: State) {
         switch file {
-        case .descriptor(let descriptor): call.concerns(descriptor, state)
+        case .descriptor(let descriptor): call.setTarget(descriptor, state)
         case .path(let path, at: let directory, let followsLinks):
-            concern(&call, path, at: directory, followsLinks: followsLinks, state)
+            setTarget(of: &call, path, at: directory, followsLinks: followsLinks, state)
         }
     }
 

@@ -6,7 +6,7 @@ extension FaultingFileSystem {
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
         try perform(.read) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.offset = offset
             call.record.count = Int64(buffer.count)
         } _: { (state, call) throws(FileSystemError) in
@@ -26,7 +26,7 @@ extension FaultingFileSystem {
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int {
         try perform(.write) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.offset = offset
             call.record.count = Int64(buffer.count)
             call.target.mutates = true
@@ -51,7 +51,7 @@ extension FaultingFileSystem {
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {
         try perform(.seek) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.offset = offset
             switch origin {
             case .start: call.record.detail = "start"
@@ -68,7 +68,7 @@ extension FaultingFileSystem {
 
     public func truncate(_ file: FileReference, to sizeInBytes: Int64) throws(FileSystemError) {
         try perform(.truncate) { state, call in
-            concern(&call, file, state)
+            setTarget(of: &call, file, state)
             call.record.count = sizeInBytes
             call.record.newSize = sizeInBytes
             call.target.mutates = true
@@ -80,7 +80,7 @@ extension FaultingFileSystem {
 
     public func allocate(_ descriptor: Descriptor, at offset: Int64, length: Int64) throws(FileSystemError) {
         try perform(.allocate) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.offset = offset
             call.record.count = length
             call.target.mutates = true
@@ -92,7 +92,7 @@ extension FaultingFileSystem {
 
     public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
         try perform(.synchronize) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.detail = "\(level)"
         } _: { (state, call) throws(FileSystemError) in
             call.record.sizeBefore = lookUp(descriptor)?.sizeInBytes

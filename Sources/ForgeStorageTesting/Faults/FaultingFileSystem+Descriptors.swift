@@ -9,7 +9,7 @@ extension FaultingFileSystem {
     ) throws(FileSystemError) -> Descriptor {
         try perform(.open) { state, call in
             let followsLinks = !options.contains(.noFollow) && !options.contains(.exclusiveCreate)
-            concern(&call, path, at: directory, followsLinks: followsLinks, state)
+            setTarget(of: &call, path, at: directory, followsLinks: followsLinks, state)
             call.target.createsName = options.contains(.create) && call.record.inode == nil
             call.target.mutates = mode != .readOnly || options.contains(.truncate) || call.target.createsName
             call.record.detail = Self.text(mode, options, permissions, resolution)
@@ -47,9 +47,9 @@ extension FaultingFileSystem {
 
     public func close(_ descriptor: Descriptor) throws(FileSystemError) {
         try perform(.close) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             guard let file = call.file else { return }
-            call.record.isLastDescriptor = state.files.values.count { $0.inode == file.inode } == 1
+            call.record.isLastDescriptorOfFile = state.files.values.count { $0.inode == file.inode } == 1
         } _: { (state, call) throws(FileSystemError) in
             let file = state.files.removeValue(forKey: descriptor)
             if let file, !state.files.values.contains(where: { $0.openFile == file.openFile }) {
@@ -61,7 +61,7 @@ extension FaultingFileSystem {
 
     public func duplicate(_ descriptor: Descriptor) throws(FileSystemError) -> Descriptor {
         try perform(.duplicate) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
         } undo: { state, copy in
             do { try base.close(copy) } catch _ {}
             state.files[copy] = nil
@@ -77,7 +77,7 @@ extension FaultingFileSystem {
 
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         func prepare(_ state: inout State, _ call: inout Call) {
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.detail = waiting ? "\(mode) waiting" : "\(mode)"
         }
         guard waiting else {
@@ -102,7 +102,7 @@ extension FaultingFileSystem {
 
     public func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         try perform(.list) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
         } _: { (_, call) throws(FileSystemError) in
             let entries = try base.entries(of: descriptor)
             call.record.outcome = .success("\(entries.count) entries")

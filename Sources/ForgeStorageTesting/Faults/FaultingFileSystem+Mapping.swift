@@ -8,7 +8,7 @@ extension FaultingFileSystem {
     /// are lost. Loads are not calls.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         try perform(.map) { state, call in
-            call.concerns(descriptor, state)
+            call.setTarget(descriptor, state)
             call.record.offset = offset
             call.record.count = Int64(count)
             call.target.mutates = true
@@ -32,7 +32,7 @@ private struct MappingOwner: Sendable {
     func store(_ bytes: UnsafeRawBufferPointer, at place: Int, in mapping: FileMapping) {
         do {
             try fileSystem.perform(.store) { state, call in
-                concern(&call, state)
+                setTarget(of: &call, state)
                 call.record.offset = offset + Int64(place)
                 call.record.count = Int64(bytes.count)
                 call.record.position = call.record.offset
@@ -48,7 +48,7 @@ private struct MappingOwner: Sendable {
 
     func writeBack(_ mapping: FileMapping) throws(FileSystemError) {
         try fileSystem.perform(.writeBack) { state, call in
-            concern(&call, state)
+            setTarget(of: &call, state)
             call.record.offset = offset
             call.record.count = Int64(mapping.count)
         } _: { (state, call) throws(FileSystemError) in
@@ -66,7 +66,7 @@ private struct MappingOwner: Sendable {
         }
     }
 
-    private func concern(_ call: inout FaultingFileSystem.Call, _ state: FaultingFileSystem.State) {
+    private func setTarget(of call: inout FaultingFileSystem.Call, _ state: FaultingFileSystem.State) {
         guard let file else { return }
         // The file may have been renamed; the table of open files has its current path.
         let path = state.files.values.first { $0.openFile == file.openFile }?.path ?? file.path

@@ -33,7 +33,7 @@ extension FaultingFileSystem {
         to target: POSIXPath? = nil, _ effect: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         try perform(operation) { state, call in
-            concern(&call, path, at: directory, followsLinks: false, state)
+            setTarget(of: &call, path, at: directory, followsLinks: false, state)
             call.record.destination = target
             call.record.detail = detail
             call.target.createsName = true
@@ -46,7 +46,7 @@ extension FaultingFileSystem {
 
     public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {
         try perform(.readSymbolicLink) { state, call in
-            concern(&call, path, at: directory, followsLinks: false, state)
+            setTarget(of: &call, path, at: directory, followsLinks: false, state)
         } _: { (_, call) throws(FileSystemError) in
             let target = try base.readSymbolicLink(path, at: directory)
             call.record.outcome = .success(target.description)
@@ -58,7 +58,7 @@ extension FaultingFileSystem {
         _ path: POSIXPath, at directory: Descriptor, to newPath: POSIXPath, at newDirectory: Descriptor
     ) throws(FileSystemError) {
         try perform(.link) { state, call in
-            concern(&call, path, at: directory, followsLinks: false, state)
+            setTarget(of: &call, path, at: directory, followsLinks: false, state)
             addDestination(&call, newPath, at: newDirectory, state)
             call.target.createsName = true
         } _: { (_, _) throws(FileSystemError) in
@@ -71,7 +71,7 @@ extension FaultingFileSystem {
         _ mode: RenameMode
     ) throws(FileSystemError) {
         try perform(.rename) { state, call in
-            concern(&call, path, at: directory, followsLinks: false, state)
+            setTarget(of: &call, path, at: directory, followsLinks: false, state)
             addDestination(&call, newPath, at: newDirectory, state)
             call.record.detail = "\(mode)"
         } _: { (state, call) throws(FileSystemError) in
@@ -111,7 +111,7 @@ extension FaultingFileSystem {
         _ effect: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         try perform(operation) { state, call in
-            concern(&call, path, at: directory, followsLinks: false, state)
+            setTarget(of: &call, path, at: directory, followsLinks: false, state)
             call.target.mutates = true
         } _: { (_, _) throws(FileSystemError) in
             try effect()

@@ -153,7 +153,9 @@ private struct Linter {
     }
 
     private mutating func close(_ record: OperationRecord) {
-        guard let inode = record.inode, record.isLastDescriptor, contents[inode]?.isOrdered == false else { return }
+        guard let inode = record.inode, record.isLastDescriptorOfFile, contents[inode]?.isOrdered == false else {
+            return
+        }
         contents[inode]?.closedDirtyAt = record.sequence
     }
 

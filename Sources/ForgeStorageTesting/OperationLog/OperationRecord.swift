@@ -3,7 +3,7 @@ public import SystemPackage
 
 /// A file-system call and its result.
 ///
-/// Numbers that vary between runs are replaced: descriptors by the lowest free number, inodes by the order of
+/// Numbers that vary between runs are replaced: descriptors by the lowest number that is free in the log, inodes by the order of
 /// appearance.
 public struct OperationRecord: Hashable, Sendable {
     /// The result of a call.
@@ -83,8 +83,8 @@ public struct OperationRecord: Hashable, Sendable {
     package var replaced: Int?
     /// Whether the file is a regular one.
     package var isRegular = false
-    /// Whether the descriptor was the last one of its open file.
-    package var isLastDescriptor = false
+    /// Whether no other descriptor of the same file, by its inode, was open.
+    package var isLastDescriptorOfFile = false
 
     init(_ operation: FileSystemOperation, time: Duration) {
         self.operation = operation

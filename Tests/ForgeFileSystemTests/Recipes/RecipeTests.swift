@@ -91,7 +91,7 @@ struct FileReplacementTests {
         let counter = CallCounter(failing: 0..<3)
         let taken = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
             guard call.operation == .open, call.path?.isLeftover == true else { return }
-            try counter.count(.open, call.path, .fileExists)
+            try counter.countOrFail(.open, call.path, .fileExists)
         }
         try replace("f", "1", on: taken)
         #expect(counter.count == 4)
@@ -110,7 +110,7 @@ struct FileReplacementTests {
             try memory.write(Data("old".utf8), to: URL(filePath: "/f"))
             let counter = CallCounter(failing: number..<(number + 1))
             let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-                try counter.count(call.operation, call.path, .ioError)
+                try counter.countOrFail(call.operation, call.path, .ioError)
             }
             var expected = "new"
             do {
@@ -181,7 +181,7 @@ struct TreeRemovalTests {
             try build(on: memory, at: "/tree")
             let counter = CallCounter(failing: number..<(number + 1))
             let failing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-                try counter.count(call.operation, call.path, .ioError)
+                try counter.countOrFail(call.operation, call.path, .ioError)
             }
             do {
                 try failing.removeTree("/tree")
@@ -239,7 +239,7 @@ struct DirectoryChainTests {
         try memory.makeDirectories("/a")
         let counter = CallCounter()
         let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
-            if call.operation == .synchronize { try counter.count(.synchronize, nil, .ioError) }
+            if call.operation == .synchronize { try counter.countOrFail(.synchronize, nil, .ioError) }
         }
         try counting.makeDirectories("/a")
         #expect(counter.count == 1)

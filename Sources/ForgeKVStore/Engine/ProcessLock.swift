@@ -6,7 +6,7 @@ import SystemPackage
 /// The lock of a shared store, held only for the duration of a call.
 ///
 /// It is acquired by polling, because a blocking `flock(2)` has no timeout.
-final class SharedLock: Sendable {
+final class ProcessLock: Sendable {
     private let fileSystem: any POSIXFileSystem
     private let directory: Descriptor
 

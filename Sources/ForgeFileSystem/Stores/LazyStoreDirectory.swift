@@ -6,7 +6,7 @@ import SystemPackage
 ///
 /// Reads create nothing and never wait for a flush: only a call that is about to write creates the directory, makes its
 /// name durable and removes leftovers.
-package final class StoreRoot: Sendable {
+package final class LazyStoreDirectory: Sendable {
     package let fileSystem: any POSIXFileSystem
     package let path: POSIXPath
 

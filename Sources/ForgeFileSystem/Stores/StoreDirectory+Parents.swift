@@ -18,7 +18,7 @@ extension StoreDirectory {
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let (parent, name) = key.path.splitLast()
-        return try fileSystem.naming(key.path) { () throws(FileSystemError) -> Result in
+        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) -> Result in
             guard !parent.isEmpty else { return try body(root, name) }
             try requireNoOtherRoot(parent)
             let descriptor = try openParent(parent, creating: creating)
@@ -138,7 +138,7 @@ extension StoreDirectory {
         try synchronizeNames(root, path)
     }
 
-    /// Makes a removal durable; if that fails, the removal is visible but a power cut may undo it.
+    /// Makes the names in a directory durable; if that fails, the change is visible but a power cut may undo it.
     package func synchronizeNames(
         _ directory: Descriptor, _ path: POSIXPath?, _ durability: Durability = .full
     ) throws(FileSystemError) {
