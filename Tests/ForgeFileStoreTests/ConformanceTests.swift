@@ -5,7 +5,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Every file store keeps every promise")
+@Suite("Every file store passes every check")
 struct ConformanceTests {
     @Test("the list has at least forty different checks")
     func count() {
@@ -79,11 +79,11 @@ private final class MinimalStore: FileStoring {
     }
 }
 
-@Suite("A store of an app's own with just the document's calls")
+@Suite("A custom store with only the document's calls")
 struct MinimalStoreTests {
     private let store = MinimalStore()
 
-    @Test("has sizes, infos and recursive listings")
+    @Test("has sizes, metadata and recursive listings")
     func queries() async throws {
         try await store.save(Data(count: 3), to: "a/b")
         try await store.save(Data(count: 4), to: "a/c/d")
@@ -96,7 +96,7 @@ struct MinimalStoreTests {
         await #expect(performing: { try await store.info("../x") }, throws: hasCode(.invalidKey(.dotComponent)))
     }
 
-    @Test("takes files in, deletes directories and says that it has no URLs")
+    @Test("copies and moves files, deletes directories, and reports that it has no URLs")
     func files() async throws {
         let directory = try TemporaryDirectory()
         try directory.write("content", to: "source")

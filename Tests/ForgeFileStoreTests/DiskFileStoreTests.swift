@@ -28,7 +28,7 @@ struct DiskFileStoreTests {
         #expect(try store.root.path == directory.url("a/b/store").path)
     }
 
-    @Test("making a store touches nothing, opening it creates the root")
+    @Test("creating a store performs no I/O, opening it creates the root")
     func opening() async throws {
         #expect(!FileManager.default.fileExists(atPath: directory.url("a").path))
         try await store.open()
@@ -37,7 +37,7 @@ struct DiskFileStoreTests {
         #expect(try permissions("a") == .ownerReadWriteExecute)
     }
 
-    @Test("files are 0600 and directories 0700, also those that are copied and moved in")
+    @Test("files are 0600 and directories 0700, including copied and moved ones")
     func modes() async throws {
         try await store.save(Data(), to: "x/y/saved")
         try directory.write("1", to: "source")
@@ -55,7 +55,7 @@ struct DiskFileStoreTests {
         }
     }
 
-    @Test("only what this store has recorded is swept, by the next one that writes")
+    @Test("the next store that writes removes only recorded files")
     func sweep() async throws {
         try await store.save(Data("1".utf8), to: "d/file")
         let journal = try directory.journal("a/b/store/#journal-0")
@@ -82,7 +82,7 @@ struct DiskFileStoreTests {
                 == ["#tmp-abcdefghabcdefgh", "#trash-abcdefghabcdefgh", "file"])
     }
 
-    @Test("two stores on one root see each other's files, and the second does not sweep the first's")
+    @Test("two stores on one root see each other's files, and the second does not remove the first's temporary files")
     func twoStores() async throws {
         let other = DiskFileStore(root: directory.url("a/b/store"))
         try await store.save(Data("1".utf8), to: "x")
@@ -109,7 +109,7 @@ struct DiskFileStoreTests {
         #expect(try directory.tree("a/b/store/d").count == 1)
     }
 
-    @Test("a root that cannot be opened is unavailable, never an empty store, until it can be")
+    @Test("a root is unavailable, never an empty store, until it can be opened")
     func unusableRoot() async throws {
         try directory.write("in the way", to: "a/b")
         await #expect(performing: { try await store.load("x") }, throws: hasCode(.unavailable(.inputOutput)))
@@ -147,7 +147,7 @@ struct DiskFileStoreTests {
         }
     }
 
-    @Test("names that no key can have are not listed, and deleteAll leaves them")
+    @Test("names that are not valid keys are not listed, and deleteAll keeps them")
     func foreignNames() async throws {
         try await store.save(Data("1".utf8), to: "x")
         try directory.write("2", to: "a/b/store/back\\slash")
@@ -162,7 +162,7 @@ struct DiskFileStoreTests {
         #expect(try fileSystem.exists(directory.path("a/b/store/").appending(POSIXPath([0xff, 0xfe]))))
     }
 
-    @Test("a file larger than may be loaded is too large, and nothing is allocated for it")
+    @Test("a file above the load limit is too large, and no memory is allocated for it")
     func tooLarge() async throws {
         let store = DiskFileStore(root: directory.url("s"), options: .init(maximumLoadSizeInBytes: 1000))
         try await store.save(Data(count: 1000), to: "fits")
@@ -174,7 +174,7 @@ struct DiskFileStoreTests {
         #expect(try await store.size("does not") == 1 << 40)
     }
 
-    @Test("a move renames on the same device: the inode stays")
+    @Test("a move on the same device is a rename: the inode is kept")
     func renames() async throws {
         try directory.write("content", to: "source")
         let inode = try fileSystem.status(directory.path("source")).inode
@@ -183,7 +183,7 @@ struct DiskFileStoreTests {
         #expect(try directory.read("a/b/store/x/y") == "content")
     }
 
-    @Test("a file with a second name is moved as a copy, and the other name keeps its file")
+    @Test("a file with two hard links is moved by copying, and the other name keeps its file")
     func movesHardLink() async throws {
         try directory.write("content", to: "source")
         try fileSystem.link(directory.path("source"), to: directory.path("second"))
@@ -193,7 +193,7 @@ struct DiskFileStoreTests {
         #expect(!FileManager.default.fileExists(atPath: directory.url("source").path))
     }
 
-    @Test("a stored file moved or copied onto itself is still there")
+    @Test("a stored file moved or copied onto itself is kept")
     func movesOntoItself() async throws {
         try await store.save(Data("content".utf8), to: "x")
         try await store.move(from: try await store.url(for: "x"), to: "x")
@@ -205,7 +205,7 @@ struct DiskFileStoreTests {
         #expect(try await store.load("x") == Data("content".utf8))
     }
 
-    @Test("a move that cannot take the file gives it its mode back")
+    @Test("a failed move restores the file's mode")
     func failedMove() async throws {
         try directory.write("content", to: "source")
         try fileSystem.setPermissions([.ownerReadWrite, .otherRead], of: .path(directory.path("source")))

@@ -35,7 +35,7 @@ struct FaultTests {
         #expect(try await store.size("file") == 1 << 20)
     }
 
-    @Test("a disk that can only be read is read, and refuses every change")
+    @Test("a read-only disk can be read, and refuses every change")
     func readOnlyDisk() async throws {
         try await store().save(Data("old".utf8), to: "d/file")
         try memory.setReadOnly(true)
@@ -51,7 +51,7 @@ struct FaultTests {
         await #expect(performing: { try await store.deleteAll() }, throws: refused)
     }
 
-    @Test("a file that cannot be read is unavailable, not missing")
+    @Test("an unreadable file is unavailable, not missing")
     func unreadable() async throws {
         let store = store()
         try await store.saveJSON(7, to: "number")
@@ -64,7 +64,7 @@ struct FaultTests {
         #expect(try await store.loadJSON("number") == 7)
     }
 
-    @Test("another user's file is not permitted")
+    @Test("access to another user's file is not permitted")
     func notPermitted() async throws {
         try await store().save(Data("secret".utf8), to: "d/file")
         let other = DiskFileStore(root: root, fileSystem: memory.process(user: UserID(1000), group: GroupID(1000)))
@@ -72,7 +72,7 @@ struct FaultTests {
         #expect(!other.exists("d/file"))
     }
 
-    @Test("a move over the border of two devices copies, makes durable, and removes the source")
+    @Test("a move between two devices copies, makes durable, and removes the source")
     func movesAcrossDevices() async throws {
         try memory.createDirectory("/other")
         try memory.mount(at: "/other")
@@ -103,7 +103,7 @@ struct FaultTests {
     func sourceFails() async throws {
         try memory.write(Data("content".utf8), to: URL(filePath: "/source"))
         let store = store()
-        // The first write reads the record of temporary names.
+        // The first write reads the records of temporary names.
         try await store.save(Data(), to: "opened")
         memory.readError = CocoaError(.fileReadUnknown)
         await #expect(
@@ -203,7 +203,7 @@ struct FaultTests {
         { _ = try await $0.info("d/file") },
     ]
 
-    @Test("a store that is to survive no power cut flushes nothing after it was opened")
+    @Test("a store without durability flushes nothing after it was opened")
     func noFlushes() async throws {
         let flushes = CallCounter()
         let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in

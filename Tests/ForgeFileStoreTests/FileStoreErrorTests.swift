@@ -8,7 +8,7 @@ import Testing
 @Suite("Errors of a file store")
 struct FileStoreErrorTests {
     @Test(
-        "every code is one line that says something",
+        "every code has a one-line description",
         arguments: [
             FileStoreError.Code.notFound, .alreadyExists, .invalidKey(.dotComponent), .isDirectory, .notDirectory,
             .noSpace,
@@ -27,7 +27,7 @@ struct FileStoreErrorTests {
     }
 
     @Test(
-        "error numbers become codes",
+        "error numbers are mapped to codes",
         arguments: [
             (
                 FileSystemError(.open, .noSuchFileOrDirectory), FileStoreError.Operation.load,
@@ -63,7 +63,7 @@ struct FileStoreErrorTests {
         #expect(FileStoreError(opening: FileSystemError(.open, errno), .load, key: "k").code == code)
     }
 
-    @Test("the error for an undecodable file has its key, not its content")
+    @Test("the error for an undecodable file contains its key, not its content")
     func undecodable() async throws {
         struct Inner: Codable { var pin: Int }
         struct Outer: Codable { var inner: Inner }
@@ -82,7 +82,7 @@ struct FileStoreErrorTests {
         }
     }
 
-    @Test("sizes are added up without a trap")
+    @Test("summing sizes does not trap")
     func totals() {
         let huge = StoredFile(key: "a/b", sizeInBytes: .max, modified: .distantPast)
         #expect([huge, huge].totalSizeInBytes == .max)

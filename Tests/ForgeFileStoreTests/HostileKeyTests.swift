@@ -95,7 +95,7 @@ struct HostileKeyTests {
         }
     }
 
-    @Test("every component of a listed key can be used as a key again")
+    @Test("every component of a listed key can be used as a key")
     func listedKeys() async throws {
         let store = InMemoryFileStore()
         let plain = HostileKeys.all.filter { $0.expectation == .plain }

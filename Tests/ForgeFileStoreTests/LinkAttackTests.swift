@@ -19,7 +19,7 @@ struct LinkAttackTests {
         try await store.save(Data("mine".utf8), to: "own/file.txt")
     }
 
-    @Test("a link to a directory outside is followed by no call")
+    @Test("no call follows a link to a directory outside")
     func linkedDirectory() async throws {
         try fileSystem.createSymbolicLink(directory.path("store/link"), to: directory.path("outside"))
         let before = try directory.tree("outside")
@@ -62,7 +62,7 @@ struct LinkAttackTests {
         #expect(try directory.tree("outside") == before)
     }
 
-    @Test("a dangling link is not a way to create a file outside")
+    @Test("a dangling link cannot be used to create a file outside")
     func danglingLink() async throws {
         try fileSystem.createSymbolicLink(directory.path("store/link"), to: "../outside/new.txt")
         await #expect(
@@ -72,7 +72,7 @@ struct LinkAttackTests {
         #expect(throws: FileSystemError.self) { try fileSystem.status(directory.path("outside/new.txt")) }
     }
 
-    @Test("a file with a second name is not read, replaced or deleted")
+    @Test("a file with a second hard link is not read, replaced or deleted")
     func hardLink() async throws {
         try fileSystem.link(directory.path("outside/secret.txt"), to: directory.path("store/hard"))
         await #expect(performing: { try await store.load("hard") }, throws: hasCode(.unsafe(.hardLink)))
@@ -83,7 +83,7 @@ struct LinkAttackTests {
         #expect(try directory.read("outside/secret.txt") == "secret")
     }
 
-    @Test("a FIFO stops no call")
+    @Test("a FIFO does not block any call")
     func fifo() async throws {
         try fileSystem.createNode(
             directory.path("store/fifo"), at: .workingDirectory, type: FileType(rawValue: 0o010000),
@@ -103,7 +103,7 @@ struct LinkAttackTests {
         #expect(try await store.info("fifo").kind == .other)
     }
 
-    @Test("a directory swapped for a link to outside, again and again, lets nothing out or in")
+    @Test("a directory repeatedly swapped for a link to outside never gives access to outside")
     func race() async throws {
         try directory.write("secret", to: "outside/file.txt")
         let before = try directory.tree("outside")

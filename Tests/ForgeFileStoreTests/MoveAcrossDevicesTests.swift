@@ -6,7 +6,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Other programs write to a file while it is moved into a store on another device.
+/// Other programs write to a file while it is moved to a store on another device.
 @Suite("A move from another device")
 struct MoveAcrossDevicesTests {
     private let memory = InMemoryFileSystem()
@@ -36,7 +36,7 @@ struct MoveAcrossDevicesTests {
         return store
     }
 
-    /// Appends as a program does that opens the file by its name, which creates the file if it is missing.
+    /// Appends like a program that opens the file by its name, which creates a missing file.
     private static func append(
         _ text: String, to path: POSIXPath, on fileSystem: some POSIXFileSystem
     ) throws(FileSystemError) {
@@ -50,7 +50,7 @@ struct MoveAcrossDevicesTests {
         try memory.contentsOfDirectory(at: URL(filePath: "/other")).map(\.lastPathComponent).sorted()
     }
 
-    @Test("what is appended by name during the move is in a new file of that name")
+    @Test("data appended by name during the move is in a new file of that name")
     func appendByName() async throws {
         let store = try await Self.store(at: root, on: memory) { [memory] () throws(FileSystemError) in
             try Self.append("second", to: "/other/source", on: memory)
@@ -75,7 +75,7 @@ struct MoveAcrossDevicesTests {
         #expect(!store.exists("file"))
     }
 
-    @Test("a store that is full keeps nothing, and the source has its name again")
+    @Test("a full store keeps nothing, and the source gets its name back")
     func full() async throws {
         try memory.write(Data(count: 1 << 20), to: source)
         let store = DiskFileStore(root: root, fileSystem: memory)
@@ -105,7 +105,7 @@ struct MoveAcrossDevicesTests {
     }
 
     @Test(
-        "between two devices of this machine, what is appended by name is kept",
+        "between two devices of this machine, data appended by name is kept",
         .enabled(if: FileManager.default.isWritableFile(atPath: "/dev/shm")))
     func realDevices() async throws {
         let name = "forge-move-\(UUID().uuidString)"
@@ -128,7 +128,7 @@ struct MoveAcrossDevicesTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: there.path) == ["source"])
     }
 
-    @Test("a store that only saves and loads keeps what is appended by name")
+    @Test("a store that only saves and loads keeps data appended by name")
     func savingStore() async throws {
         let scratch = FileManager.default.temporaryDirectory.appending(component: "forge-move-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: scratch, withIntermediateDirectories: true)
@@ -142,7 +142,7 @@ struct MoveAcrossDevicesTests {
         #expect(try Data(contentsOf: file) == Data("second".utf8))
     }
 
-    /// A store with the required calls alone, during whose saves another program appends to a file.
+    /// A store with only the required calls, during whose saves another program appends to a file.
     private struct AppendingStore: FileStoring {
         let base = InMemoryFileStore()
         let path: POSIXPath

@@ -4,7 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Testing
 
-@Suite("Keys that lead into another store's root")
+@Suite("Keys below another store's root")
 struct NestedStoreTests {
     @Test("change nothing there", arguments: ["#lock", "#lock-vaults", "#journal-0"])
     func untouched(_ marker: String) async throws {

@@ -6,7 +6,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite("A root that others change")
+@Suite("A root changed by other programs")
 struct SharedRootTests {
     private let directory: TemporaryDirectory
     private let store: DiskFileStore
@@ -16,7 +16,7 @@ struct SharedRootTests {
         store = DiskFileStore(root: directory.url("store"), options: .init(durability: .none))
     }
 
-    @Test("a root that was replaced is read and written anew")
+    @Test("a replaced root is reopened by reads and writes")
     func replacedRoot() async throws {
         try await store.save(Data("old".utf8), to: "x/y")
         try FileManager.default.moveItem(at: directory.url("store"), to: directory.url("old"))
@@ -50,7 +50,7 @@ struct SharedRootTests {
         #expect(!FileManager.default.fileExists(atPath: directory.url("store").path))
     }
 
-    @Test("a directory that holds another program's file is not deleted, nor is anything in it, and the error names it")
+    @Test("a directory with another program's file is not deleted, nor are its entries, and the error has the path")
     func foreignContent() async throws {
         try await store.save(Data("1".utf8), to: "d/e/file")
         try directory.write("notes", to: "store/d/e/#notes#")
@@ -62,7 +62,7 @@ struct SharedRootTests {
         #expect(try directory.read("store/d/e/#notes#") == "notes")
     }
 
-    @Test("listings in parallel all show every file once")
+    @Test("concurrent listings all contain every file once")
     func parallelListings() async throws {
         for number in 0..<300 { try await store.save(Data(), to: "file \(number)") }
         try await withThrowingTaskGroup(of: [String].self) { group in
@@ -74,7 +74,7 @@ struct SharedRootTests {
         }
     }
 
-    @Test("a directory that is removed after it was opened is left out of a listing")
+    @Test("a directory removed after it was opened is omitted from a listing")
     func listingBesideRemoval() async throws {
         let base = InMemoryFileSystem()
         let listings = Mutex(0)
@@ -100,7 +100,7 @@ struct SharedRootTests {
         #expect(try await store.list(recursive: true).count == 80)
     }
 
-    @Test("a file system that is mounted below the root is another program's")
+    @Test("a file system mounted below the root belongs to another program")
     func mounted() async throws {
         let fileSystem = InMemoryFileSystem()
         let store = DiskFileStore(root: URL(filePath: "/store"), fileSystem: fileSystem)
@@ -116,7 +116,7 @@ struct SharedRootTests {
         #expect(!store.exists("a/x"))
     }
 
-    @Test("a file of another user is copied by a move, so that its owner cannot change what is stored")
+    @Test("a move copies another user's file, so that its owner cannot change the stored file")
     func othersFile() async throws {
         let fileSystem = InMemoryFileSystem()
         try fileSystem.write(Data("new".utf8), to: URL(filePath: "/file"))
@@ -128,7 +128,7 @@ struct SharedRootTests {
         #expect(try !fileSystem.exists("/file", at: .workingDirectory, followsSymbolicLinks: false))
     }
 
-    @Test("deleting all files beside listings leaves none")
+    @Test("deleting all files during listings leaves none")
     func deletingBesideListings() async throws {
         for _ in 0..<8 {
             for number in 0..<100 { try await store.save(Data(), to: "file \(number)") }
@@ -157,11 +157,11 @@ struct SharedRootTests {
         for path: POSIXPath in ["/a", "/a/store", "/a/store/d", "/a/store/d/e"] {
             #expect(try superuser.status(path).permissions == .ownerReadWriteExecute, "\(path)")
         }
-        // The next store object takes over only a record that it may open.
+        // The next store object takes over only a record that it can open.
         #expect(try superuser.status("/a/store/#journal-0").permissions == .ownerReadWrite)
     }
 
-    @Test("whether a file exists is answered while another thread flushes the new root")
+    @Test("an existence check does not wait while another thread flushes the new root")
     func lookingBesideSlowWork() async throws {
         let (entered, release) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         let answered = Mutex(false)
@@ -179,8 +179,7 @@ struct SharedRootTests {
             answered.withLock { $0 = true }
             looking.signal()
         }
-        // The flush goes on after ten seconds at the latest, so that a store that waits for it fails instead of
-        // hanging.
+        // The flush continues after at most ten seconds, so that a store that waits for it fails instead of hanging.
         await BlockingWork.run { _ = looking.wait(timeout: .now() + 10) }
         #expect(answered.withLock { $0 })
         for _ in 0..<64 { release.signal() }

@@ -13,7 +13,7 @@ struct StandardDirectoryTests {
         String(try directory.path(environment: environment, home: "/home/me", on: memory))
     }
 
-    @Test("without an environment they are in the home directory")
+    @Test("without environment variables they are in the home directory")
     func defaults() throws {
         #expect(try path(.documents) == "/home/me/Documents")
         #expect(try path(.applicationSupport) == "/home/me/.local/share")
@@ -21,7 +21,7 @@ struct StandardDirectoryTests {
         #expect(try path(.caches, ["HOME": "/home/you"]) == "/home/you/.cache")
     }
 
-    @Test("the environment decides, unless it says something that is not absolute")
+    @Test("environment variables take precedence unless their paths are not absolute")
     func environment() throws {
         let environment = ["XDG_DOCUMENTS_DIR": "/d", "XDG_DATA_HOME": "/s", "XDG_CACHE_HOME": "/c"]
         #expect(try path(.documents, environment) == "/d")
@@ -32,7 +32,7 @@ struct StandardDirectoryTests {
     }
 
     @Test(
-        "user-dirs.dirs names the documents",
+        "user-dirs.dirs determines the documents directory",
         arguments: [
             ("XDG_DOCUMENTS_DIR=\"$HOME/Dokumente\"\n", "/home/me/Dokumente"),
             ("# comment\nXDG_DESKTOP_DIR=\"$HOME/Desk\"\n  XDG_DOCUMENTS_DIR=\"/mnt/docs\"\n", "/mnt/docs"),

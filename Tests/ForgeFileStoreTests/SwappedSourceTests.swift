@@ -5,7 +5,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-/// Another program puts something else under the source's name between the checks of a move and its rename.
+/// Another program replaces the file at the source's name between the checks of a move and its rename.
 @Suite("A move whose source is swapped")
 struct SwappedSourceTests {
     private let memory = InMemoryFileSystem()
@@ -24,7 +24,7 @@ struct SwappedSourceTests {
 
         var testDescription: String { rawValue }
 
-        /// Changes what is at `/in/source`; the source itself loses its only name if `removing`.
+        /// Changes the file at `/in/source`; with `removing`, the source itself loses its only name.
         func perform(on fileSystem: InMemoryFileSystem, removing: Bool) throws(FileSystemError) {
             let source: POSIXPath = "/in/source"
             guard self != .secondName else { return try fileSystem.link(source, to: "/in/second") }
@@ -66,7 +66,7 @@ struct SwappedSourceTests {
     }
 
     @Test(
-        "stores nothing, keeps the old file, and leaves what is under the source's name", arguments: Swap.allCases,
+        "stores nothing, and keeps the old file and the file at the source's name", arguments: Swap.allCases,
         [false, true])
     func swap(_ swap: Swap, removing: Bool) async throws {
         let memory = memory
@@ -93,7 +93,7 @@ struct SwappedSourceTests {
         }
     }
 
-    @Test("that gets another file under its name twice is kept under a name that the error gives")
+    @Test("whose name is taken by another file twice is kept under a name in the error")
     func nameTaken() async throws {
         let memory = memory
         let store = store(
@@ -118,7 +118,7 @@ struct SwappedSourceTests {
         #expect(try memory.readFile(kept) == Array("other".utf8))
     }
 
-    @Test("that is renamed back after a failure of its own keeps its mode, and the old file stands")
+    @Test("that is renamed back after a failure keeps its mode, and the old file is kept")
     func failure() async throws {
         let memory = memory
         let store = DiskFileStore(
@@ -136,7 +136,7 @@ struct SwappedSourceTests {
         #expect(try names(in: "/data/store") == ["#journal-0", "file"])
     }
 
-    @Test("to a key that is taken does not lose its name when it may not overwrite")
+    @Test("to an existing key does not lose its name if it may not overwrite")
     func taken() async throws {
         let store = store { () throws(FileSystemError) in Issue.record("the source was renamed") }
         try await store.save(Data("old".utf8), to: "file")

@@ -37,7 +37,7 @@ struct FileMappingTests {
         #expect(try fileSystem.readBytes(of: descriptor, at: 8192, count: 1) == [0])
     }
 
-    @Test("a signal that is about no mapping goes to the handler installed before")
+    @Test("a signal outside all mappings goes to the handler installed before")
     func foreignSignal() async throws {
         await #expect(processExitsWith: .signal(SIGBUS)) {
             let (mapping, _) = try Self.mapped(SystemFileSystem(), size: 100, count: 65_536)
@@ -60,7 +60,7 @@ struct FileMappingTests {
         }
     }
 
-    @Test("reserved space is no space that stores take")
+    @Test("stores do not allocate reserved space again")
     func reserves() throws {
         let fileSystem = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 16_384)))
         let (mapping, descriptor) = try Self.mapped(fileSystem, size: 12_288, count: 12_288, reserving: true)
@@ -90,7 +90,7 @@ struct FileMappingTests {
         #expect(content[..<4].allSatisfy { $0 == 0 })
     }
 
-    @Test("a file goes with the last of its names, descriptors and mappings")
+    @Test("a file is deleted with the last of its names, descriptors and mappings")
     func holdsInode() throws {
         let fileSystem = InMemoryFileSystem()
         var mapping: FileMapping?
@@ -106,7 +106,7 @@ struct FileMappingTests {
         #expect(try fileSystem.usage() == .init(sizeInBytes: 0, inodeCount: 1))
     }
 
-    @Test("bytes stored behind the end of a file are not part of it")
+    @Test("bytes stored beyond the end of a file are not part of it")
     func tail() throws {
         let fileSystem = InMemoryFileSystem()
         let (mapping, descriptor) = try Self.mapped(fileSystem, size: 10, count: 4096)
@@ -119,7 +119,7 @@ struct FileMappingTests {
         #expect(try fileSystem.readFile("/f") == Array("\0\0\0\0across".utf8) + [UInt8](repeating: 0, count: 10))
     }
 
-    @Test("a failure to write content is a failure of writing back")
+    @Test("an injected write failure makes writing back fail")
     func failsToWriteBack() throws {
         let fileSystem = InMemoryFileSystem()
         let (mapping, _) = try Self.mapped(fileSystem, size: 10, count: 10)

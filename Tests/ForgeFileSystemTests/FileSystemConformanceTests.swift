@@ -4,7 +4,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("Every file system does the same")
+@Suite("All file systems behave the same")
 struct FileSystemConformanceTests {
     @Test("in memory", arguments: ConformanceChecks.fileSystem)
     func inMemory(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
@@ -107,13 +107,13 @@ struct FileSystemConformanceTests {
         try await check.run(on: inMemorySubject())
     }
 
-    @Test("names in any case, in memory", arguments: ConformanceChecks.fileSystemCaseInsensitive)
+    @Test("case-insensitive names, in memory", arguments: ConformanceChecks.fileSystemCaseInsensitive)
     func caseInsensitive(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(isCaseInsensitive: true))))
         try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .darwin)))
     }
 
-    @Test("names in any normalisation, in memory", arguments: ConformanceChecks.fileSystemNormalisationInsensitive)
+    @Test("normalisation-insensitive names, in memory", arguments: ConformanceChecks.fileSystemNormalisationInsensitive)
     func normalisationInsensitive(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(isNormalisationInsensitive: true))))
         try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .darwin)))

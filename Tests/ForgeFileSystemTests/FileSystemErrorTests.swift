@@ -3,7 +3,7 @@ import SystemPackage
 import Testing
 
 struct FileSystemErrorTests {
-    @Test("an error description has operation, path and reason in one line")
+    @Test("an error description contains operation, path and reason in one line")
     func describesItself() {
         let error = FileSystemError(.rename, .improperLink, path: "a", destination: "b")
         #expect(error.description.hasPrefix("rename a to b: "))

@@ -21,7 +21,7 @@ struct HostileSizeTests {
     private func expectTooLarge(_ fileSystem: any POSIXFileSystem, _ path: POSIXPath, _ size: Int64) throws {
         let file = try fileSystem.open(path, .readWrite, options: [.create])
         defer { fileSystem.discard(file) }
-        // Some file systems have no files of this size: ext4 ends at 16 TiB.
+        // Some file systems have a smaller limit: ext4 ends at 16 TiB.
         guard try hasFiles(of: size, file, fileSystem) else { return }
         for read: () throws -> Void in [
             { _ = try fileSystem.read(from: URL(path)) }, { _ = try fileSystem.readFile(path) },
@@ -43,7 +43,7 @@ struct HostileSizeTests {
         let directory = try TemporaryDirectory()
         defer { directory.remove() }
         try expectTooLarge(SystemFileSystem(), directory.path.appending("sparse"), size)
-        // Where there is a tmpfs, files may have any size.
+        // On tmpfs, files may have any size.
         let memory = POSIXPath("/dev/shm/sparse-\(UUID().uuidString)")
         guard SystemFileSystem().fileExists(atPath: "/dev/shm") else { return }
         defer { do { try SystemFileSystem().unlink(memory) } catch { Issue.record("\(error)") } }

@@ -5,14 +5,14 @@ import Synchronization
 import SystemPackage
 import Testing
 
-@Suite("The file system in memory, beyond the conformance checks")
+@Suite("The in-memory file system, beyond the conformance checks")
 struct InMemoryFileSystemTests {
     private let fileSystem = InMemoryFileSystem()
     private let file = URL(filePath: "/file")
 
     // MARK: Failures on demand
 
-    @Test("a write error is thrown as given and loses nothing")
+    @Test("a write error is thrown unchanged and loses no data")
     func writeError() throws {
         try fileSystem.write(Data("old".utf8), to: file)
         fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
@@ -46,7 +46,7 @@ struct InMemoryFileSystemTests {
         #expect(!fileSystem.fileExists(atPath: "/new"))
     }
 
-    @Test("`readError` is thrown as given, and underlies the error of a descriptor read")
+    @Test("`readError` is thrown unchanged, and underlies the error of a descriptor read")
     func readError() throws {
         try fileSystem.write(Data("old".utf8), to: file)
         fileSystem.readError = NSError(domain: "Unreadable", code: 5)
@@ -113,7 +113,7 @@ struct InMemoryFileSystemTests {
         #expect(try fileSystem.usage() == usage(blocks: 0, inodes: 1))
     }
 
-    @Test("a process ends with its object")
+    @Test("releasing its object ends a process")
     func processObject() throws {
         try fileSystem.write(Data([1]), to: file)
         do {
@@ -123,7 +123,7 @@ struct InMemoryFileSystemTests {
         #expect(try fileSystem.usage().inodeCount == 1)
     }
 
-    @Test("a working directory that was removed holds nothing and takes nothing, but leads up")
+    @Test("a removed working directory is empty and accepts no entries, but has a parent")
     func removedWorkingDirectory() throws {
         try fileSystem.createDirectory("/a")
         try fileSystem.createDirectory("/a/b")
@@ -210,7 +210,7 @@ struct InMemoryFileSystemTests {
 
     // MARK: Determinism
 
-    @Test("times come from the clock that was given, once for each operation")
+    @Test("times come from the given clock, once per operation")
     func clock() throws {
         let calls = Mutex<Int64>(0)
         let fileSystem = InMemoryFileSystem(
@@ -248,7 +248,7 @@ struct InMemoryFileSystemTests {
         #expect(shuffled.sorted() == names.sorted() && shuffled != names && shuffled != names.sorted())
     }
 
-    @Test("random bits follow from the seed")
+    @Test("random bits are determined by the seed")
     func randomBits() {
         let other = InMemoryFileSystem()
         #expect(fileSystem.randomBits() == other.randomBits())
@@ -256,7 +256,7 @@ struct InMemoryFileSystemTests {
         #expect(InMemoryFileSystem(options: .init(seed: 1)).randomBits() != InMemoryFileSystem().randomBits())
     }
 
-    @Test("thousands of names come and go in one directory and the rest is found")
+    @Test("after thousands of names are added and removed in one directory, the others are found")
     func manyNames() throws {
         for number in 0..<3000 { try fileSystem.createDirectory(POSIXPath("/n\(number)")) }
         for number in 0..<3000 where number % 5 != 0 { try fileSystem.removeDirectory(POSIXPath("/n\(number)")) }
@@ -270,7 +270,7 @@ struct InMemoryFileSystemTests {
         #expect(try fileSystem.usage().inodeCount == 1)
     }
 
-    @Test("space is counted by blocks, whatever way it was taken or given back")
+    @Test("space is counted in blocks, however it was allocated or freed")
     func spaceAccounting() throws {
         let descriptor = try fileSystem.open("/file", .readWrite, options: [.create])
         func expectBlocks(_ count: Int64, _ step: Comment) throws {

@@ -69,7 +69,7 @@ struct NodeTests {
         expectErrno(.permissionDenied) { try other.removeDirectory("/d/e") }
     }
 
-    @Test("the working directory is set by number, as long as there is such a directory")
+    @Test("the working directory is set by inode number while the directory exists")
     func workingDirectory() throws {
         try fileSystem.createDirectory("/d", permissions: FilePermissions(rawValue: 0o700))
         try create("/d/f", mode: 0o600)
@@ -80,7 +80,7 @@ struct NodeTests {
         expectErrno(.noSuchFileOrDirectory) { try fileSystem.changeDirectory(toInode: 999) }
     }
 
-    @Test("a descriptor is made to append and to stop doing so")
+    @Test("the append flag of a descriptor can be set and cleared")
     func appending() throws {
         let file = try fileSystem.open("/f", .writeOnly, options: [.create], permissions: .ownerReadWrite)
         try fileSystem.writeBytes([1, 2], to: file, at: 0)

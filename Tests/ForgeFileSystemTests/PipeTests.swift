@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 import Testing
 
-/// In-memory FIFOs, where they differ from the kernel's or cannot be tested there: no blocking, no signals.
+/// In-memory FIFOs where they differ from the kernel's or cannot be tested there: no blocking, no signals.
 struct PipeTests {
     private let fileSystem = InMemoryFileSystem()
 
@@ -32,12 +32,12 @@ struct PipeTests {
         #expect(try fileSystem.status(of: .descriptor(writer)) == before)
     }
 
-    @Test("up to 4096 bytes go in whole or not at all, more than that as far as there are pages")
+    @Test("up to 4096 bytes are written completely or not at all, more than that as far as there are pages")
     func room() throws {
         let both = try fileSystem.open("/p", .readWrite)
         #expect(try write(65_000, to: both) == 65_000)
         expectErrno(.resourceTemporarilyUnavailable) { _ = try write(4096, to: both) }
-        // The odd byte, which the last page has room for.
+        // The odd byte, for which the last page has space.
         #expect(try write(4097, to: both) == 1)
         expectErrno(.resourceTemporarilyUnavailable) { _ = try write(5000, to: both) }
         #expect(try write(0, to: both) == 0)
@@ -55,7 +55,7 @@ struct PipeTests {
         #expect(after.changed == after.modified)
     }
 
-    @Test("a FIFO has no place to write at, no space to allocate, nothing to synchronise")
+    @Test("a FIFO has no offset to write at, no space to allocate, nothing to synchronise")
     func refused() throws {
         let both = try fileSystem.open("/p", .readWrite)
         expectErrno(.illegalSeek) { _ = try write(1, to: both, at: 0) }
@@ -64,7 +64,7 @@ struct PipeTests {
         expectErrno(.invalidArgument) { try fileSystem.synchronize(both, .full) }
     }
 
-    /// Writes that many zeros and returns how many were taken.
+    /// Writes that many zeros and returns how many were accepted.
     private func write(_ count: Int, to descriptor: Descriptor, at offset: Int64? = nil) throws -> Int {
         try [UInt8](repeating: 0, count: count).withUnsafeBytes { bytes in
             try fileSystem.write(descriptor, from: bytes, at: offset)

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Rights that a replaced file must not gain")
 struct PrivilegeTests {
-    @Test("a file that is replaced loses the set-user and set-group bits, as one that is written does")
+    @Test("a replaced file loses the set-user and set-group bits, like a written one")
     func setUserBit() throws {
         let fileSystem = InMemoryFileSystem()
         let url = URL(filePath: "/tool")
@@ -16,7 +16,7 @@ struct PrivilegeTests {
         #expect(try fileSystem.status("/tool").permissions == FilePermissions(rawValue: 0o755))
     }
 
-    @Test("directories have the mode that was asked for, whatever the umask", arguments: [0, 0o177, 0o777])
+    @Test("directories have the requested mode, regardless of the umask", arguments: [0, 0o177, 0o777])
     func directories(_ umask: FilePermissions.RawValue) throws {
         let options = InMemoryFileSystem.Options(umask: FilePermissions(rawValue: umask))
         let fileSystem = InMemoryFileSystem(options: options)

@@ -1,8 +1,8 @@
-/// One thing that a file system is asked, and the published checks that ask it.
+/// A case of file-system semantics, and the published checks that cover it.
 struct SemanticCase {
     let number: Int
     let situation: String
-    /// On Linux.
+    /// The expected result on Linux.
     let expectation: String
     /// The descriptions of the checks.
     let checks: [String]
@@ -14,8 +14,8 @@ struct SemanticCase {
         self.checks = checks
     }
 
-    /// All that the file systems must agree on: `f` is a file, `d` a directory that holds something, `e` an empty one,
-    /// `sf` and `sd` are links to `f` and `d`.
+    /// All cases that the file systems must agree on: `f` is a file, `d` a non-empty directory, `e` an empty one, `sf`
+    /// and `sd` are links to `f` and `d`.
     static let all: [SemanticCase] = [
         .init(1, "create with missing parent", "ENOENT", "a file cannot be created in a directory that is missing"),
         .init(2, "open `f/x`", "ENOTDIR", "a path through a file is refused"),

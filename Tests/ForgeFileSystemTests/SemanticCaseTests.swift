@@ -1,12 +1,12 @@
 import ForgeStorageTesting
 import Testing
 
-@Suite("Every case is asked")
+@Suite("Every case is covered")
 struct SemanticCaseTests {
-    /// Locks of `fcntl(2)`: `POSIXFileSystem` has none, and says why; the kernel is asked in `RangeLockTests`.
+    /// Locks of `fcntl(2)`: `POSIXFileSystem` deliberately lacks them; `RangeLockTests` tests the kernel's.
     private static let outsideTheProtocol: Set<Int> = [94]
 
-    @Test("by a published check that exists")
+    @Test("by an existing published check")
     func isAsked() {
         let published = Set(ConformanceSuite.fileSystem.checks.map(\.description))
         #expect(SemanticCase.all.map(\.number) == Array(1...140))
@@ -20,7 +20,7 @@ struct SemanticCaseTests {
         }
     }
 
-    @Test("no two checks have one description")
+    @Test("no two checks have the same description")
     func areDistinct() {
         let descriptions = ConformanceSuite.fileSystem.checks.map(\.description)
         #expect(Set(descriptions).count == descriptions.count)

@@ -5,8 +5,8 @@ import SystemPackage
 import Testing
 
 #if os(Linux)
-/// Checks of the system that need a device of their own.
-@Suite("Devices of the system do the same")
+/// Checks on the system's file systems that need a device.
+@Suite("Devices of the system behave the same")
 struct SystemDeviceTests {
     @Test("full ones", .enabled(if: !ScratchDevice.small.isEmpty), arguments: ConformanceChecks.fileSystemQuota)
     func quota(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
@@ -42,10 +42,10 @@ struct SystemDeviceTests {
 }
 #endif
 
-/// Checks of the system that need a process or a directory of their own.
-@Suite("A process of the system does the same")
+/// Checks on the system's file systems that need a process or directory of their own.
+@Suite("A process of the system behaves the same")
 struct SystemProcessTests {
-    /// Whether the temporary directory is on a file system with that limit; says so if not.
+    /// Whether the temporary directory is on a file system with that limit; prints a notice if not.
     private static let hasLinkLimit: Bool = {
         let limit = pathconf(FileManager.default.temporaryDirectory.path, CInt(_PC_LINK_MAX))
         if limit != 65_000 { print("NOT RUN: the link limit on the disk, which is \(limit) here and not 65000") }

@@ -3,7 +3,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("Only regular files are read whole")
+@Suite("Only regular files are read as a whole")
 struct WholeFileTests {
     private func expectRefusal(
         _ path: POSIXPath, on fileSystem: some POSIXFileSystem, _ errno: Errno = .notSupported

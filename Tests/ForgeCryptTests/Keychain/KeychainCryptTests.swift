@@ -93,7 +93,7 @@ struct KeychainCryptTests {
     }
 
     @Test(
-        "every other status is passed on by its number",
+        "every other status is passed on with its number",
         arguments: [-4, -36, -50, -108, -128, -2070, -25291, -25293, -34018, -1] as [Int32])
     func statuses(_ status: Int32) throws {
         let store = keychain.store()
@@ -119,7 +119,7 @@ struct KeychainCryptTests {
         #expect(CryptError(.system(status: 7), .get).description == "get: status 7")
     }
 
-    @Test("deleting all takes this service's items, and no others")
+    @Test("deleting all deletes only this service's items")
     func services() throws {
         let store = keychain.store(service: "one")
         let other = keychain.store(service: "two")
@@ -131,7 +131,7 @@ struct KeychainCryptTests {
         #expect(try other.get(TestKeys.token) == "w")
     }
 
-    @Test("deleting all goes on where the Keychain deletes one item at a time")
+    @Test("deleting all continues if the Keychain deletes one item at a time")
     func oneAtATime() throws {
         let store = keychain.store()
         for number in 0..<5 { try store.set(number, for: CryptKey(key: "\(number)")) }
@@ -164,7 +164,7 @@ struct KeychainCryptTests {
         }
     }
 
-    @Test("reflections of store, keychain and items show nothing")
+    @Test("reflections of store, keychain and items show no content")
     func reflection() throws {
         let store = keychain.store()
         try store.set("s3cr3t", for: TestKeys.token)

@@ -7,7 +7,7 @@ import Testing
 @Suite("Errors of secret stores")
 struct CryptErrorTests {
     @Test(
-        "every code reads as a sentence of one line",
+        "every code has a one-line description",
         arguments: [
             .invalidKey, .unencodable, .undecodable, .tooLarge, .wrongKey, .tampered, .truncated, .newerFormat,
             .insecureFile, .reservedName, .invalidKeyMaterial, .unavailable(.locked), .durabilityUnknown, .unsupported,

@@ -4,7 +4,7 @@ import Foundation
 import Synchronization
 import SystemPackage
 
-/// Another file system with a hook before every call, which may throw, and a record of all bytes that were written.
+/// Wraps a file system with a hook before every call, which may throw, and a record of all written bytes.
 final class RecordingFileSystem: POSIXFileSystem {
     typealias Hook = @Sendable (FileSystemOperation, POSIXPath?) throws(FileSystemError) -> Void
 
@@ -20,7 +20,7 @@ final class RecordingFileSystem: POSIXFileSystem {
         self.hook.withLock { $0 = hook }
     }
 
-    /// Makes the call with this number, counted over all calls of the operation from now on, fail.
+    /// Makes the call of an operation with this number, counted from now on, fail.
     func fail(_ operation: FileSystemOperation, _ errno: Errno, number: Int = 1) {
         let count = Counter()
         onCall { (called, path) throws(FileSystemError) in
@@ -28,7 +28,7 @@ final class RecordingFileSystem: POSIXFileSystem {
         }
     }
 
-    /// Everything written so far, call by call.
+    /// All bytes written so far, by call.
     var written: [[UInt8]] { writes.withLock { $0 } }
 
     private func call(_ operation: FileSystemOperation, _ path: POSIXPath? = nil) throws(FileSystemError) {
@@ -191,7 +191,7 @@ final class RecordingFileSystem: POSIXFileSystem {
     func randomBits() -> UInt64 { base.randomBits() }
 }
 
-/// Counts from 1, on any thread.
+/// Counts from 1; thread-safe.
 final class Counter: Sendable {
     private let value = Mutex(0)
 

@@ -4,7 +4,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A place for one vault, on the disk or in memory, that is removed with the last reference.
+/// The location of a vault, on disk or in memory, which is removed with the last reference.
 final class VaultPlace: Sendable {
     static let key = SymmetricKey(data: (0..<32).map { UInt8($0) })
     static let otherKey = SymmetricKey(data: (1...32).map { UInt8($0) })
@@ -20,7 +20,7 @@ final class VaultPlace: Sendable {
         isOnDisk = false
     }
 
-    /// A vault on the disk, in a directory of its own that does not exist yet.
+    /// A vault on disk, in a directory that does not exist yet.
     init(onDisk name: String) {
         fileSystem = SystemFileSystem()
         directory = FileManager.default.temporaryDirectory
@@ -46,7 +46,7 @@ final class VaultPlace: Sendable {
         get throws { try fileSystem.readFile(path) }
     }
 
-    /// Puts bytes where the vault is, with the mode that a vault has.
+    /// Replaces the vault file, with the mode of a vault.
     func put(_ bytes: [UInt8], permissions: FilePermissions = .ownerReadWrite) throws {
         try fileSystem.makeDirectories(POSIXPath(directory.path(percentEncoded: false)))
         let parent = try fileSystem.open(POSIXPath(directory.path(percentEncoded: false)), options: [.directory])

@@ -3,13 +3,13 @@ import ForgeCrypt
 import Foundation
 import Testing
 
-/// Headers changed by someone without the key, who can compute the checksum again but not the key check.
+/// Headers changed without the key, so that the checksum is correct but the key check is not.
 @Suite("A vault with a changed header")
 struct ChangedHeaderTests {
     enum Change: CaseIterable {
         case generation, count, keyCheck, withoutFirstEntry, withoutLastEntry, vaultID, withoutEntries
 
-        /// Whether an entry is left that opens under the key and the vault id in the header.
+        /// Whether an entry remains that opens under the key and the vault id in the header.
         var leavesEvidence: Bool { self != .vaultID && self != .withoutEntries }
 
         func apply(to file: inout [UInt8]) {
@@ -34,7 +34,7 @@ struct ChangedHeaderTests {
         }
     }
 
-    @Test("is tampered with if an entry opens, and not of this key otherwise", arguments: Change.allCases)
+    @Test("is tampered if an entry opens, otherwise sealed under another key", arguments: Change.allCases)
     func changed(_ change: Change) throws {
         let place = VaultPlace()
         try place.vault().set("aaaa", for: CryptKey(key: "a"))

@@ -1,4 +1,4 @@
-/// Vault files that released versions wrote under the key 00 01 … 1f; never to be changed.
+/// Vault files written by released versions under the key 00 01 … 1f; must never be changed.
 enum GoldenVault {
     static let version1 = """
         iUZWTFQNChoBAKAAAAAAALpqOQcB6/7gxEIcudcMLa4DAAAAAAAAAAQBAAAAAAAAAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA

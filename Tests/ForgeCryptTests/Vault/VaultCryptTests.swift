@@ -54,7 +54,7 @@ struct VaultCryptTests {
         #expect(try superuser.status("/app/secrets").permissions == .ownerReadWriteExecute)
     }
 
-    @Test("a file that others may reach is refused by every call", arguments: [0o640, 0o604, 0o660, 0o602, 0o610])
+    @Test("every call refuses a file that other users may access", arguments: [0o640, 0o604, 0o660, 0o602, 0o610])
     func insecureModes(_ mode: CInterop.Mode) throws {
         let place = VaultPlace()
         let vault = try place.vault()
@@ -66,7 +66,7 @@ struct VaultCryptTests {
         #expect(try vault.get(TestKeys.token) == "v")
     }
 
-    @Test("a link and a directory in the vault's place are refused")
+    @Test("a link and a directory at the vault's path are refused")
     func otherTypes() throws {
         let place = VaultPlace()
         try place.vault().set("v", for: TestKeys.token)
@@ -78,7 +78,7 @@ struct VaultCryptTests {
         try expectAll(.insecureFile, place.vault())
     }
 
-    @Test("nothing is written to a directory where others may replace files")
+    @Test("nothing is written to a directory in which other users may replace files")
     func insecureDirectory() throws {
         let place = VaultPlace()
         let vault = try place.vault()
@@ -122,7 +122,7 @@ struct VaultCryptTests {
         #expect(try place.names.contains { $0.hasPrefix("app.vault.aside-") })
     }
 
-    @Test("a file longer than any vault is tampered with, not read into memory")
+    @Test("a file longer than any vault is reported as tampered, not read into memory")
     func huge() throws {
         let place = VaultPlace()
         try place.vault().set("v", for: TestKeys.token)
@@ -131,7 +131,7 @@ struct VaultCryptTests {
         #expect(try CryptError.code { try VaultInformation(of: place.url, fileSystem: place.fileSystem) } == .tampered)
     }
 
-    @Test("a key that is too short and a URL that is no file are refused at once")
+    @Test("a key that is too short and a URL that is not a file path are refused at once")
     func arguments() throws {
         let short = SymmetricKey(data: [UInt8](repeating: 1, count: 15))
         #expect(try CryptError.code { try VaultPlace().vault(short) } == .invalidKeyMaterial)
@@ -142,7 +142,7 @@ struct VaultCryptTests {
         }
     }
 
-    @Test("a vault holds no readable value and no name, and neither does any temporary file")
+    @Test("neither a vault nor any temporary file contains a readable value or name")
     func nothingReadable() throws {
         let fileSystem = RecordingFileSystem()
         let place = VaultPlace(fileSystem)
@@ -157,14 +157,14 @@ struct VaultCryptTests {
         }
     }
 
-    @Test("no two seals of the same secret are alike")
+    @Test("no two seals of the same secret are equal")
     func freshNonces() throws {
         let place = VaultPlace()
         let vault = try place.vault()
         var seen: Set<[UInt8]> = []
         for _ in 0..<64 {
             try vault.set("v", for: TestKeys.token)
-            // The nonce of the name stands behind the prefix of the first entry.
+            // The nonce of the name follows the prefix of the first entry.
             seen.insert(Array(try place.bytes[176..<188]))
         }
         #expect(seen.count == 64)
@@ -181,7 +181,7 @@ struct VaultCryptTests {
         #expect(vault.description == "VaultCrypt(/app/secrets/app.vault)")
     }
 
-    @Test("a value that would make the vault too long is refused, and the others stay")
+    @Test("a value that would make the vault too long is refused, and the others are kept")
     func vaultLimit() throws {
         let place = VaultPlace()
         let vault = try place.vault()

@@ -7,14 +7,14 @@ import Foundation
 import SystemPackage
 import Testing
 
-/// A writer is killed between its rename and its flush, a second program relies on the name that it finds, and the
-/// power is cut.
+/// A writer is killed between its rename and its flush, a second program relies on the existing name, and the power is
+/// cut.
 @Suite("Names that a killed writer did not flush")
 struct VaultDurabilityTests {
     private static let keyURL = URL(filePath: "/app/secrets/vault.key")
     private static let vaultURL = URL(filePath: "/app/secrets/app.vault")
 
-    /// Calls `body` on a file system that fails each flush with this number or a later one, and expects it to throw.
+    /// Calls `body` on a file system that fails each flush from this number on, and expects it to throw.
     private static func killed(
         at flush: Int, _ fileSystem: any POSIXFileSystem, _ body: (any POSIXFileSystem) throws -> Void
     ) {
@@ -28,7 +28,7 @@ struct VaultDurabilityTests {
         do { try body(failing) } catch {}
     }
 
-    @Test("a key file that exists is durable before a vault is sealed with it", arguments: 1...8)
+    @Test("an existing key file is durable before a vault is sealed with it", arguments: 1...8)
     func keyFile(flush: Int) async throws {
         try await forEachCrash(depth: 1) { fileSystem, run in
             Self.killed(at: flush, fileSystem) {
@@ -43,7 +43,7 @@ struct VaultDurabilityTests {
         }
     }
 
-    @Test("a key file that exists is flushed with the directories above it")
+    @Test("an existing key file is flushed with its parent directories")
     func flushesChain() throws {
         let fileSystem = RecordingFileSystem()
         let load = { try VaultKeyFile.loadOrCreate(at: Self.keyURL, fileSystem: fileSystem) }

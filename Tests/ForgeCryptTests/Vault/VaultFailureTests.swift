@@ -10,7 +10,7 @@ struct VaultFailureTests {
     private var place: VaultPlace { VaultPlace(fileSystem) }
 
     @Test(
-        "any failing call leaves the old or the new value, and the error tells which",
+        "any failing call leaves the old or the new value, and the error states which",
         arguments: [.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .readOnlyFileSystem] as [Errno])
     func everyCall(_ errno: Errno) throws {
         let vault = try place.vault()
@@ -37,7 +37,7 @@ struct VaultFailureTests {
         }
     }
 
-    @Test("a directory that cannot be flushed leaves the change made but of unknown durability")
+    @Test("after a failed flush of the directory, a change is visible but of unknown durability")
     func durability() throws {
         let vault = try place.vault()
         try vault.set("v", for: TestKeys.token)
@@ -76,12 +76,12 @@ struct VaultFailureTests {
         try stranger.deleteAll()
         #expect(try place.names.count == 2)
         try stranger.set("w", for: TestKeys.token)
-        // The flushes before are of the names of the directories above.
+        // The flushes before are those of the parent directories' names.
         fileSystem.fail(.synchronize, .ioError, number: 3)
         #expect(try CryptError.code { try place.vault().deleteAll() } == .durabilityUnknown)
     }
 
-    @Test("a directory that is removed between two changes is created again")
+    @Test("a directory removed between two changes is recreated")
     func vanishedDirectory() throws {
         let vault = try place.vault()
         try vault.set("v", for: TestKeys.token)
@@ -91,7 +91,7 @@ struct VaultFailureTests {
         #expect(try fileSystem.status("/app/secrets").permissions == .ownerReadWriteExecute)
     }
 
-    @Test("a signal that interrupts waiting for the lock does no harm")
+    @Test("a signal during the wait for the lock has no effect")
     func interrupted() throws {
         let vault = try place.vault()
         fileSystem.fail(.lock, .interrupted)

@@ -5,12 +5,12 @@ import Testing
 
 @testable import ForgeCrypt
 
-/// Foreign and tampered bytes that the vault reader must reject.
+/// Foreign and tampered bytes, which the vault reader must reject.
 @Suite("The vault format")
 struct VaultImageTests {
     private static let key = VaultPlace.key
 
-    /// A vault of two secrets, the values being the reverse of their names.
+    /// A vault of two secrets whose values are the reverse of their names.
     private static func sample(_ names: [String] = ["alpha", "beta"]) throws -> VaultImage {
         var image = VaultImage(key: key)
         for name in names {
@@ -38,7 +38,7 @@ struct VaultImageTests {
         #expect(read.file() == image.file())
     }
 
-    @Test("a vault cut short anywhere is truncated")
+    @Test("a vault truncated anywhere is reported as truncated")
     func truncation() throws {
         let file = try Self.sample().file()
         for length in 0..<file.count { #expect(Self.damage(Array(file.prefix(length))) == .truncated, "\(length)") }
@@ -46,7 +46,7 @@ struct VaultImageTests {
         #expect(Self.damage(Array("hello".utf8)) == .tampered)
     }
 
-    @Test("a vault with any one bit flipped is tampered with")
+    @Test("a vault with any single bit flipped is reported as tampered")
     func bitFlips() throws {
         let file = try Self.sample().file()
         for bit in 0..<file.count * 8 {
@@ -63,7 +63,7 @@ struct VaultImageTests {
         #expect(Self.damage(file, SymmetricKey(size: .bits128)) == .wrongKey)
     }
 
-    @Test("entries that change places, come twice, are dropped or brought back are noticed")
+    @Test("swapped, duplicated, dropped and replayed entries are detected")
     func shuffledEntries() throws {
         var image = try Self.sample(["aaaa", "bbbb"])
         let old = image.file()
@@ -111,7 +111,7 @@ struct VaultImageTests {
         }
     }
 
-    @Test("a value is bound to its name even where all else of two entries is alike")
+    @Test("a value is bound to its name even if two entries are otherwise equal")
     func boundName() throws {
         let image = VaultImage(key: Self.key)
         let keys = VaultSubkeys(Self.key, vaultID: image.vaultID)
@@ -169,7 +169,7 @@ struct VaultImageTests {
         }
     }
 
-    @Test("a vault of an earlier release goes on being read")
+    @Test("a vault of an earlier release can still be read")
     func golden() throws {
         let file = try #require(Data(base64Encoded: GoldenVault.version1, options: .ignoreUnknownCharacters))
         let place = VaultPlace()
@@ -185,7 +185,7 @@ struct VaultImageTests {
 
     // MARK: Fuzzing
 
-    @Test("a vault with random damage gives the right error, never a trap, never a wrong value")
+    @Test("a vault with random damage yields the correct error, never a trap or a wrong value")
     func fuzz() throws {
         var generator = SplitMix(seed: 42)
         let file = try Self.sample().file()
@@ -199,7 +199,7 @@ struct VaultImageTests {
         #expect(unexpected == [])
     }
 
-    @Test("a vault whose codes were forged around random entries gives no trap and no wrong value")
+    @Test("a vault with random entries and forged codes yields no trap and no wrong value")
     func fuzzForged() throws {
         var generator = SplitMix(seed: 43)
         let image = try Self.sample()
@@ -224,7 +224,7 @@ struct VaultImageTests {
         #expect(wrong == [])
     }
 
-    /// The file with the codes of header and content computed anew, as only the owner of the key can.
+    /// The file with recomputed codes of header and content, which requires the key.
     private static func resealed(_ file: [UInt8], _ keys: VaultSubkeys) -> [UInt8] {
         var header = Array(file.prefix(96))
         header += HMAC<SHA256>.authenticationCode(for: header, using: keys.header)
@@ -253,7 +253,7 @@ struct VaultImageTests {
     }
 }
 
-/// Sebastiano Vigna's splitmix64, for runs that can be repeated.
+/// Sebastiano Vigna's splitmix64, for repeatable runs.
 struct SplitMix: RandomNumberGenerator {
     private var state: UInt64
 

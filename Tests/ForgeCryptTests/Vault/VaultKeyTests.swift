@@ -68,7 +68,7 @@ struct VaultKeyTests {
         #expect(try code(Array("password\n".utf8)) == .tampered)
     }
 
-    @Test("a key file that others may read is refused")
+    @Test("a key file that other users may read is refused")
     func insecure() throws {
         _ = try loadOrCreate()
         try place.fileSystem.setPermissions(
@@ -76,7 +76,7 @@ struct VaultKeyTests {
         #expect(try CryptError.code { try loadOrCreate() } == .insecureFile)
     }
 
-    @Test("a key file that cannot be read or written is unavailable, and no key is made up")
+    @Test("a key file that cannot be read or written is unavailable, and no key is generated")
     func unavailable() throws {
         let failing = RecordingFileSystem()
         let load = { try VaultKeyFile.loadOrCreate(at: url, fileSystem: failing) }
@@ -101,7 +101,7 @@ struct VaultKeyTests {
     }
 
     @Test(
-        "text that is no key is refused, and not quoted",
+        "text that is not a key is refused, and not quoted",
         arguments: ["", "s3cr3t", "0", String(repeating: "0", count: 62), String(repeating: "g", count: 64), "%%%%"])
     func refusedTexts(_ text: String) throws {
         let decoders: [() throws -> SymmetricKey] = [

@@ -6,7 +6,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("Places that vaults and key files refuse")
+@Suite("Locations that vaults and key files refuse")
 struct VaultPlacementTests {
     private let fileSystem = InMemoryFileSystem()
     private static let attacker = UserID(1001)
@@ -29,7 +29,7 @@ struct VaultPlacementTests {
     }
 
     @Test(
-        "a directory that others may write to gets no file, not even a lock",
+        "in a directory that other users may write to no file is created, not even a lock",
         arguments: [0o1777, 0o777, 0o1770, 0o702])
     func sharedDirectory(mode: CInterop.Mode) throws {
         try fileSystem.makeDirectories("/shared")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Rewriting a vault")
 struct VaultRewritingTests {
-    @Test("a change does not open the file that it has written, and neither does the next read")
+    @Test("neither a change nor the next read opens the file that the change has written")
     func keepsFileOpen() throws {
         let memory = InMemoryFileSystem()
         let opened = Mutex<[POSIXPath]>([])
@@ -19,11 +19,11 @@ struct VaultRewritingTests {
         #expect(try vault.get(TestKeys.token) == "v")
         try vault.set("w", for: TestKeys.token)
         #expect(try vault.get(TestKeys.token) == "w")
-        // One look before the first change, which finds no file.
+        // Opened once before the first change, when there is no file.
         #expect(opened.withLock { $0.count { $0 == place.path } } == 1)
     }
 
-    @Test("a file that another object has written since is read again")
+    @Test("a file written by another object is read again")
     func otherWriter() throws {
         let place = VaultPlace()
         let (one, other) = (try place.vault(), try place.vault())
@@ -35,7 +35,7 @@ struct VaultRewritingTests {
         }
     }
 
-    @Test("no file stays open after the vault")
+    @Test("no file stays open after the vault is released")
     func closes() throws {
         let memory = InMemoryFileSystem()
         do {

@@ -26,7 +26,7 @@ struct VaultSharingTests {
         #expect(try second.keys() == [])
     }
 
-    @Test("a change is seen though size and times are those of before")
+    @Test("a change is seen although size and times are unchanged")
     func sameTimes() throws {
         let place = VaultPlace(InMemoryFileSystem(options: .init(clock: { FileTime(seconds: 1) })))
         let (writer, reader) = (try place.vault(), try place.vault())
@@ -71,7 +71,7 @@ struct VaultSharingTests {
         #expect(try first.get(TestKeys.token) == "w")
     }
 
-    @Test("two vaults in one directory have nothing to do with each other")
+    @Test("two vaults in one directory are independent")
     func neighbours() throws {
         let place = VaultPlace()
         let neighbour = try VaultCrypt(

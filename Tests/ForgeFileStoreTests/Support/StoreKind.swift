@@ -33,7 +33,7 @@ enum StoreKind: String, CaseIterable, CustomStringConvertible {
     }
 }
 
-/// Whether an error is one of a file store with this code.
+/// Whether an error is that of a file store with this code.
 func hasCode(_ code: FileStoreError.Code) -> @Sendable (any Error) -> Bool {
     { ($0 as? FileStoreError)?.code == code }
 }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// A directory of a test's own, removed with all it holds when the object goes.
+/// A directory for one test, removed with its tree when the object is released.
 final class TemporaryDirectory: Sendable {
     let url: URL
 
@@ -24,7 +24,7 @@ final class TemporaryDirectory: Sendable {
 
     func url(_ relative: String) -> URL { URL(path(relative)) }
 
-    /// Writes a file, with the directories above it, past any store.
+    /// Writes a file, creating its parent directories, without a store.
     func write(_ text: String, to relative: String) throws {
         let url = url(relative)
         try FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
@@ -35,13 +35,13 @@ final class TemporaryDirectory: Sendable {
         String(decoding: try Data(contentsOf: url(relative)), as: UTF8.self)
     }
 
-    /// The part of a store's temporary names that is recorded in a file of its root.
+    /// The random part of a store's temporary names, from a journal in its root.
     func journal(_ relative: String) throws -> (id: String, bytes: Data) {
         let bytes = try Data(contentsOf: url(relative))
         return (String(decoding: bytes.dropFirst(12).prefix(16), as: UTF8.self), bytes)
     }
 
-    /// Every name below a directory with its type, mode, link count, content or target, in order.
+    /// All names below a directory with type, mode, link count, and content or target, in order.
     func tree(_ relative: String) throws -> [String] {
         let fileSystem = SystemFileSystem()
         func visit(_ path: POSIXPath, _ lines: inout [String]) throws {

@@ -23,7 +23,7 @@ struct POSIXPathTests {
         #expect(POSIXPath("").appending("b") == "b")
     }
 
-    @Test("bytes stay as they are, also those that are no UTF-8")
+    @Test("bytes are kept unchanged, even if they are not UTF-8")
     func keepsBytes() {
         let path = POSIXPath([0x61, 0xFF, 0x2F, 0x2F])
         #expect(Array(path.bytes) == [0x61, 0xFF, 0x2F, 0x2F])
@@ -36,14 +36,14 @@ struct POSIXPathTests {
         #expect(POSIXPath(FilePath("/x/y")) == "/x/y")
     }
 
-    @Test("a NUL can be held and is seen")
+    @Test("a NUL is kept and detected")
     func seesNUL() {
         #expect(POSIXPath("a\0b").containsNUL)
         #expect(!POSIXPath("ab").containsNUL)
     }
 
     @Test(
-        "a file URL names the path that its escapes spell",
+        "a file URL is decoded to its path",
         arguments: [
             ("file:///a/b", "/a/b"), ("file:///a%20b", "/a b"), ("file:///a%2525b", "/a%25b"), ("file:///~/b", "/~/b"),
             ("file:///%C3%A9", "/é"), ("file://localhost/x", "/x"), ("file:///a/", "/a"), ("file:///", "/"),
@@ -54,7 +54,7 @@ struct POSIXPathTests {
         #expect(try POSIXPath(url) == POSIXPath(path))
     }
 
-    @Test("a URL of bytes that are no UTF-8 names those bytes")
+    @Test("a URL with escapes that are not UTF-8 is decoded to those bytes")
     func readsBytesOfURL() throws {
         let path = POSIXPath([0x2F, 0x61, 0xFF, 0x01])
         #expect(try POSIXPath(URL(path)) == path)
@@ -62,7 +62,7 @@ struct POSIXPathTests {
     }
 
     @Test(
-        "a URL that names no path is refused before any system call",
+        "a URL that is not a path is refused before any system call",
         arguments: ["http://host/x", "file://elsewhere/x", "file:///a%00b", "file:///a%2Fb"])
     func refusesURL(text: String) throws {
         let url = try #require(URL(string: text))
@@ -71,12 +71,12 @@ struct POSIXPathTests {
         #expect(error?.operation == .resolve)
     }
 
-    @Test("a tilde and a percent sign in a path are names like any other", arguments: ["/~", "/a%41", "/100%", "/%2F"])
+    @Test("a tilde and a percent sign in a path are ordinary characters", arguments: ["/~", "/a%41", "/100%", "/%2F"])
     func keepsOddNames(path: String) throws {
         #expect(try POSIXPath(URL(POSIXPath(path))) == POSIXPath(path))
     }
 
-    @Test("a relative path makes a URL below the working directory, a leading tilde included")
+    @Test("a relative path becomes a URL below the working directory, even with a leading tilde")
     func relativeURL() throws {
         let path = try POSIXPath(URL(POSIXPath("~x")))
         #expect(String(path).hasSuffix("/~x"))

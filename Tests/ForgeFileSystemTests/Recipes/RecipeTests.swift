@@ -58,7 +58,7 @@ struct FileReplacementTests {
     }
 
     @Test(
-        "falls back to a link where no exclusive rename is known",
+        "falls back to a link without exclusive rename",
         arguments: [Errno.invalidArgument, .noFunction, .notSupported])
     func fallback(_ errno: Errno) throws {
         let old = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
@@ -86,7 +86,7 @@ struct FileReplacementTests {
         #expect(try memory.readFile("/f") == Array("new".utf8))
     }
 
-    @Test("takes another name if the temporary one is taken, and gives up some time")
+    @Test("chooses another temporary name if one exists, and eventually gives up")
     func takenNames() throws {
         let counter = CallCounter(failing: 0..<3)
         let taken = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
@@ -161,7 +161,7 @@ struct TreeRemovalTests {
         #expect(performing: { try memory.removeTree("/no") }, throws: hasErrno(.noSuchFileOrDirectory))
     }
 
-    @Test("takes as few descriptors for a deep tree as for a flat one")
+    @Test("uses as few descriptors for a deep tree as for a flat one")
     func deep() throws {
         let few = InMemoryFileSystem(options: .init(maximumOpenFileCount: 4))
         var path: POSIXPath = "/tree"
@@ -173,7 +173,7 @@ struct TreeRemovalTests {
         #expect(!few.fileExists(atPath: "/tree"))
     }
 
-    @Test("closes every descriptor exactly once whichever call fails")
+    @Test("closes every descriptor exactly once, whichever call fails")
     func everyFailingCall() throws {
         var number = 0
         while true {
@@ -255,7 +255,7 @@ struct DirectoryChainTests {
         #expect(performing: { try failing.makeDirectories("/a") }, throws: hasErrno(.ioError))
     }
 
-    @Test("many at once all succeed on the disk")
+    @Test("concurrent calls all succeed on the disk")
     func concurrent() async throws {
         let root = POSIXPath(FileManager.default.temporaryDirectory.path + "/ForgeChain-\(UUID().uuidString)")
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -27,7 +27,7 @@ struct OwnerlessJournalTests {
     private func isThere(_ path: POSIXPath) -> Bool { memory.fileExists(atPath: String(path)) }
 
     @Test(
-        "does not prevent writes by a path that no key has",
+        "does not prevent writes by a path that is not a valid key",
         arguments: [
             "a\0b", POSIXPath([UInt8](repeating: 0x61, count: 256)), POSIXPath([0xff]), "..", "/", "d/", "d/../d",
             "d//e", POSIXPath([UInt8](repeating: 0x2f, count: 1500)), "link", "file", "missing",
@@ -81,7 +81,7 @@ struct OwnerlessJournalTests {
         #expect(!isThere(own))
     }
 
-    @Test("does not remove a file with another name, unless it is the key that the file was about to get")
+    @Test("does not remove a file with another hard link, unless that is the file's future key")
     func secondName() throws {
         try memory.makeDirectories("/store/d")
         let journal = OwnerlessJournal(["d", "d", "d"])
@@ -98,7 +98,7 @@ struct OwnerlessJournalTests {
         #expect(names.map(isThere) == [true, true, false])
     }
 
-    @Test("keeps the names of files that may not be removed and of trash with another program's file")
+    @Test("keeps recording files that may not be removed and trash with another program's file")
     func keptNames() throws {
         try memory.makeDirectories("/store/d")
         let journal = OwnerlessJournal(["", "d"])

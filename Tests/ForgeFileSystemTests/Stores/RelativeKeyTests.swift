@@ -5,7 +5,7 @@ import Testing
 @Suite("Keys that are relative paths")
 struct RelativeKeyTests {
     @Test(
-        "every rule has its reason",
+        "every rule has a distinct reason",
         arguments: [
             ("", InvalidKey.Reason.empty), (String(repeating: "a", count: 1025), .tooLong), ("a\0", .containsNUL),
             ("a\u{1b}[2J", .containsControlCharacter), ("a\u{9f}", .containsControlCharacter),
@@ -25,7 +25,7 @@ struct RelativeKeyTests {
         }
     }
 
-    @Test("the table of hostile keys is decided as it says", arguments: HostileKeys.all)
+    @Test("hostile keys are accepted or refused as the table states", arguments: HostileKeys.all)
     func hostile(_ hostile: HostileKey) {
         do {
             let key = try RelativeKey(hostile.key)
@@ -39,7 +39,7 @@ struct RelativeKeyTests {
         }
     }
 
-    @Test("keys of different bytes are different, also where Swift takes their strings for equal")
+    @Test("keys with different bytes are different, even if Swift considers their strings equal")
     func equality() throws {
         let (composed, decomposed) = (try RelativeKey("caf\u{e9}"), try RelativeKey("cafe\u{301}"))
         #expect(composed.string == decomposed.string)
@@ -55,7 +55,7 @@ struct RelativeKeyTests {
         #expect(throws: InvalidKey.self) { try RelativeKey(component: "..") }
     }
 
-    @Test("reserved names are drawn from 80 random bits and recognised")
+    @Test("reserved names are made from 80 random bits and recognised")
     func reservedNames() {
         var bits: UInt64 = 0
         let names = (0..<1000).map { _ in

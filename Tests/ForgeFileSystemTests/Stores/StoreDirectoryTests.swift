@@ -5,7 +5,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A record of the calls that matter for what survives a crash.
+/// A record of the calls that affect durability.
 private final class CallLog: Sendable {
     private let lines = Mutex<[String]>([])
 
@@ -46,7 +46,7 @@ struct StoreDirectoryTests {
         }
     }
 
-    /// The part of the names that the first record of the store's root holds.
+    /// The random part of names, from the first record in the store's root.
     private func recordedID() throws -> String {
         String(decoding: try memory.readFile("/a/b/store/#journal-0")[12..<28], as: UTF8.self)
     }
@@ -61,12 +61,12 @@ struct StoreDirectoryTests {
         #expect(log.take().count { $0 == "synchronize" } == 5)
         #expect(try memory.status("/a/b/store").permissions == .ownerReadWriteExecute)
         #expect(try memory.status("/a/b/store/#journal-0").permissions == .ownerReadWrite)
-        // Once more for each directory above: its creator may not have flushed it.
+        // Once more for each parent directory: its creator may not have flushed it.
         _ = try open()
         #expect(log.take() == ["createDirectory", "synchronize", "synchronize", "synchronize"])
     }
 
-    @Test("the first save into a directory synchronises its name, whoever created it; later saves do not")
+    @Test("the first save into a directory synchronises its name in any case; later saves do not")
     func settling() throws {
         let store = try open()
         try memory.createDirectory("/a/b/store/d")
@@ -107,7 +107,7 @@ struct StoreDirectoryTests {
         #expect(performing: { try store.unlink(try RelativeKey("d")) }, throws: hasErrno(.isDirectory))
     }
 
-    @Test("what a store has recorded is removed by the next one that is opened after it is gone, and nothing else")
+    @Test("the next store opened after a store has ended removes only the files that it recorded")
     func sweeping() throws {
         var first: StoreDirectory? = try open()
         try save("1", "d/x", in: try #require(first))
@@ -130,7 +130,7 @@ struct StoreDirectoryTests {
         withExtendedLifetime((first, second, third)) {}
     }
 
-    @Test("trash that holds another program's file stays")
+    @Test("trash with another program's file is kept")
     func foreignTrash() throws {
         var store: StoreDirectory? = try open()
         try save("1", "x", in: try #require(store))
@@ -144,7 +144,7 @@ struct StoreDirectoryTests {
         #expect(memory.fileExists(atPath: trash + "/#notes#"))
     }
 
-    @Test("a leftover that may not be removed does not keep the store from opening")
+    @Test("a leftover that may not be removed does not prevent opening the store")
     func stubbornLeftovers() throws {
         var store: StoreDirectory? = try open()
         try save("1", "d/x", in: try #require(store))
@@ -159,7 +159,7 @@ struct StoreDirectoryTests {
         #expect(memory.fileExists(atPath: path))
     }
 
-    @Test("a record that cannot be read closes what it opened and says why")
+    @Test("a record that cannot be read closes its descriptors and reports the reason")
     func failedSweep() throws {
         _ = try open()
         let before = memory.openDescriptors
@@ -170,7 +170,7 @@ struct StoreDirectoryTests {
         #expect(memory.openDescriptors == before)
     }
 
-    @Test("files named like a record that are none are left alone")
+    @Test("files that are only named like a record are left unchanged")
     func foreignRecords() throws {
         try memory.makeDirectories("/a/b/store")
         try memory.write(Data("foreign".utf8), to: URL(filePath: "/a/b/store/#journal-0"))
@@ -185,14 +185,14 @@ struct StoreDirectoryTests {
         #expect(!memory.fileExists(atPath: "/nowhere"))
     }
 
-    @Test("an object that is closed leaves its record to the next one")
+    @Test("the next object takes over the record of a closed one")
     func reusedRecords() throws {
         for _ in 0..<5 { try save("1", "x", in: try open()) }
         let names = try memory.contentsOfDirectory(at: URL(filePath: "/a/b/store")).map(\.lastPathComponent)
         #expect(Set(names) == ["#journal-0", "x"])
     }
 
-    @Test("removeAll leaves the record and what others are just writing")
+    @Test("removeAll keeps the record and files that others are writing")
     func removeAll() throws {
         let store = try open()
         try save("1", "x", in: store)
@@ -203,18 +203,17 @@ struct StoreDirectoryTests {
         #expect(Set(left) == ["#journal-0", "#tmp-a"])
     }
 
-    @Test("a deleted tree vanishes by one rename before anything in it is touched")
+    @Test("a deleted tree is removed by one rename before its entries are")
     func removeTreeOrder() throws {
         let store = try open()
         try save("1", "d/x", in: store)
         _ = log.take()
         try store.removeTree(try RelativeKey("d"))
-        // The record of the trash's name comes first; the removal of the trash is flushed before the name is used
-        // again.
+        // The record of the trash's name comes first; the removal of the trash is flushed before the name is reused.
         #expect(log.take() == ["synchronize", "rename", "synchronize", "unlink", "synchronize"])
     }
 
-    @Test("a listing shows links and never follows them")
+    @Test("a listing contains links and never follows them")
     func listing() throws {
         let store = try open()
         try save("1", "d/x", in: store)
@@ -243,9 +242,9 @@ struct StoreDirectoryTests {
     }
 }
 
-@Suite("Work that waits for the device")
+@Suite("Blocking work")
 struct BlockingWorkTests {
-    @Test("runs off the pool's threads and gives its result or its error back")
+    @Test("runs outside the thread pool and returns its result or error")
     func run() async throws {
         #expect(await BlockingWork.run { 7 } == 7)
         await #expect(throws: FileSystemError.self) {
@@ -253,7 +252,7 @@ struct BlockingWorkTests {
         }
     }
 
-    @Test("does not hold up other work")
+    @Test("does not delay other work")
     func parallel() async {
         let gate = DispatchSemaphore(value: 0)
         async let waiting: Void = BlockingWork.run { gate.wait() }

@@ -23,7 +23,7 @@ struct TemporaryFileOriginTests {
         try withBytes(of: Data("x".utf8)) { (bytes) throws(FileSystemError) in try store.replace(key, with: bytes) }
     }
 
-    @Test("depends on the record of its place and on whether the owner of the record is alive")
+    @Test("depends on the record of its directory and on whether the owner of the record is alive")
     func origins() throws {
         var store: StoreDirectory? = try StoreDirectory(root, on: memory)
         try save("d/a", in: try #require(store))
@@ -46,7 +46,7 @@ struct TemporaryFileOriginTests {
         #expect(try origin("/store/#tmp-\(id)-\(Int.max)") == .unrecorded)
     }
 
-    @Test("is found without a call that changes anything, and leaves no record locked")
+    @Test("is found without any change, and leaves no record locked")
     func changesNothing() throws {
         do { try save("a", in: try StoreDirectory(root, on: memory)) }
         let path = "/store/#tmp-\(try id())-0"

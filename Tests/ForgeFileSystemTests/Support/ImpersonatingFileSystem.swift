@@ -3,8 +3,8 @@ import ForgeFileSystem
 import Glibc
 import SystemPackage
 
-/// The system's file system as another user sees it: each call borrows that user's identity for its thread
-/// (`setfsuid(2)`), which takes the privileges on files with it. Only root can do that.
+/// The system's file system as another user: each call assumes that user's identity for its thread (`setfsuid(2)`),
+/// which drops the privileges on files. Only root can do that.
 struct ImpersonatingFileSystem: POSIXFileSystem {
     let user: UserID
     let group: GroupID

@@ -4,14 +4,14 @@ import Foundation
 import Glibc
 import SystemPackage
 
-/// A small device of the system, mounted at a new directory for one test.
+/// A small device, mounted at a new directory for one test.
 struct ScratchDevice {
     enum Kind: String, CaseIterable, Sendable {
         /// On a file, through a loop device; 4 MiB and 64 inodes.
         case ext4
         /// In memory; 1 MiB and 64 inodes.
         case tmpfs
-        /// The disk itself, seen once more.
+        /// The disk itself, mounted a second time.
         case bound
     }
 
@@ -28,7 +28,7 @@ struct ScratchDevice {
     private let directory: TemporaryDirectory
     private var place: String { String(directory.path) + "/place" }
 
-    /// The file systems that the kernel can mount here; prints the reason for each one that it cannot.
+    /// The file systems that the kernel can mount here; prints the reason for each other one.
     static let available: [Kind] = Kind.allCases.filter { kind in
         do {
             try ScratchDevice(kind).remove()
@@ -39,10 +39,10 @@ struct ScratchDevice {
         }
     }
 
-    /// Those that are small.
+    /// The small ones.
     static let small = available.filter { $0 != .bound }
 
-    /// Mounts a new device, which nothing is on but what its kind puts there.
+    /// Mounts a new device, which is empty except for what its kind creates.
     init(_ kind: Kind) throws {
         self.kind = kind
         directory = try TemporaryDirectory()
@@ -90,7 +90,7 @@ struct ScratchDevice {
         }
     }
 
-    /// Unmounts it; nothing is left of it.
+    /// Unmounts the device and removes it.
     func remove() throws {
         guard umount2(place, Self.detach) == 0 else { throw Errno(rawValue: errno) }
         directory.remove()

@@ -15,7 +15,7 @@ struct TemporaryDirectory {
 
     var path: POSIXPath { POSIXPath(url.path(percentEncoded: false).trimmingSuffix("/")) }
 
-    /// The umask of this process, read off a new file: asking umask(2) would change it for a moment.
+    /// The umask of this process, derived from a new file: `umask(2)` would change it briefly.
     func umask() throws -> FilePermissions {
         let probe = path.appending("umask")
         let everything = FilePermissions(rawValue: 0o777)
