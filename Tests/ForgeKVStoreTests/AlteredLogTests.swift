@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// A log of which a part was put back, or forged.
+/// A log of which a part was replaced by older bytes, or forged.
 @Suite("A log that was altered between two openings") struct AlteredLogTests {
     private let fileSystem = InMemoryFileSystem()
     private let recorder = IssueRecorder()
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    /// Where the records of a log begin.
+    /// The ranges of the records in a log.
     private func records(_ log: [UInt8]) -> [Range<Int>] {
         var records: [Range<Int>] = []
         var offset = LogHeader.size
@@ -47,7 +47,7 @@ import Testing
         return records
     }
 
-    /// Values whose bytes look like the beginnings of records.
+    /// Values whose bytes resemble the beginnings of records.
     private enum Deceptive: String, CaseIterable {
         case samples, smallNumbers, largeNumbers, pairs, frames
 
@@ -67,7 +67,7 @@ import Testing
             case .largeNumbers: return [0, 1, 0, 0, 0, 0, 0, 0]
             case .pairs: return [1, 0]
             case .frames:
-                // A set with an empty name and, as far as its frame tells, half of the value as its payload.
+                // A set with an empty name whose frame claims half of the value as its payload.
                 let size = [0, UInt8(count >> 9 & 0xFF), UInt8(count >> 17 & 0xFF), 0]
                 let sequence: [UInt8] = [9, 0, 0, 0, 0, 0, 0, 0]
                 return size + sequence + [UInt8](repeating: 0, count: 8) + [1, 0, 0, 0]
@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test(
-        "a flipped bit in a length costs that record alone, whatever the value contains",
+        "a flipped bit in a length loses only that record, whatever the value contains",
         arguments: Deceptive.allCases, [0, 1])
     private func deceptiveValue(_ value: Deceptive, byte: Int) throws {
         try writeDeceptive(value.bytes(1 << 16))
@@ -102,7 +102,7 @@ import Testing
         #expect(try store.damageReports().map(\.kind) == [.records])
     }
 
-    @Test("if the search for intact records is given up, everything behind the damage is set aside and reported")
+    @Test("if the search for intact records is abandoned, everything after the damage is set aside and reported")
     func hopelessSearch() throws {
         try writeDeceptive(Deceptive.frames.bytes(1 << 20))
         try damageLength(0)
@@ -117,7 +117,7 @@ import Testing
         #expect(recorder.damage.map(\.kind) == [.tail])
     }
 
-    @Test("a log that has become shorter loses nothing that is written then")
+    @Test("a truncated log loses no later write")
     func shorterLog() throws {
         try fill(0..<30)
         let full = try log()
@@ -136,7 +136,7 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("a batch counts as a whole or not at all")
+    @Test("a batch is applied completely or not at all")
     func batchWithUnknownChange() throws {
         do {
             let store = try open()
@@ -183,7 +183,7 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("a batch that would begin below number zero is no record")
+    @Test("a batch with a sequence number below zero is not a record")
     func batchBelowZero() throws {
         do {
             let store = try open()

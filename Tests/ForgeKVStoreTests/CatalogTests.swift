@@ -3,7 +3,7 @@ import Testing
 
 @Suite("A catalog of keys")
 struct CatalogTests {
-    @Test("keys that are all different have no problems")
+    @Test("distinct keys have no problems")
     func sound() {
         #expect(KVKeyCatalog(KVKey<Int>("a"), KVKey<String>("b"), KVKey<Int>("a.b")).problems.isEmpty)
         #expect(KVKeyCatalog().problems.isEmpty)
@@ -45,7 +45,7 @@ struct CatalogTests {
         #expect(catalog.problems.first?.description.contains("differ in case or normalisation only") == true)
     }
 
-    @Test("a name that no store takes is reported")
+    @Test("an invalid name is reported")
     func tooLong() {
         let name = String(repeating: "x", count: 1025)
         let problems = KVKeyCatalog(KVKey<Int>(name)).problems
@@ -65,7 +65,7 @@ struct CatalogTests {
                 """)
     }
 
-    @Test("names in a store that are not declared are found")
+    @Test("undeclared names in a store are found")
     func undeclared() throws {
         let store = InMemoryKVStore()
         for name in ["b", "a", "e\u{301}", "\u{E9}"] { try store.set(KVKey<Int>(name), value: 1) }

@@ -23,7 +23,7 @@ struct ClosingTests {
         return try FileKVStore(at: "/store", fileSystem: fileSystem ?? self.fileSystem, options: options)
     }
 
-    /// Flips a bit of the last text in the log, and expects that it is set aside and the other served.
+    /// Flips a bit of the last text in the log, and expects it to be set aside and the other to be served.
     private func expectDamage(of text: String) throws {
         let log = try fileSystem.readFile("/store/log")
         let place = try #require(log.firstRange(of: Array(text.utf8), after: LogHeader.size))
@@ -51,7 +51,7 @@ struct ClosingTests {
         try expectDamage(of: "second")
     }
 
-    @Test("after a process that shared it and only read was the last to close it")
+    @Test("after a sharing process that only read was the last to close it")
     func readBySharing() throws {
         let shared = SharedFixture()
         do {
@@ -71,7 +71,7 @@ struct ClosingTests {
         try expectDamage(of: "second")
     }
 
-    @Test("after its log was rewritten, while something was written")
+    @Test("after its log was rewritten during writes")
     func rewritten() throws {
         do {
             let watched = FailingFileSystem(fileSystem)
@@ -89,7 +89,7 @@ struct ClosingTests {
         try expectDamage(of: "second")
     }
 
-    @Test("though its log could not be rewritten then")
+    @Test("although its log could not be rewritten")
     func rewrittenInVain() throws {
         let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
         do {
@@ -117,7 +117,7 @@ struct ClosingTests {
 }
 
 extension [UInt8] {
-    /// Where the first of some bytes stands, from a place on.
+    /// The index of the first occurrence of some bytes after an index.
     fileprivate func firstRange(of bytes: [UInt8], after start: Int) -> Int? {
         indices.dropFirst(start).first { self[$0...].starts(with: bytes) }
     }

@@ -61,7 +61,7 @@ import Testing
         try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
     }
 
-    @Test("a store with nothing behind it conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    @Test("a store with empty defaults conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
     func withoutDefaults(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: DefaultsKVStore(InMemoryKVStore(), defaults: InMemoryKVStore()))
     }
@@ -71,7 +71,7 @@ import Testing
         try await check.run(on: RecordingKVStore(InMemoryKVStore()))
     }
 
-    @Test("a store that is moved to conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    @Test("a migrating store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
     func migrating(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         try await check.run(on: MigratingKVStore(from: InMemoryKVStore(), to: InMemoryKVStore()))
     }
@@ -106,7 +106,7 @@ import Testing
         try await check.run(on: KeyValueStorePlace { UserDefaultsKVStore(suiteName: suite.name) })
     }
 
-    @Test("there are enough checks, each of its own")
+    @Test("there are enough checks, all distinct")
     func list() {
         let descriptions = (ConformanceChecks.transactionalKeyValueStore.map(\.description))
         #expect(descriptions.count >= 35)
@@ -116,7 +116,7 @@ import Testing
     private let eagerlyCompacting = FileKVStore.Options(compactionFloorInBytes: 0)
 }
 
-/// A suite of user defaults, removed when the fixture goes.
+/// A suite of user defaults, removed when the object is released.
 final class TemporarySuite: Sendable {
     let name = "forge-kv-tests.\(UUID().uuidString)"
 

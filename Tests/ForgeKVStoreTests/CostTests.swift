@@ -16,7 +16,7 @@ import Testing
         var count: Int
     }
 
-    /// A frame, a prefix and a name of 5 bytes leave this much of 64 bytes for the value.
+    /// The size of the value in a record of 64 bytes with a name of 5 bytes.
     private static let valueSize = 64 - LogRecord.size(nameCount: 5, valueSize: 0)
     private static let value = [UInt8](repeating: 7, count: valueSize)
 
@@ -24,21 +24,21 @@ import Testing
 
     // MARK: Writing
 
-    @Test("10,000 sets of 64 bytes into mapped space: one store each, and space is made twice")
+    @Test("10,000 sets of 64 bytes into mapped space: one store each, and space is reserved twice")
     func mappedSets() throws {
         let costs = Costs()
         let store = try costs.open()
         costs.forget()
         for number in 0..<10_000 { try store.setRawValue(Self.value, named: Self.name(number)) }
-        // 260 KiB and a little more each time, the reserve for removals included, filled with zeros 64 KiB at a time.
-        // Windows that wait for no flush are written back, which costs nothing there, and unmapped.
+        // 260 KiB and slightly more each time, including the reserve for removals, filled with zeros 64 KiB at a time.
+        // Windows without unflushed records are written back, which costs nothing in memory, and unmapped.
         let writeBacks = LogSpace.earlierLimit == 0 ? [.writeBack: 1] : [FileSystemOperation: Int]()
         let calls: [FileSystemOperation: Int] = [.store: 10_000, .allocate: 2, .map: 2, .write: 11]
         #expect(costs.calls == calls.merging(writeBacks) { $1 })
         #expect(costs.bytes(.store) == 640_000)
     }
 
-    @Test("10,000 sets of 64 bytes where files cannot be mapped: one write each")
+    @Test("10,000 sets of 64 bytes without mapping: one write each")
     func writtenSets() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -52,9 +52,9 @@ import Testing
     func recordSize(isMapped: Bool) throws {
         let costs = Costs()
         let store = try costs.open(isMapped: isMapped)
-        // With the first there is room for the others.
+        // The first one makes room for the others.
         try store.set(KVKey("first"), value: 0)
-        /// The bytes that one set stores, with the length of the name and that of the encoded value.
+        /// The sizes of a set's stores, of its name and of its encoded value.
         func cost<Value: Codable & Sendable>(_ name: String, _ value: Value) throws -> [Int] {
             costs.forget()
             try store.set(KVKey(name), value: value)
@@ -116,7 +116,7 @@ import Testing
 
     // MARK: Reading
 
-    @Test("reading makes no call at all, also the first time after opening", arguments: [false, true])
+    @Test("reading makes no call, not even the first time after opening", arguments: [false, true])
     func reads(isMapped: Bool) throws {
         let costs = Costs()
         do {
@@ -133,7 +133,7 @@ import Testing
             #expect(store.contains(key) == (expected != nil))
             #expect(try (store.entry(named: key.name) != nil) == (expected != nil))
             #expect(try (store.rawValue(named: key.name) != nil) == (expected != nil))
-            // A value of another type is looked at and not decoded again and again.
+            // A value of another type is not decoded repeatedly.
             _ = store.get(KVKey<String>(key.name))
         }
         #expect(try store.keys().count == 100)
@@ -161,7 +161,7 @@ import Testing
         }
     }
 
-    @Test("writers that come while the device is waited for share one more flush", arguments: [false, true])
+    @Test("writers that arrive during a flush share one more flush", arguments: [false, true])
     func sharedFlush(isMapped: Bool) throws {
         let gate = FlushGate()
         let store = try gate.openStore(isMapped: isMapped)
@@ -183,7 +183,7 @@ import Testing
         #expect(try store.integers().count == 8)
     }
 
-    @Test("8 threads of 50 durable sets each, in step, make 50 flushes and not 400")
+    @Test("8 threads of 50 durable sets each, in lockstep, make 50 flushes, not 400")
     func flushesInStep() throws {
         let gate = FlushGate()
         let store = try gate.openStore()
@@ -191,7 +191,7 @@ import Testing
         let before = gate.flushCount
         try Threads(8) { thread in
             for round in 0..<50 {
-                // All have written before the first asks for a flush, and none writes before the last has been served.
+                // All have written before the first requests a flush, and none writes before the last has been served.
                 let written = Result { try store.set(KVKey(Self.name(thread)), value: round) }
                 barrier.wait()
                 let flushed = Result { try store.synchronize() }
@@ -206,7 +206,7 @@ import Testing
 
     // MARK: Rewriting
 
-    @Test("compaction writes live records once, in pieces of a mebibyte, and flushes file and directory")
+    @Test("compaction writes live records once, in chunks of a mebibyte, and flushes file and directory")
     func rewriting() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -216,14 +216,14 @@ import Testing
         costs.forget()
         try store.compact()
         #expect(costs.calls[.write] == 2)
-        // The header, the records, and one that says that they are on the device.
+        // The header, the records, and a flush marker.
         #expect(costs.bytes(.write) == LogHeader.size + 1_000 * 64 + 24)
         #expect(costs.calls[.synchronize] == 3)
         #expect(costs.calls[.read] == nil)
         #expect(costs.calls[.rename] == 1)
     }
 
-    @Test("overwrites have the log rewritten once for each mebibyte that is out of date")
+    @Test("overwrites make the log be rewritten once per outdated mebibyte")
     func amortisedRewriting() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -238,7 +238,7 @@ import Testing
     // MARK: Opening
 
     @Test(
-        "opening reads the log once, in pieces of a mebibyte",
+        "opening reads the log once, in chunks of a mebibyte",
         arguments: [0, 1_000, TestDepth.limit(20_000, deep: 100_000)])
     func opening(count: Int) throws {
         let costs = Costs()
@@ -251,7 +251,7 @@ import Testing
         let store = try costs.open(isMapped: false)
         #expect(try store.keys().count == count)
         let window = 1 << 20
-        // The header by itself, and then windows that begin with the first record that was not whole in the one before.
+        // The header by itself, then windows that begin with the first incomplete record of the previous one.
         let step = window / 64 * 64
         let windows = size > LogHeader.size ? (size - LogHeader.size + step - 1) / step : 0
         #expect(costs.reads("/store/log").count <= 1 + windows)
@@ -260,7 +260,7 @@ import Testing
         #expect(costs.synchronized == ["/"], "only the directory that the store is in")
     }
 
-    @Test("records that are scanned are those of the log: one for each change since it was rewritten")
+    @Test("a scan covers the records of the log: one per change since it was rewritten")
     func scannedRecords() throws {
         let costs = Costs()
         do {
@@ -268,14 +268,14 @@ import Testing
             for round in 0..<2 { for number in 0..<100 { try store.set(KVKey(Self.name(number)), value: round) } }
         }
         let url = URL(fileURLWithPath: "/store")
-        // One more says that the store was closed.
+        // One more for the closing of the store.
         #expect(try #require(try KVInspection(of: url, fileSystem: costs.fileSystem)).recordCount == 201)
         try costs.open(isMapped: false).compact()
-        // What is live, and two that say up to which number nothing is missing, and that it is on the device.
+        // The live values, a marker of the sequence number that they cover, and a flush marker.
         #expect(try #require(try KVInspection(of: url, fileSystem: costs.fileSystem)).recordCount == 102)
     }
 
-    @Test("closing a store that nothing was written to flushes nothing and writes nothing")
+    @Test("closing a store without writes flushes nothing and writes nothing")
     func closing() throws {
         let costs = Costs()
         try costs.open().synchronize()
@@ -289,7 +289,7 @@ import Testing
 
 // MARK: -
 
-/// A store's file system that notes every call.
+/// A store's file system that records every call.
 private struct Costs {
     let fileSystem = FaultingFileSystem(InMemoryFileSystem())
 
@@ -303,12 +303,12 @@ private struct Costs {
 
     func forget() { fileSystem.log.removeAll() }
 
-    /// How many calls there were of each kind.
+    /// The number of calls of each kind.
     var calls: [FileSystemOperation: Int] {
         fileSystem.log.records.reduce(into: [:]) { $0[$1.operation, default: 0] += 1 }
     }
 
-    /// How many bytes calls of a kind were given or gave.
+    /// The number of bytes transferred by calls of a kind.
     func bytes(_ operation: FileSystemOperation) -> Int {
         fileSystem.log.records.filter { $0.operation == operation }
             .reduce(0) { $0 + ($1.transferredCount ?? Int($1.count ?? 0)) }
@@ -319,13 +319,13 @@ private struct Costs {
         fileSystem.log.records.filter { $0.operation == .synchronize }.compactMap(\.path)
     }
 
-    /// How many bytes each read of a file gave.
+    /// The number of bytes of each read of a file.
     func reads(_ path: POSIXPath) -> [Int] {
         fileSystem.log.records.filter { $0.operation == .read && $0.path == path }.compactMap(\.transferredCount)
     }
 }
 
-/// A file system in memory whose flushes are counted, and one of which can be held up.
+/// An in-memory file system that counts flushes and can delay one of them.
 private final class FlushGate: Sendable {
     private let state = Mutex((count: 0, isArmed: false))
     private let began = DispatchSemaphore(value: 0)
@@ -345,12 +345,12 @@ private final class FlushGate: Sendable {
 
     var flushCount: Int { state.withLock { $0.count } }
 
-    /// Counts from here on, and holds up the next flush until it is released.
+    /// Resets the counts, and delays the next flush until it is released.
     func arm() { state.withLock { $0 = (0, true) } }
 
     func release() { mayEnd.signal() }
 
-    /// Whether the flush that is held up came within a minute, and whether one more write did.
+    /// Waits at most a minute for the delayed flush to begin.
     func waitForFlush() -> Bool { began.wait(timeout: .now() + 60) == .success }
     func waitForWrite() -> Bool { didWrite.wait(timeout: .now() + 60) == .success }
 
@@ -366,7 +366,7 @@ private final class FlushGate: Sendable {
     }
 }
 
-/// Threads that run at the same time.
+/// Threads that run concurrently.
 private struct Threads {
     private let errors = ErrorList()
     private let group = DispatchGroup()
@@ -381,7 +381,7 @@ private struct Threads {
         }
     }
 
-    /// Waits for all of them and throws the first error of any.
+    /// Waits for all threads and throws the first error of any.
     func join() throws {
         group.wait()
         try errors.throwFirst()
@@ -404,7 +404,7 @@ private struct Threads {
     }
 }
 
-/// Where threads wait for one another, as often as they like.
+/// A reusable barrier for threads.
 private final class Barrier: Sendable {
     private let count: Int
     private let waiting = Mutex<[DispatchSemaphore]>([])

@@ -27,7 +27,7 @@ struct DecimalTransferTests {
         #expect(copy.get(KVKey<[Decimal]>("list")) == decimals)
     }
 
-    @Test("are read as Double too, and a Double stays one")
+    @Test("can also be read as Double, and a Double is kept as one")
     func doubles() throws {
         let doubles = [0.1, 1e17, .greatestFiniteMagnitude, .leastNonzeroMagnitude, -0.0, 3, 0.1 + 0.2, 1e-7]
         try store.set(KVKey<[Double]>("doubles"), value: doubles)

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import Synchronization
 import Testing
 
-/// A store as an app may write one: the five calls and nothing else.
+/// A custom store with only the five required calls.
 private final class FiveCallStore: KVStoring {
     private let values = Mutex<[[UInt8]: any Sendable]>([:])
 
@@ -25,7 +25,7 @@ private final class FiveCallStore: KVStoring {
 @Suite struct DefaultsOfTheProtocolTests {
     private let store: any KVStoring = FiveCallStore()
 
-    @Test("a type with the five calls of a key-value store conforms and can be used as any store")
+    @Test("a type with the five required calls conforms and can be used as any store")
     func fiveCalls() throws {
         let key = KVKey<Int>("a")
         try store.set(key, value: 1)
@@ -36,7 +36,7 @@ private final class FiveCallStore: KVStoring {
         #expect(!store.contains(key))
     }
 
-    @Test("a reactive store works over the five calls alone")
+    @Test("a reactive store works over the five required calls")
     func reactive() async throws {
         let reactive = ReactiveKVStore(AnyKVStore(store))
         let key = KVKey<Int>("a")

@@ -5,14 +5,14 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// What backups and synchronization tools leave: files of two histories of one store side by side.
-@Suite("A copy of a store that went its own way") struct DivergedCopyTests {
+/// Copies as left by backups and synchronisation tools: files of two histories of one store side by side.
+@Suite("A diverged copy of a store") struct DivergedCopyTests {
     private let fileSystem = InMemoryFileSystem()
 
     private func open(_ path: POSIXPath) throws -> FileKVStore {
         var options = IssueRecorder().options()
         options.reserveLittle()
-        // A shared store has files beside its log.
+        // A shared store has additional files beside its log.
         options.sharing = .shared
         return try FileKVStore(at: path, fileSystem: fileSystem, options: options)
     }
@@ -24,7 +24,7 @@ import Testing
         try fileSystem.closing(file) { () throws(FileSystemError) in try fileSystem.writeBytes(bytes, to: file) }
     }
 
-    @Test("holds what its log holds, whatever other files of the original lie beside it")
+    @Test("has the content of its log, whatever other files of the original are beside it")
     func foreignFiles() throws {
         do {
             let store = try open("/a")

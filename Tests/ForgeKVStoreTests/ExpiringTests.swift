@@ -36,7 +36,7 @@ struct ExpiringTests {
         return answers[0]
     }
 
-    @Test("a value is there before its instant and gone exactly at it, for every call")
+    @Test("a value exists before its expiration and is absent from that instant on, for every call")
     func boundary() throws {
         try store.set(key, value: 1, expiresAt: Date(timeIntervalSince1970: 1010))
         #expect(try isThere())
@@ -48,7 +48,7 @@ struct ExpiringTests {
         #expect(try store.expiration(of: key) == nil)
     }
 
-    @Test("a duration counts from now, one that is over makes a value that is gone at once")
+    @Test("a duration starts now, and a negative one makes the value absent at once")
     func duration() throws {
         try store.set(key, value: 1, expiresAfter: .milliseconds(1500))
         #expect(try store.expiration(of: key) == Date(timeIntervalSince1970: 1001.5))
@@ -58,7 +58,7 @@ struct ExpiringTests {
         #expect(try !isThere())
     }
 
-    @Test("a duration may be as long as there are")
+    @Test("a duration may have any length")
     func longDuration() async throws {
         await #expect(processExitsWith: .success) {
             let store = ExpiringKVStore(InMemoryKVStore())
@@ -72,7 +72,7 @@ struct ExpiringTests {
         }
     }
 
-    @Test("a set without an end takes the end away, an update leaves it")
+    @Test("a set without expiration removes the expiration, an update keeps it")
     func endsOfWrites() throws {
         let end = Date(timeIntervalSince1970: 1010)
         try store.set(key, value: 1, expiresAt: end)
@@ -84,7 +84,7 @@ struct ExpiringTests {
         #expect(try isThere())
     }
 
-    @Test("an expired value is absent to whatever requires something of it")
+    @Test("requirements treat an expired value as absent")
     func requirements() throws {
         try store.set(key, value: 1, expiresAfter: .seconds(10))
         let revision = try #require(try store.entry(named: "a")?.revision)
@@ -97,7 +97,7 @@ struct ExpiringTests {
         #expect(try store.update(key, default: 50) { $0 += 1 } == 3)
     }
 
-    @Test("a clock that is set back brings nothing back")
+    @Test("setting the clock back does not restore values")
     func backwards() throws {
         try store.set(key, value: 1, expiresAfter: .seconds(10))
         clock.advance(10)
@@ -105,7 +105,7 @@ struct ExpiringTests {
         clock.advance(-10)
         #expect(try !isThere())
         #expect(try store.removeExpired() == 1)
-        // Another object has not seen the time before, but what was swept is gone.
+        // Another object has not seen the earlier time, but swept values are gone.
         let clock = clock
         #expect(ExpiringKVStore(base) { clock.now }.get(key) == nil)
         #expect(try base.keys() == [])
@@ -137,7 +137,7 @@ struct ExpiringTests {
         #expect(base.get(KVKey<String>("a")) == "x")
     }
 
-    @Test("expirations outlive the process")
+    @Test("expirations persist")
     func reopening() throws {
         let fixture = LogFixture()
         let clock = clock
@@ -151,7 +151,7 @@ struct ExpiringTests {
         #expect(try store.removeExpired() == 1)
     }
 
-    @Test("a store without revisions can be swept too")
+    @Test("a store without revisions can also be swept")
     func withoutRevisions() throws {
         let suite = TemporarySuite()
         let defaults = UserDefaultsKVStore(suiteName: suite.name)
@@ -164,7 +164,7 @@ struct ExpiringTests {
         #expect(try defaults.keys() == ["b"])
     }
 
-    @Test("of threads that create an expired key while it is swept exactly one succeeds")
+    @Test("exactly one of several threads that create an expired key during a sweep succeeds")
     func concurrency() async throws {
         for round in 0..<20 {
             let key = KVKey<Int>("\(round)")

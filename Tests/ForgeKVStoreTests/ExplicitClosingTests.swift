@@ -8,10 +8,10 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Closing a store on purpose") struct ExplicitClosingTests {
+@Suite("Closing a store explicitly") struct ExplicitClosingTests {
     private let key = KVKey<Int>("a")
 
-    @Test("reads go on, other calls throw, and the store can be opened again", arguments: FileKVStore.Sharing.allCases)
+    @Test("reads continue, other calls throw, and the store can be reopened", arguments: FileKVStore.Sharing.allCases)
     func closed(_ sharing: FileKVStore.Sharing) throws {
         let shared = SharedFixture()
         let process = shared.process(1)
@@ -39,7 +39,7 @@ import Testing
         ]
         for (name, call) in calls { #expect(code(call) == .unavailable(.closed), "\(name)") }
 
-        // Open again although both objects still exist; the closed ones show what the store held.
+        // Reopened although both objects still exist; the closed ones show the last content.
         let third = try shared.open(process, sharing)
         try third.set(key, value: 3)
         #expect(try third.read(key) == 3)
@@ -64,7 +64,7 @@ import Testing
         try next.close()
     }
 
-    @Test("everything that was acknowledged is durable after closing, whatever else is written meanwhile")
+    @Test("all acknowledged writes are durable after closing, despite concurrent writes")
     func besideWriters() throws {
         for _ in 0..<20 {
             let fileSystem = InMemoryFileSystem()
@@ -84,7 +84,7 @@ import Testing
                     }
                 }
             }
-            // The store of another process: only what the log holds.
+            // The store of another process, which sees only the content of the log.
             let reopened = try FileKVStore(at: "/store", fileSystem: fileSystem.process())
             #expect(try reopened.keys().count == acknowledged.load(ordering: .relaxed))
         }
@@ -102,7 +102,7 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 1)
     }
 
-    @Test("calls of close beside and after one that fails have its error", .timeLimit(.minutes(1)))
+    @Test("calls of close during and after a failing one throw its error", .timeLimit(.minutes(1)))
     func closingTwice() throws {
         let fileSystem = FailingFileSystem()
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
@@ -135,7 +135,7 @@ import Testing
         #expect(code { try store.close() } == .durabilityUnknown)
     }
 
-    @Test("closing from a report that closing makes throws instead of waiting for itself", .timeLimit(.minutes(1)))
+    @Test("closing from a report made by closing throws instead of deadlocking", .timeLimit(.minutes(1)))
     func fromClosing() throws {
         let fileSystem = FailingFileSystem()
         let opened = Mutex<FileKVStore?>(nil)
@@ -156,7 +156,7 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 999)
     }
 
-    @Test("closing from a job's report of an issue throws instead of waiting for itself", .timeLimit(.minutes(1)))
+    @Test("closing from a background job's report of an issue throws instead of deadlocking", .timeLimit(.minutes(1)))
     func fromHandler() throws {
         let fileSystem = FailingFileSystem()
         let opened = Mutex<FileKVStore?>(nil)

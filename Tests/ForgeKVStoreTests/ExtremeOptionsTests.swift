@@ -7,8 +7,8 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Options at the ends of their ranges") struct ExtremeOptionsTests {
-    @Test("an unreachable compaction floor is no trap")
+@Suite("Options at the limits of their ranges") struct ExtremeOptionsTests {
+    @Test("an unreachable compaction floor does not trap")
     func unreachableFloor() async {
         await #expect(processExitsWith: .success) {
             let store = try FileKVStore(
@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test("a lock may be waited for as long as a duration can say")
+    @Test("a lock timeout may be as long as any duration")
     func endlessTimeout() async {
         await #expect(processExitsWith: .success) {
             let fileSystem = InMemoryFileSystem()
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test("a value above 256 MiB that the limit allows is read again", .enabled(if: TestDepth.isDeep))
+    @Test("a value above 256 MiB within the limit can be read back", .enabled(if: TestDepth.isDeep))
     func largeValue() throws {
         let directory = TemporaryDirectory()
         let key = KVKey<Data>("large")
@@ -39,12 +39,12 @@ import Testing
             try store.set(key, value: value)
             #expect(try store.read(key) == value)
         }
-        // The limit of the process that reads may be lower.
+        // The limit of the reading process may be lower.
         let store = try FileKVStore(at: directory.url)
         #expect(try store.read(key) == value)
     }
 
-    @Test("a value that the limit allows can be encoded and decoded")
+    @Test("a value within the limit can be encoded and decoded")
     func coderLimit() {
         let options = FileKVStore.Options(maximumValueSizeInBytes: .max)
         #expect(ValueTable.coder.maximumSize >= options.valueLimit)

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import Synchronization
 import SystemPackage
 
-/// A file system whose operations fail when a rule says so, before they have any effect.
+/// A file system whose operations fail according to a rule, before they have any effect.
 final class FailingFileSystem: POSIXFileSystem {
     typealias Rule = @Sendable (FileSystemOperation, _ path: POSIXPath?) -> Errno?
 
@@ -15,7 +15,7 @@ final class FailingFileSystem: POSIXFileSystem {
         self.base = base
     }
 
-    /// The rule for everything that comes; nil lets all of it through.
+    /// Sets the rule for later calls; nil lets all calls succeed.
     func fail(_ newRule: Rule?) { rule.withLock { $0 = newRule } }
 
     /// Fails every operation of a kind.

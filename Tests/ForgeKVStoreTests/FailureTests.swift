@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test("a write that fails leaves the old value, in memory and on disk, and the next one works")
+    @Test("a failed write keeps the old value, in memory and on disk, and the next one succeeds")
     func failingWrite() throws {
         do {
             let store = try open(isMapped: false)
@@ -43,7 +43,7 @@ import Testing
         #expect(recorder.issues.isEmpty)
     }
 
-    @Test("space that cannot be written back poisons the log: a later flush does not cover what was stored there")
+    @Test("a failed write-back poisons the log: a later flush does not cover the stores")
     func failingWriteBack() throws {
         let store = try open()
         fileSystem.fail(.writeBack)
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(
-        "where no space can be reserved a write fails and leaves the old value, and the next one works",
+        "if no space can be reserved, a write fails and keeps the old value, and the next one succeeds",
         arguments: [FileSystemOperation.allocate, .write, .map])
     func failingReservation(_ operation: FileSystemOperation) throws {
         let large = KVKey<Data>("large")
@@ -69,7 +69,7 @@ import Testing
             #expect(code { try store.set(large, value: Data(count: 1_000_000)) } == .unavailable(.inputOutput))
             #expect(!store.contains(large))
             #expect(store.get(a) == 1)
-            // There is room for this one.
+            // This record still fits.
             try store.set(a, value: 2)
             fileSystem.fail(nil)
             try store.set(large, value: Data(count: 1_000_000))
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test(
-        "where files cannot be mapped, records are written",
+        "records are written if files cannot be mapped",
         arguments: [Errno.operationNotSupportedByDevice, .notSupported])
     func unmappable(_ errno: Errno) throws {
         do {
@@ -97,7 +97,7 @@ import Testing
         #expect(recorder.issues.isEmpty)
     }
 
-    @Test("a full disk takes a part of a record, which is cut off again")
+    @Test("a full disk accepts part of a record, which is then truncated")
     func fullDisk() throws {
         let disk = InMemoryFileSystem()
         let options = recorder.options()
@@ -119,7 +119,7 @@ import Testing
         #expect(recorder.issues.isEmpty)
     }
 
-    @Test("if a record that failed cannot be cut off, nothing more is written")
+    @Test("if a failed record cannot be truncated, nothing more is written")
     func failingCut() throws {
         do {
             let store = try open(isMapped: false)
@@ -140,7 +140,7 @@ import Testing
         try store.set(a, value: 4)
     }
 
-    @Test("after a flush that failed nothing is acknowledged any more, and reads go on")
+    @Test("after a failed flush no write is acknowledged, and reads continue")
     func failingFlush() throws {
         do {
             let store = try open()
@@ -155,7 +155,7 @@ import Testing
         #expect(try open().get(a) == 1)
     }
 
-    @Test("flushing when nothing was written does nothing")
+    @Test("flushing without earlier writes has no effect")
     func idleFlush() throws {
         let store = try open()
         fileSystem.fail(.synchronize)
@@ -175,11 +175,11 @@ import Testing
             let store = try open(compactionFloorInBytes: 200)
             try store.set(a, value: 0)
             fileSystem.fail { candidate, path in
-                // Only what belongs to the new log.
+                // Only operations on the new log.
                 candidate == operation && (path.map { String($0).hasPrefix("#log-new") } ?? false) ? .ioError : nil
             }
             for value in 1...100 { try store.set(a, value: value) }
-            #expect((1...4).contains(recorder.issues.count), "told, but not at every write: \(recorder.issues.count)")
+            #expect((1...4).contains(recorder.issues.count), "not at every write: \(recorder.issues.count)")
             #expect(code { try store.compact() } == .unavailable(.inputOutput))
             fileSystem.fail(nil)
             try store.set(a, value: 101)
@@ -190,7 +190,7 @@ import Testing
         #expect(try fileSystem.status("/store/log").sizeInBytes < 200)
     }
 
-    @Test("if it is not known whether the new log or the old one stays, nothing more is written")
+    @Test("if it is unknown whether the new or the old log persists, nothing more is written")
     func compactionInDoubt() throws {
         do {
             let store = try open()
@@ -205,7 +205,7 @@ import Testing
     }
 
     @Test(
-        "a store that cannot be opened says why, and is as it was",
+        "a store that cannot be opened reports the reason, and is unchanged",
         arguments: [
             FileSystemOperation.open, .read, .status, .lock, .list, .createDirectory, .truncate, .write, .synchronize,
         ])
@@ -226,7 +226,7 @@ import Testing
         #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
     }
 
-    @Test("a damaged log that cannot be set aside is served but not written to, and stays untouched")
+    @Test("a damaged log that cannot be set aside is served read-only, and is left unchanged")
     func failingQuarantine() throws {
         do {
             let store = try open()

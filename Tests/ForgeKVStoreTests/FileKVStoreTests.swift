@@ -7,7 +7,7 @@ import Testing
 @Suite struct FileKVStoreTests {
     private let a = KVKey<Int>("a")
 
-    @Test("the store's directory is 0700 and its files are 0600, whatever the parents")
+    @Test("the store's directory is 0700 and its files are 0600, regardless of parents")
     func modes() throws {
         let directory = TemporaryDirectory()
         let url = directory.url.appending(path: "x/y")
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test("two objects for one directory are one store, by whatever path")
+    @Test("two objects for one directory are one store, even by different paths")
     func sharing() throws {
         let directory = TemporaryDirectory()
         let first = try FileKVStore(at: directory.url)
@@ -34,7 +34,7 @@ import Testing
         #expect(first.get(a) == 2)
     }
 
-    @Test("a store can be opened as soon as the last object for it is gone, however many threads do so")
+    @Test("a store can be opened as soon as its last object is released, by any number of threads")
     func reopening() async throws {
         let directory = TemporaryDirectory()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -52,7 +52,7 @@ import Testing
         #expect(try FileKVStore(at: directory.url).integers().count == 8)
     }
 
-    @Test("the error for a store in use names the process")
+    @Test("the error for a store in use contains the process")
     func inUse() throws {
         let fileSystem = InMemoryFileSystem()
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
@@ -66,7 +66,7 @@ import Testing
         try store.set(a, value: 2)
     }
 
-    @Test("after a kill the store opens in another process with everything that was acknowledged")
+    @Test("after a kill another process opens the store with all acknowledged writes")
     func killed() throws {
         let fileSystem = InMemoryFileSystem()
         let victim = fileSystem.process()
@@ -76,7 +76,7 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).keys().count == 100)
     }
 
-    @Test("no descriptor stays open after a store is gone")
+    @Test("no descriptor stays open after a store is released")
     func descriptors() throws {
         let fileSystem = InMemoryFileSystem()
         for index in 0..<20 {
@@ -87,7 +87,7 @@ import Testing
         #expect(fileSystem.openDescriptors.isEmpty)
     }
 
-    @Test("a leftover of the store's own is removed, and no other file, whatever its name")
+    @Test("only the store's own leftovers are removed, no other file, whatever its name")
     func leftovers() throws {
         let fixture = LogFixture()
         try fixture.open().set(a, value: 1)
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test("a log stays within twice its live values and the floor, whatever is overwritten")
+    @Test("a log stays within twice its live values plus the floor, whatever is overwritten")
     func compaction() throws {
         let fixture = LogFixture()
         var options = FileKVStore.Options(compactionFloorInBytes: 10_000)
@@ -157,7 +157,7 @@ import Testing
         #expect(try fixture.open().integers() == ["key 99": 99])
     }
 
-    @Test("removeAll is one record, however many keys there are")
+    @Test("removeAll is one record, regardless of the number of keys")
     func removeAll() throws {
         let fixture = LogFixture()
         var options = FileKVStore.Options()
@@ -198,7 +198,7 @@ import Testing
         let other = InMemoryKVStore()
         let options = FileKVStore.Options(onIssue: { issue in
             do { try other.set(KVKey<String>("issue"), value: issue.description) } catch {}
-            // Opening and using the same store again from here must not lock up.
+            // Opening and using the same store from here must not deadlock.
             do { _ = try FileKVStore(at: "/store", fileSystem: fileSystem).keys() } catch {}
         })
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)

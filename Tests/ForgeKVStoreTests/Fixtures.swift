@@ -6,7 +6,7 @@ import SystemPackage
 
 @testable import ForgeKVStore
 
-/// A directory of its own on the real disk, removed when the fixture goes.
+/// A directory on disk for one test, removed when the object is released.
 final class TemporaryDirectory: Sendable {
     let url: URL
 
@@ -19,7 +19,7 @@ final class TemporaryDirectory: Sendable {
     }
 }
 
-/// The issues that a store reported.
+/// Records the issues that a store reports.
 final class IssueRecorder: Sendable {
     private let recorded = Mutex<[KVStoreIssue]>([])
 
@@ -44,7 +44,7 @@ final class IssueRecorder: Sendable {
     }
 }
 
-/// A log in a file system in memory, whose bytes a test may look at and change.
+/// A log in an in-memory file system, whose bytes a test may read and change.
 struct LogFixture {
     let fileSystem = InMemoryFileSystem()
     let path: POSIXPath = "/store"
@@ -53,7 +53,7 @@ struct LogFixture {
         try FileKVStore(at: path, fileSystem: fileSystem, options: recorder.options())
     }
 
-    /// The log, without the space that an open store has reserved behind it.
+    /// The log, without the space reserved after it.
     func bytes() throws -> [UInt8] {
         var bytes = try fileSystem.readFile("/store/log")
         guard bytes.count % Int(LogSpace.Options().granularity) == 0 else { return bytes }
@@ -87,7 +87,7 @@ struct LogFixture {
 }
 
 extension KVRawStoring {
-    /// All integers in the store by name.
+    /// All integers in the store, by name.
     func integers() throws -> [String: Int] {
         var found: [String: Int] = [:]
         for name in try keys() { found[name] = try read(KVKey<Int>(name)) }
@@ -96,7 +96,7 @@ extension KVRawStoring {
 }
 
 extension LogRecord {
-    /// Appends a record as the log would write it.
+    /// Appends a record in the form that the log would write.
     static func append(
         _ change: Change, flags: UInt8 = 0, sequence: UInt64, unflushedCount: UInt32, checksum: CRC32C,
         to bytes: inout [UInt8]

@@ -13,9 +13,9 @@ import Musl
 import Darwin
 #endif
 
-/// What a child may do that was forked while a store was open, and that executes no other program.
+/// The permitted calls of a child that was forked while a store was open, without executing another program.
 @Suite("A forked child") struct ForkTests {
-    @Test("is refused every write, and changes nothing of the parent's", arguments: [false, true])
+    @Test("is refused every write, and does not change the parent's store", arguments: [false, true])
     func refused(_ isShared: Bool) async throws {
         let directory = TemporaryDirectory()
         let path = directory.url.path

@@ -16,7 +16,7 @@ import Testing
         return try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
     }
 
-    /// Takes what is left, and then writes until the store has no space either; returns how many names it holds.
+    /// Fills the device, and then writes until the store is full too; returns the number of names.
     private func fill(_ store: FileKVStore) throws -> Int {
         let filler = try fileSystem.open("/filler", .writeOnly, options: [.create], permissions: .privateFile)
         defer { fileSystem.discard(filler) }
@@ -35,7 +35,7 @@ import Testing
         return count
     }
 
-    @Test("removes values from the space that is kept for that", arguments: [FileKVStore.Sharing.exclusive, .shared])
+    @Test("removes values using the reserved space", arguments: [FileKVStore.Sharing.exclusive, .shared])
     func removing(_ sharing: FileKVStore.Sharing) throws {
         do {
             let store = try open(sharing: sharing)
@@ -51,7 +51,7 @@ import Testing
         #expect(recorder.damage.isEmpty)
     }
 
-    @Test("keeps space for removals again once a shared store was compacted")
+    @Test("reserves space for removals again after a shared store was compacted")
     func refilling() throws {
         let store = try open(sharing: .shared)
         for _ in 0..<2 {
@@ -66,7 +66,7 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("removes everything, is empty when opened again, and can be written to then", arguments: [true, false])
+    @Test("removes everything, is empty after reopening, and can then be written to", arguments: [true, false])
     func removingAll(_ isMapped: Bool) throws {
         do {
             let store = try open(isMapped: isMapped)
@@ -79,7 +79,7 @@ import Testing
         }
         let store = try open(isMapped: isMapped)
         #expect(try store.keys().isEmpty)
-        // Rewriting the log when the store is closed may fail for want of space.
+        // Rewriting the log at closing may fail for lack of space.
         #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
         try fileSystem.removeFile("/filler")
         let entry = try store.entry(named: "first")
@@ -88,13 +88,13 @@ import Testing
         #expect(try open(isMapped: isMapped).read(KVKey<Int>("first")) == 1)
     }
 
-    @Test("removes everything in place when no kept space is left, and can be written to", arguments: [true, false])
+    @Test("removes everything in place without reserved space, and can be written to", arguments: [true, false])
     func removingAllAgain(_ isMapped: Bool) throws {
         do {
             let store = try open(isMapped: isMapped)
             try store.set(KVKey<Int>("first"), value: 0)
             #expect(try fill(store) > 0)
-            // Their records are longer than the kept space.
+            // Their records exceed the reserved space.
             for _ in 0..<200 { try store.removeAll() }
             try store.set(KVKey<Int>("a"), value: 1)
         }
@@ -102,7 +102,7 @@ import Testing
         #expect(recorder.damage.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("that has no room to compact says so, and keeps everything", arguments: [true, false])
+    @Test("without space to compact reports that, and keeps everything", arguments: [true, false])
     func compacting(_ isMapped: Bool) throws {
         let store = try open(isMapped: isMapped)
         try store.set(KVKey<[UInt8]>("large"), value: [UInt8](repeating: 7, count: 100_000))
@@ -118,7 +118,7 @@ import Testing
         #expect(try store.keys().count == count + 1)
     }
 
-    @Test("removes everything in place while the numbers of writes go on")
+    @Test("removes everything in place while sequence numbers continue")
     func inPlace() throws {
         let full = FailingFileSystem()
         var options = recorder.options()
@@ -128,7 +128,7 @@ import Testing
             for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
             full.fail { operation, _ in operation == .write ? .noSpace : nil }
             #expect(throws: KVStoreError.self) { try store.set(KVKey<Int>("a"), value: 1) }
-            // The marker behind the header stands in a block that the file has.
+            // The marker after the header is in an allocated block.
             let isSecond = Counter()
             full.fail { operation, _ in operation == .write && isSecond.next() == 1 ? .noSpace : nil }
             try store.removeAll()

@@ -5,7 +5,7 @@ import Testing
 @testable import ForgeKVStore
 
 @Suite("Group commit") struct GroupCommitTests {
-    @Test("a waiter that is woken to lead and finds its work done passes the lead on", .timeLimit(.minutes(1)))
+    @Test("a waiter woken as leader whose work is already done passes the lead on", .timeLimit(.minutes(1)))
     func passedLead() throws {
         let commit = GroupCommit()
         let done = Atomic<UInt64>(0)
@@ -54,7 +54,7 @@ import Testing
         #expect(next.leader == 5)
     }
 
-    @Test("the lead is free when nobody waits")
+    @Test("the lead is free when no thread waits")
     mutating func free() {
         _ = state.begin(1, 1)
         _ = state.begin(1, 2)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A key-value store and what other programs leave for it")
+@Suite("A key-value store with input from other programs")
 struct HostileInputTests {
     private let fileSystem = InMemoryFileSystem()
     private let key = KVKey<Int>("a")
@@ -22,7 +22,7 @@ struct HostileInputTests {
 
     // MARK: Logs
 
-    @Test("a log that is a hole but for one record opens without memory for what is not there")
+    @Test("a log that is a hole except for one record opens without memory for the hole")
     func sparseLog() throws {
         do { try FileKVStore(at: "/store", fileSystem: fileSystem).set(key, value: 1) }
         let record = try fileSystem.status("/store/log").sizeInBytes
@@ -40,7 +40,7 @@ struct HostileInputTests {
         #expect(table.view.array.count < 10_000)
     }
 
-    @Test("a foreign file that is no longer than a header is set aside", arguments: [1, 63, 64])
+    @Test("a foreign file of at most the size of a header is set aside", arguments: [1, 63, 64])
     func shortForeignLog(_ size: Int) throws {
         let foreign = Array("not a log, but something of another program that somebody may miss".utf8.prefix(size))
         let directory = TemporaryDirectory()
@@ -55,7 +55,7 @@ struct HostileInputTests {
 
     // MARK: Locks
 
-    @Test("another link to a file of the store is not written through", arguments: ["#lock", "#shared"])
+    @Test("a file of the store with another hard link is not written to", arguments: ["#lock", "#shared"])
     func hardLink(_ name: String) throws {
         let directory = TemporaryDirectory()
         try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
@@ -80,7 +80,7 @@ struct HostileInputTests {
 
     // MARK: Options and limits
 
-    @Test("a polling interval without end is one of a day")
+    @Test("an infinite polling interval is one of a day")
     func endlessInterval() throws {
         var options = FileKVStore.Options()
         options.sharing = .shared
@@ -90,7 +90,7 @@ struct HostileInputTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("the limit on values is that of each value of a batch")
+    @Test("the limit on values applies to each value of a batch")
     func batchOfLargeValues() throws {
         let options = FileKVStore.Options(maximumValueSizeInBytes: 1000)
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
@@ -104,14 +104,14 @@ struct HostileInputTests {
         #expect(error?.code == .valueTooLarge)
     }
 
-    @Test("a value of another size than the codec's usual limit is too large for the store, not for the codec")
+    @Test("the size limit of values is the store's, not the codec's default")
     func largeValue() throws {
         #expect(ValueTable.coder.maximumSize > FileKVStore.Options.formatLimit)
     }
 
     // MARK: Reading
 
-    @Test("an integer is read as a float only if that is the same number")
+    @Test("an integer is read as a float only if the float is exact")
     func integerAsFloat() throws {
         let store = InMemoryKVStore()
         try store.set(key, value: 1 << 24)
@@ -120,7 +120,7 @@ struct HostileInputTests {
         #expect(throws: KVStoreError.self) { try store.read(KVKey<Float>("a")) }
     }
 
-    @Test("an error shows no key of a dictionary")
+    @Test("an error contains no dictionary key")
     func dictionaryKey() throws {
         let store = InMemoryKVStore()
         try store.set(KVKey<[String: String]>("a"), value: ["s3cret": "x"])
@@ -128,7 +128,7 @@ struct HostileInputTests {
         #expect(error.map { "\($0)" }?.contains("s3cret") == false)
     }
 
-    @Test("a date that no calendar has can be described")
+    @Test("a date outside all calendars can be described")
     func endlessDate() {
         #expect("\(CodedValue.date(Date(timeIntervalSince1970: .infinity)))" == "date(inf)")
     }
@@ -149,13 +149,13 @@ struct HostileInputTests {
         return Data(bytes)
     }
 
-    @Test("a set, which no property list holds, is refused")
+    @Test("a set, which property lists do not support, is refused")
     func set() {
         let data = list([[0xD1, 1, 2], [0x51, 0x61], [0xC1, 3], [0x10, 1]])
         #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(data) }
     }
 
-    @Test("a list that grows exponentially, or without end, is refused", .timeLimit(.minutes(1)))
+    @Test("a list that expands exponentially or infinitely is refused", .timeLimit(.minutes(1)))
     func growingLists() {
         let doubling = (0..<30).map { [0xA2, UInt8($0 + 3), UInt8($0 + 3)] }
         let data = list([[0xD1, 1, 2], [0x51, 0x61]] + doubling + [[0x10, 1]])
@@ -165,7 +165,7 @@ struct HostileInputTests {
         }
     }
 
-    @Test("a list of many keys that are one long string is refused")
+    @Test("a list whose many keys are the same long string is refused")
     func sharedString() {
         // 2,000 keys of 100,000 bytes each in a list of 110 KB.
         let length = 100_000
@@ -184,7 +184,7 @@ struct HostileInputTests {
         #expect(throws: CodingFailure.self) { try BinaryPropertyList.check(Data(bytes)) }
     }
 
-    @Test("a list that Foundation has written is accepted")
+    @Test("a list written by Foundation is accepted")
     func soundList() throws {
         let object: [String: Any] = [
             "a": 1, "b": [1.5, "text", Data([1]), Date(timeIntervalSince1970: 0)], "c": ["d": true],

@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// A child process has the parent's open files from `fork` until it executes another program.
+/// A child process has the parent's open files between `fork` and the execution of another program.
 @Suite("A lock whose open file a child process has inherited") struct InheritedDescriptorTests {
     private let fileSystem = InMemoryFileSystem()
 
@@ -35,7 +35,7 @@ import Testing
         #expect(try store.read(KVKey<Int>("a")) == 1)
     }
 
-    @Test("is released when the store of files is closed")
+    @Test("is released when the file store is closed")
     func storeLock() throws {
         try fileSystem.makeDirectories("/files")
         try fileSystem.withDirectory("/files") { directory throws(FileSystemError) in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Values of types that are kept in the entries themselves")
+@Suite("Values of types that are stored inline in entries")
 struct InlineTypesTests {
     private static let values: [any (Codable & Sendable & Equatable & FixedWidthInteger).Type] = [
         Int.self, Int64.self, Int32.self, Int16.self, Int8.self, UInt.self, UInt64.self, UInt32.self, UInt16.self,
@@ -15,7 +15,7 @@ struct InlineTypesTests {
 
     private func open() throws -> FileKVStore { try FileKVStore(at: "/store", fileSystem: fileSystem) }
 
-    /// Stores values of a type, looks at them as bytes, decoded from those, and after reopening.
+    /// Stores values of a type, and compares them as bytes, decoded from those, and after reopening.
     private func check<Value: Codable & Sendable & Equatable>(_ type: Value.Type, _ values: [Value]) throws {
         #expect(InlineTypes.contain(type))
         #expect(ObjectIdentifier(InlineTypes.type(InlineTypes.kind(of: type))) == ObjectIdentifier(type))

@@ -11,7 +11,7 @@ import Testing
     private let memory = InMemoryFileSystem()
     private let directory = URL(filePath: "/store")
 
-    /// A log of ten keys, and the position of a byte in its first record.
+    /// Creates a log of ten keys; returns it and the offset of a byte in its first record.
     private func makeLog() throws -> (content: [UInt8], position: Int) {
         let store = try FileKVStore(at: "/store", fileSystem: memory)
         for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
@@ -25,7 +25,7 @@ import Testing
         try memory.close(file)
     }
 
-    @Test("does not report bytes that were stored while they were read")
+    @Test("does not report bytes stored during the read")
     func lateBytes() throws {
         let (content, position) = try makeLog()
         try write([content[position] ^ 1], at: position)

@@ -39,7 +39,7 @@ import Testing
         #expect(KVStoreError.Code.unavailable(.poisoned) != .unavailable(.locked))
     }
 
-    @Test("an error never shows a value that a coder or the value's own code put into its error")
+    @Test("an error never contains a value that a coder or the value's own code put into its error")
     func secrets() {
         struct Leaky: Error { let text = "secret" }
         let context = EncodingError.Context(codingPath: [], debugDescription: "secret")
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test("every code has a text of its own")
+    @Test("every code has a distinct text")
     func codes() {
         let codes: [KVStoreError.Code] = [
             .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,

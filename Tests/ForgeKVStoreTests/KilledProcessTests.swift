@@ -6,7 +6,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A store whose process was killed, and then the power was cut")
+@Suite("A store after a kill followed by a power cut")
 struct KilledProcessTests {
     private struct Lost: Error {}
 
@@ -36,7 +36,7 @@ struct KilledProcessTests {
                     #expect(throws: KVStoreError.self) { try store.compact() }
                 }
                 try plan.requireAllFired()
-                // Nothing of the first process says that what it wrote was durable; this does.
+                // The first process recorded nothing as durable, so opening makes the writes durable.
                 let store = try open(on: FaultingFileSystem(fileSystem))
                 guard try store.read(key) == 2 else { throw Lost() }
                 try store.synchronize()

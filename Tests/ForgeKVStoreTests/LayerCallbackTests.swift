@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Code of an app that a layer runs may use the layer", .timeLimit(.minutes(1)))
+@Suite("App code called by a layer may use the layer", .timeLimit(.minutes(1)))
 struct LayerCallbackTests {
     /// Uses a store while it is encoded.
     private struct Curious: Codable, Sendable {
@@ -36,7 +36,7 @@ struct LayerCallbackTests {
         #expect(store.get(KVKey<Int>("another")) == 1)
     }
 
-    @Test("an issue that the store underneath reports reads and writes the layer", arguments: [true, false])
+    @Test("a handler of the base store's issues can read and write the layer", arguments: [true, false])
     func issues(_ expires: Bool) throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         defer { do { try FileManager.default.removeItem(at: directory) } catch {} }

@@ -2,7 +2,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Testing
 
-/// The least that a store can be: any other call would have to come from a layer.
+/// A minimal store: all other calls must come from the layer.
 private struct Plain: KVStoring {
     let base = InMemoryKVStore()
 
@@ -19,7 +19,7 @@ private struct Raw: KVReadForwarding, KVWriteForwarding, KVRawStoring {
     let base = InMemoryKVStore()
 }
 
-/// A wrapper as an app may write one: it changes nothing.
+/// A custom wrapper that changes nothing.
 private struct Forwarding<Base: KVStoring>: KVReadForwarding, KVWriteForwarding {
     let base: Base
 }
@@ -27,7 +27,7 @@ private struct Forwarding<Base: KVStoring>: KVReadForwarding, KVWriteForwarding 
 extension Forwarding: KVRawStoring where Base: KVRawStoring {}
 extension Forwarding: KVTransactionalStoring where Base: KVTransactionalStoring {}
 
-/// The example in the documentation.
+/// The example of the documentation.
 private struct UppercaseKVStore<Base: KVStoring>: KVReadForwarding, KVWriteForwarding {
     let base: Base
 
@@ -40,9 +40,9 @@ private struct UppercaseKVStore<Base: KVStoring>: KVReadForwarding, KVWriteForwa
     }
 }
 
-@Suite("A layer has the calls that its base has")
+@Suite("A layer has the abilities of its base")
 struct LayerConformanceTests {
-    @Test("over a store with the calls of `KVStoring` alone", arguments: ConformanceChecks.keyValueStore)
+    @Test("over a store with only the calls of `KVStoring`", arguments: ConformanceChecks.keyValueStore)
     func plain(_ check: ConformanceCheck<any KVStoring>) async throws {
         try await check.run(on: ReactiveKVStore(Plain()))
         try await check.run(on: RecordingKVStore(Plain()))
@@ -92,7 +92,7 @@ struct LayerConformanceTests {
         #expect(try base.keys() == ["settings/a"])
     }
 
-    @Test("a layer that was made over `any KVStoring` uses at run time what the store can do")
+    @Test("a layer over `any KVStoring` uses the store's abilities at run time")
     func erased() async throws {
         let base = InMemoryKVStore()
         let store: any KVStoring = base

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A store that does nothing but count what it is asked for, every requirement of the protocol on its own.
+/// A store that only counts its calls, one counter per requirement of the protocol.
 private final class Probe: KVTransactionalStoring {
     typealias Operation = KVStoreCall.Operation
 
@@ -75,7 +75,7 @@ private final class Probe: KVTransactionalStoring {
 struct LayerForwardingTests {
     private typealias Operation = KVStoreCall.Operation
 
-    /// A layer over the probe, and what it calls where that is not what it was called.
+    /// A layer over the probe, and the calls that it forwards differently.
     private struct Layer: Sendable {
         var make: @Sendable (Probe) -> any KVTransactionalStoring
         var instead: [Operation: Operation] = [:]
@@ -136,7 +136,7 @@ struct LayerForwardingTests {
         }
     }
 
-    /// The names of the functions in a declaration of the package, as its source has them.
+    /// The names of the functions in a declaration of the package's source.
     private static func functions(after start: String, in file: String) throws -> [String] {
         let source = URL(filePath: #filePath).deletingLastPathComponent()
             .appending(path: "../../Sources/ForgeKVStore/Protocol/\(file)")

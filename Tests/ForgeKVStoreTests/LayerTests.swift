@@ -32,7 +32,7 @@ struct LayerTests {
         #expect(try base.keys().count == texts.count * (texts.count - 1))
     }
 
-    @Test("an error in a namespace names the key as the caller does")
+    @Test("an error in a namespace contains the caller's name of the key")
     func namespaceErrors() throws {
         let store = NamespacedKVStore(base, namespace: "n")
         try store.set(KVKey<String>("a"), value: "x")
@@ -43,7 +43,7 @@ struct LayerTests {
         #expect(conflict?.code == .conflict)
     }
 
-    @Test("a namespace of a store that makes no batches can be emptied")
+    @Test("a namespace of a store without batches can be emptied")
     func namespaceWithoutBatches() throws {
         let suite = TemporarySuite()
         let defaults = UserDefaultsKVStore(suiteName: suite.name)
@@ -78,7 +78,7 @@ struct LayerTests {
 
     // MARK: Defaults
 
-    @Test("a default is there until a value is set, and again after that is removed")
+    @Test("a default is visible until a value is set, and again after its removal")
     func defaults() throws {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
@@ -101,7 +101,7 @@ struct LayerTests {
         #expect(try base.keys() == [])
     }
 
-    @Test("compare-and-set counts a default as a value of revision 0")
+    @Test("compare-and-set treats a default as a value of revision 0")
     func defaultRevisions() throws {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
@@ -115,7 +115,7 @@ struct LayerTests {
         #expect(try store.createIfAbsent(KVKey<Int>("b"), value: 1))
     }
 
-    @Test("a value that cannot be read is not replaced by the default")
+    @Test("an undecodable value is not replaced by the default")
     func undecodableInFront() throws {
         let behind = InMemoryKVStore()
         try behind.set(key, value: 7)
@@ -127,7 +127,7 @@ struct LayerTests {
 
     // MARK: Recording
 
-    @Test("a record has the operations and the names in their order, and no value")
+    @Test("a record contains operations and names in order, and no values")
     func recording() throws {
         let store = RecordingKVStore(base)
         try store.set(KVKey<String>("name\n"), value: "secret")

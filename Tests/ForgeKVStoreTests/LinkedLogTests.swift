@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A log with a second name, as in a backup made of hard links")
+@Suite("A log with a second hard link, as in a backup made of hard links")
 struct LinkedLogTests {
     private let memory = InMemoryFileSystem()
     private let key = KVKey<Int>("a")
@@ -30,7 +30,7 @@ struct LinkedLogTests {
         #expect(inspection.problems.isEmpty)
     }
 
-    @Test("is not written through")
+    @Test("is not written to")
     func writing() throws {
         let log = try memory.readFile("/store/log")
         let error = #expect(throws: KVStoreError.self) { try open(.readWrite) }

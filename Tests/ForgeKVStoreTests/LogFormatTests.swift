@@ -37,7 +37,7 @@ import Testing
     private static let header = LogHeader(
         fileID: LogFileID(random: { 0x0706_0504_0302_0100 }), generation: 5)
 
-    @Test("a header and a record are the bytes that the documentation gives")
+    @Test("a header and a record have the documented bytes")
     func goldenBytes() {
         var bytes = Self.header.encoded()
         let checksum = Self.header.fileID.checksum
@@ -57,7 +57,7 @@ import Testing
     func goldenLogIsRead() throws {
         let fixture = LogFixture()
         var bytes = bytes(of: Self.goldenLog)
-        // Without the record that removes everything there is more to see.
+        // Without the record that removes everything, more keys are visible.
         bytes.removeLast(48)
         try fixture.replace(bytes)
         let store = try fixture.open()
@@ -66,7 +66,7 @@ import Testing
         #expect(try fixture.bytes() == bytes)
     }
 
-    /// A log of version 1, written by hand: a set, é set, a removed, all removed, a flush.
+    /// A hand-made log of version 1: a set, é set, a removed, all removed, a flush.
     private static let goldenLog = """
         464f5247454b560a01000000400000000001020304050607000102030405060705000000000000000001020304050607\
         0001020304050607000000008e78fd7a08000000010000000000000000000000015a991e01000100611101010c000000\

@@ -12,7 +12,7 @@ private final class StumblingKVStore: KVReadForwarding, KVTransactionalStoring {
 
     init(_ base: InMemoryKVStore) { self.base = base }
 
-    /// Lets the writes after the next `count` fail.
+    /// Makes the writes after the next `count` fail.
     func fail(after count: Int) { left.withLock { $0 = count } }
 
     private func step() throws {
@@ -33,7 +33,7 @@ private final class StumblingKVStore: KVReadForwarding, KVTransactionalStoring {
     func synchronize() throws { try step() }
 }
 
-@Suite("Moving from one store into another")
+@Suite("Migration from one store to another")
 struct MigratingTests {
     private let old = InMemoryKVStore()
     private let new = InMemoryKVStore()
@@ -43,7 +43,7 @@ struct MigratingTests {
         for index in 0..<count { try old.set(KVKey<Int>("\(index)"), value: index) }
     }
 
-    @Test("names that are not included stay in the old store, whatever is moved or removed")
+    @Test("excluded names stay in the old store, whatever is moved or removed")
     func includedNames() throws {
         try fill(4)
         let names: Set = ["1", "3"]
@@ -62,7 +62,7 @@ struct MigratingTests {
         #expect(try new.keys() == ["2"])
     }
 
-    @Test("a value is found in the old store and copied when it is read", arguments: [true, false])
+    @Test("a value in the old store is copied when it is read", arguments: [true, false])
     func reading(_ copies: Bool) throws {
         try old.set(key, value: 1)
         let store = MigratingKVStore(from: old, to: new, copiesOnRead: copies)
@@ -92,7 +92,7 @@ struct MigratingTests {
         #expect(try old.keys() == [])
     }
 
-    @Test("everything is copied, the old store stays until it is emptied on purpose")
+    @Test("everything is copied, and the old store is kept until it is explicitly emptied")
     func all() throws {
         try fill()
         try new.set(KVKey<Int>("0"), value: 100)
@@ -108,7 +108,7 @@ struct MigratingTests {
         #expect(try store.integers() == ["0": 100, "1": 1, "2": 2, "3": 3, "4": 4])
     }
 
-    @Test("wherever it is interrupted, nothing is lost, and it goes on", arguments: 0..<14)
+    @Test("after an interruption at any point, nothing is lost, and the migration continues", arguments: 0..<14)
     func interruption(_ count: Int) throws {
         try fill()
         let (shakyOld, shakyNew) = (StumblingKVStore(old), StumblingKVStore(new))
@@ -125,7 +125,7 @@ struct MigratingTests {
         #expect(try old.keys() == [])
     }
 
-    @Test("a removal that fails leaves the value", arguments: 0..<4)
+    @Test("a failed removal keeps the value", arguments: 0..<4)
     func failingRemoval(_ count: Int) throws {
         try old.set(key, value: 1)
         let (shakyOld, shakyNew) = (StumblingKVStore(old), StumblingKVStore(new))
@@ -141,7 +141,7 @@ struct MigratingTests {
         }
     }
 
-    @Test("a value that cannot be copied is read where it is, and reported")
+    @Test("a value that cannot be copied is read from the old store, and reported")
     func uncopied() throws {
         try old.set(KVKey<String>("long"), value: String(repeating: "x", count: 100))
         try old.set(key, value: 1)
@@ -155,7 +155,7 @@ struct MigratingTests {
         #expect(throws: KVStoreError.self) { try store.snapshot() }
     }
 
-    @Test("compare-and-set works on a value that is in the old store still")
+    @Test("compare-and-set works on a value that is still in the old store")
     func updates() throws {
         try old.set(key, value: 1)
         let store = MigratingKVStore(from: old, to: new, copiesOnRead: false)
@@ -164,7 +164,7 @@ struct MigratingTests {
         #expect(try store.snapshot().read(key) == 2)
     }
 
-    @Test("a value of another type is no absent value")
+    @Test("a value of another type is not treated as absent")
     func undecodable() throws {
         try old.set(KVKey<String>("a"), value: "x")
         let store = MigratingKVStore(from: old, to: new)
@@ -185,7 +185,7 @@ struct MigratingTests {
         #expect(new.get(KVKey<Date>("date")) == Date(timeIntervalSince1970: 0.5))
     }
 
-    @Test("readers see every value at every moment while it is moved and the old store emptied")
+    @Test("readers always see every value during a move and while the old store is emptied")
     func concurrency() async throws {
         try fill(200)
         let store = MigratingKVStore(from: old, to: new, copiesOnRead: false)

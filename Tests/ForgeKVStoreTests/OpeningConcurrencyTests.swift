@@ -66,7 +66,7 @@ import Testing
                 let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
                 for (number, key) in keys.enumerated() { try store.set(key, value: number) }
             }
-            // All objects over the store have been released, so the first thread reads the log again.
+            // All objects of the store have been released, so the first thread reads the log again.
             DispatchQueue.concurrentPerform(iterations: 4) { thread in
                 do {
                     let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
@@ -90,7 +90,7 @@ import Testing
             DispatchQueue.global(qos: .utility).async(group: group) {
                 do {
                     let store = try FileKVStore(at: POSIXPath("/store.\(number)"), fileSystem: fileSystem)
-                    // Enough for a job in the background: more space is prepared before the first is used up.
+                    // Enough for a background job: more space is prepared before the first window is used up.
                     for _ in 0..<5 { try store.setRawValue([UInt8](repeating: 1, count: 50_000), named: "a") }
                 } catch {
                     Issue.record(error)
@@ -100,7 +100,7 @@ import Testing
         #expect(group.wait(timeout: .now() + 30) == .success)
     }
 
-    @Test("threads that wait for a shared store wait no longer together than each alone", .timeLimit(.minutes(1)))
+    @Test("several threads that wait for a shared store wait no longer than a single one", .timeLimit(.minutes(1)))
     func lockTimeout() throws {
         let fixture = SharedFixture()
         let process = fixture.process(1)
@@ -117,7 +117,7 @@ import Testing
         let waiting = DispatchGroup()
         for _ in 0..<8 {
             waiting.enter()
-            // Not on a queue, which runs only as many at once as there are cores.
+            // Not on a queue, which runs only as many threads as there are cores.
             Thread.detachNewThread {
                 if code({ try store.set(key, value: 2) })?.unavailability != nil {
                     _ = refused.next()
@@ -128,7 +128,7 @@ import Testing
         waiting.wait()
         try other.close(file)
         #expect(refused.next() == 9)
-        // One after another they would wait for 3.2 seconds.
+        // In sequence they would wait for 3.2 seconds.
         #expect(start.duration(to: .now) < .milliseconds(2400))
         #expect(try store.read(key) == 1)
     }

@@ -13,10 +13,10 @@ import Musl
 import Darwin
 #endif
 
-/// Behaviour that needs a second process.
+/// Behaviour that requires a second process.
 @Suite struct ProcessTests {
     @Test(
-        "whatever was acknowledged before a kill -9 is there, and nothing is torn",
+        "all writes acknowledged before a kill -9 persist, and nothing is torn",
         arguments: 0..<TestDepth.limit(1, deep: 10))
     func killed(_ round: Int) async throws {
         let directory = TemporaryDirectory()
@@ -55,7 +55,7 @@ import Darwin
             for number in max(1, acknowledged - 49)..<(acknowledged + 1) {
                 let value = try store.read(KVKey<[String]>("key \(number % 50)"))
                 let expected = [String](repeating: "value \(number)", count: 5)
-                // The next one may have been stored, and not yet acknowledged.
+                // The next one may have been stored without being acknowledged.
                 let next = [String](repeating: "value \(number + 50)", count: 5)
                 #expect(value == expected || (number + 50 == acknowledged + 1 && value == next), "\(number)")
             }

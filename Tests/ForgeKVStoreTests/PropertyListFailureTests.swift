@@ -10,7 +10,7 @@ struct PropertyListFailureTests {
         return error.map { "\($0)" }
     }
 
-    /// A dictionary with one member, arrays in one another.
+    /// A dictionary with one member: nested arrays.
     private func nested(_ depth: Int) -> Any {
         (0..<depth).reduce("x" as Any) { value, _ in [value] }
     }
@@ -24,19 +24,19 @@ struct PropertyListFailureTests {
     private static let textFailure =
         "import: cannot be decoded: decode: corrupted: the property list is malformed or nests deeper than 512 levels"
 
-    @Test("say that a text is malformed", arguments: ["nonsense {", "", "<plist><dict><key>a</key></plist>"])
+    @Test("report a malformed text", arguments: ["nonsense {", "", "<plist><dict><key>a</key></plist>"])
     func malformedText(_ text: String) {
         #expect(failure(Data(text.utf8)) == Self.textFailure)
     }
 
-    @Test("say that a binary list is malformed", arguments: [0, 60])
+    @Test("report a malformed binary list", arguments: [0, 60])
     func malformedBinaryList(_ count: Int) {
         let data = Data("bplist00".utf8) + Data(repeating: 0x78, count: count)
         #expect(failure(data) == "import: cannot be decoded: decode: corrupted: the property list is malformed")
     }
 
     @Test(
-        "say that there is no dictionary at the top",
+        "report a missing dictionary at the top",
         arguments: [PropertyListSerialization.PropertyListFormat.xml, .binary])
     func noDictionary(_ format: PropertyListSerialization.PropertyListFormat) throws {
         let data = try PropertyListSerialization.data(fromPropertyList: [1], format: format, options: 0)
@@ -46,7 +46,7 @@ struct PropertyListFailureTests {
     }
 
     @Test(
-        "name the limit for a value that nests too deep",
+        "contain the limit for a value that nests too deep",
         arguments: [PropertyListSerialization.PropertyListFormat.xml, .binary])
     func deepValue(_ format: PropertyListSerialization.PropertyListFormat) throws {
         for (depth, isAccepted) in [(64, true), (65, false)] {
@@ -62,14 +62,14 @@ struct PropertyListFailureTests {
         }
     }
 
-    @Test("name the limit for a list that nests too deep")
+    @Test("contain the limit for a list that nests too deep")
     func deepBinaryList() throws {
         let data = try PropertyListSerialization.data(
             fromPropertyList: ["a": nested(600)], format: .binary, options: 0)
         #expect(failure(data) == "import: cannot be decoded: decode: more than 512 levels of nesting")
     }
 
-    @Test("name the limit for a text that nests too deep", arguments: [600, 1_000_000])
+    @Test("contain the limit for a text that nests too deep", arguments: [600, 1_000_000])
     func deepText(_ depth: Int) {
         let openStep = Data(
             ("{a = " + String(repeating: "(", count: depth) + String(repeating: ")", count: depth) + ";}").utf8)

@@ -7,7 +7,7 @@ import Testing
 @testable import ForgeKVStore
 
 @Suite("The quarantine is bounded") struct QuarantineLimitTests {
-    @Test("hundreds of changes of a value's type leave a limited number of files, the newest")
+    @Test("hundreds of changes of a value's type leave only the newest files, up to a limit")
     func count() throws {
         let fixture = LogFixture()
         let store = try fixture.open()
@@ -22,7 +22,7 @@ import Testing
         #expect(newest.contains { String(decoding: $0, as: UTF8.self).contains("text 149") })
     }
 
-    @Test("a value that was set aside before is found without a listing, and the directory is flushed once")
+    @Test("a value already set aside is found without a listing, and the directory is flushed once")
     func cost() throws {
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())

@@ -17,7 +17,7 @@ import Testing
         return values
     }
 
-    @Test("a stream gives the present value first, then every change in order")
+    @Test("a stream delivers the current value first, then every change in order")
     func order() async throws {
         try reactive.set(key, value: 1)
         let stream = reactive.stream(key)
@@ -76,7 +76,7 @@ import Testing
         #expect(await first(2, of: stream) == [nil, 1])
     }
 
-    @Test("streams of one key are independent, and each sees its own type")
+    @Test("streams of one key are independent, and each uses its own type")
     func independence() async throws {
         let integers = reactive.stream(key)
         let texts = reactive.stream(KVKey<String>("a"))
@@ -110,7 +110,7 @@ import Testing
         #expect(await first(3, of: stream) == [nil, 7, nil])
     }
 
-    @Test("a consumer that is slow keeps the first elements and always gets the last", arguments: [1, 2, 3, 128])
+    @Test("a slow consumer gets the first elements and always the last", arguments: [1, 2, 3, 128])
     func conflation(_ limit: Int) async throws {
         let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: limit)
         let stream = reactive.stream(key)
@@ -124,7 +124,7 @@ import Testing
         #expect(await iterator.next() == 1001)
     }
 
-    @Test("a consumer that takes one element for each write loses none, however many there are")
+    @Test("a consumer that takes one element per write loses none, regardless of their number")
     func alternation() async throws {
         let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: 3)
         var iterator = reactive.stream(key).makeAsyncIterator()
@@ -150,7 +150,7 @@ import Testing
         #expect(reactive.subscriberCount == 0)
     }
 
-    @Test("a stream that waits ends when its task is cancelled")
+    @Test("a waiting stream ends when its task is cancelled")
     func cancellationWhileWaiting() async throws {
         let stream = reactive.stream(key)
         let started = AsyncStream.makeStream(of: Void.self)
@@ -164,7 +164,7 @@ import Testing
         #expect(reactive.subscriberCount == 0)
     }
 
-    @Test("a subscription is freed when the stream is dropped, read or unread")
+    @Test("a subscription is freed when its stream is released, read or unread")
     func dropping() async throws {
         do {
             let stream = reactive.stream(key)
@@ -178,7 +178,7 @@ import Testing
         #expect(reactive.subscriberCount == 0)
     }
 
-    @Test("a stream ends after its last element when the store is gone")
+    @Test("a stream ends after its last element when the store is released")
     func storeGone() async throws {
         var reactive: ReactiveKVStore<InMemoryKVStore>? = ReactiveKVStore(InMemoryKVStore())
         let stream = try #require(reactive?.stream(key))
@@ -189,7 +189,7 @@ import Testing
         #expect(values == [nil, 1])
     }
 
-    @Test("under many writers every stream sees one order, which ends as the store does")
+    @Test("with many writers every stream sees one order, and its last value is that of the store")
     func concurrentWriters() async throws {
         let reactive = ReactiveKVStore(InMemoryKVStore(), bufferLimit: 10_000)
         let streams = [reactive.stream(key), reactive.stream(key)]
@@ -253,7 +253,7 @@ import Testing
         #expect(seen == expected)
     }
 
-    @Test("identical writes are found in a store without revisions and raw values too")
+    @Test("identical writes are also detected in a store without revisions and raw values")
     func identicalWithoutRevisions() async throws {
         struct Plain: KVStoring {
             let base = InMemoryKVStore()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A store that is opened for reading only") struct ReadOnlyAccessTests {
+@Suite("A store opened read-only") struct ReadOnlyAccessTests {
     private let memory = InMemoryFileSystem()
     private let recorder = IssueRecorder()
     private let key = KVKey<Int>("a")
@@ -20,7 +20,7 @@ import Testing
         return try FileKVStore(at: "/store", fileSystem: fileSystem ?? memory, options: options)
     }
 
-    @Test("is read beside a process that writes, and shows what was written before it was opened")
+    @Test("can be read while another process writes, and has the content at its opening")
     func besideWriter() throws {
         let writer = try open(.readWrite)
         for number in 0..<100 { try writer.set(KVKey<Int>("key.\(number)"), value: number) }
@@ -36,7 +36,7 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("makes no call that changes anything, whatever is read")
+    @Test("makes no call that changes anything")
     func changesNothing() throws {
         do {
             let store = try open(.readWrite)
@@ -68,7 +68,7 @@ import Testing
         #expect(try store.damageReports().isEmpty)
     }
 
-    @Test("says that there is no store, and creates none")
+    @Test("reports a missing store, and creates none")
     func noStore() throws {
         #expect(code { _ = try open(.readOnly) } == .noStore)
         #expect(!memory.fileExists(atPath: "/store"))
@@ -80,7 +80,7 @@ import Testing
         #expect(names.isEmpty)
     }
 
-    @Test("reports damage, serves the rest, and leaves the log as it is")
+    @Test("reports damage, serves the rest, and leaves the log unchanged")
     func damage() throws {
         do {
             let store = try open(.readWrite)
@@ -98,7 +98,7 @@ import Testing
         #expect(try memory.readFile("/store/log") == log)
     }
 
-    @Test("takes bytes that were stored while they were read for what they are")
+    @Test("recognises bytes that were stored during the read")
     func lateBytes() throws {
         do {
             let store = try open(.readWrite)
@@ -106,7 +106,7 @@ import Testing
         }
         let log = try memory.readFile("/store/log")
         let file = try memory.open("/store/log", .writeOnly)
-        // The first scan sees a record that is not there yet, and one behind it that vouches for it.
+        // The first scan sees a record that is not stored yet, and a later one that marks it as flushed.
         try memory.writeBytes([log[LogHeader.size + 25] ^ 1], to: file, at: Int64(LogHeader.size) + 25)
         let reads = Atomic(0)
         let racing = InterceptedFileSystem(memory) { call throws(FileSystemError) in

@@ -22,14 +22,14 @@ import Testing
         }
     }
 
-    /// The state if operation `missing` had never been.
+    /// The state without operation `missing`.
     private static func state(without missing: Int) throws -> [String: Int] {
         let store = try FileKVStore(at: "/other", fileSystem: InMemoryFileSystem())
         for index in 0..<6 where index != missing { try operate(on: store, index) }
         return try store.integers()
     }
 
-    /// The small log while it is open, its length after each operation, and the log after it was closed.
+    /// The small log while open, its length after each operation, and the log after closing.
     private struct Sample {
         var open: [UInt8]
         var closed: [UInt8]
@@ -48,14 +48,14 @@ import Testing
             closed = try fixture.bytes()
         }
 
-        /// Which operation a byte belongs to; nil for the header and for what closing appended.
+        /// The operation that a byte belongs to; nil for the header and for bytes appended by closing.
         func operation(at offset: Int) -> Int? {
             guard offset >= ends[0], let index = ends.firstIndex(where: { offset < $0 }) else { return nil }
             return index - 1
         }
     }
 
-    @Test("damage before a flush marker is reported, however many intact records follow")
+    @Test("damage before a flush marker is reported, regardless of the intact records that follow")
     func damageBeforeMany() throws {
         let fixture = LogFixture()
         do {
@@ -73,7 +73,7 @@ import Testing
         #expect(try fixture.open().damageReports().count == 1)
     }
 
-    @Test("a log cut at any byte opens with all records that are whole, and can be written to")
+    @Test("a log truncated at any byte opens with all complete records, and can be written to")
     func truncation() throws {
         let sample = try Sample()
         for length in TestDepth.sample(0...sample.open.count, every: 3) {
@@ -93,7 +93,7 @@ import Testing
         }
     }
 
-    @Test("any bit that flips in a closed log costs one record, which is set aside")
+    @Test("any flipped bit in a closed log loses one record, which is set aside")
     func bitFlips() throws {
         let sample = try Sample()
         for bit in TestDepth.sample(0..<(sample.closed.count * 8), every: 13) {
@@ -127,7 +127,7 @@ import Testing
         }
     }
 
-    @Test("a bit that flips in a log that was never flushed ends it there; intact records behind are set aside")
+    @Test("a flipped bit in a log that was never flushed ends the log; later intact records are set aside")
     func bitFlipsUnflushed() throws {
         let sample = try Sample()
         for bit in TestDepth.sample((sample.ends[0] * 8)..<(sample.open.count * 8), every: 13) {
@@ -180,7 +180,7 @@ import Testing
         }
     }
 
-    @Test("zeros behind the last record are not damage")
+    @Test("zeros after the last record are not damage")
     func zeroTail() throws {
         let sample = try Sample()
         let fixture = LogFixture()
@@ -212,11 +212,11 @@ import Testing
         #expect(store.get(KVKey<Int>("a")) == 1)
     }
 
-    @Test("records of another log are not taken for this one's")
+    @Test("records of another log are ignored")
     func foreignRecords() throws {
         let sample = try Sample()
         let other = LogFixture()
-        // The seed of the file system's random numbers is the same: move it on.
+        // The random generator has the same seed, so advance it.
         _ = other.fileSystem.randomBits()
         try other.open().set(KVKey<Int>("foreign"), value: 1)
         let fixture = LogFixture()
@@ -224,7 +224,7 @@ import Testing
         #expect(try fixture.open().integers() == Self.states[3])
     }
 
-    @Test("an old record behind newer ones is not replayed")
+    @Test("an old record after newer ones is not replayed")
     func staleRecord() throws {
         let sample = try Sample()
         let stale = sample.open[sample.ends[0]..<sample.ends[1]]
@@ -245,13 +245,13 @@ import Testing
         #expect(recorder.descriptions.contains { $0.contains("missing") })
     }
 
-    @Test("a store of a later version is refused and left as it is")
+    @Test("a store of a later version is refused and left unchanged")
     func laterVersion() throws {
         let fixture = LogFixture()
         var bytes = try Sample().closed
         bytes[8] = 2
         try fixture.replace(bytes.enumerated().map { $0.element })
-        // With its checksum right, it is a header of version 2 and no damage.
+        // With a correct checksum, it is a valid header of version 2.
         var checksum: UInt32 = .max
         for byte in bytes[..<60] {
             checksum ^= UInt32(byte)
@@ -265,7 +265,7 @@ import Testing
         #expect(try fixture.names() == ["#lock", "log"])
     }
 
-    @Test("a log that is no plain file of the store's own is refused")
+    @Test("a log that is not a regular file of the store is refused")
     func strangeLogs() throws {
         for kind in 0..<3 {
             let fixture = LogFixture()
@@ -285,7 +285,7 @@ import Testing
     }
 }
 
-/// A small generator with a seed (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+/// A small seeded generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

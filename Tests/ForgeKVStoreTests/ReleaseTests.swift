@@ -34,7 +34,7 @@ struct ReleaseTests {
             owner.store.withLock { $0 = store }
         }
         for number in 0..<500 {
-            // Until it is gone.
+            // Until it is released.
             try owner.store.withLock { try $0?.set(key, value: number) }
         }
         owner.hasReleased.wait()
@@ -50,7 +50,7 @@ struct ReleaseTests {
         .timeLimit(.minutes(20)))
     func anotherStore() throws {
         let memory = InMemoryFileSystem()
-        // The second rename is that of the log which is rewritten when the store is closed.
+        // The second rename is that of the log rewritten at closing.
         let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
         let recorder = IssueRecorder()
         let hasOpened = DispatchSemaphore(value: 0)
@@ -62,7 +62,7 @@ struct ReleaseTests {
                 hasOpened.signal()
             }
             other.start()
-            // Most likely it waits by then; if not, it just takes its turn.
+            // Most likely it waits by then; otherwise it runs in turn.
             usleep(50_000)
             do { _ = try FileKVStore(at: "/other", fileSystem: fileSystem) } catch { Issue.record(error) }
         }

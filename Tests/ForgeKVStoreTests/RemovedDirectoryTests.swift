@@ -9,7 +9,7 @@ import Testing
     private let fileSystem = InMemoryFileSystem()
     private let key = KVKey<Int>("a")
 
-    @Test("throws when asked to make durable what no name leads to", arguments: FileKVStore.Sharing.allCases)
+    @Test("throws when writes without a name are to be made durable", arguments: FileKVStore.Sharing.allCases)
     func removed(_ sharing: FileKVStore.Sharing) throws {
         var options = IssueRecorder().options()
         options.sharing = sharing
@@ -25,7 +25,7 @@ import Testing
         #expect(try store.read(key) != nil)
     }
 
-    @Test("throws as well if another log has taken the place of its own")
+    @Test("also throws if another log has replaced its own")
     func replaced() throws {
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
         try store.set(key, value: 1)
@@ -35,7 +35,7 @@ import Testing
         #expect(throws: KVStoreError.self) { try store.synchronize() }
     }
 
-    @Test("throws as well if another program has truncated the log, and refuses writes then", arguments: [0, 200])
+    @Test("also throws if another program has truncated the log, and then refuses writes", arguments: [0, 200])
     func truncated(size: Int64) throws {
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
         for number in 0..<20 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
@@ -49,7 +49,7 @@ import Testing
         #expect(try store.read(KVKey<Int>("key.7")) == 7)
     }
 
-    @Test("replaces no log that another program has put there, neither by compacting nor by closing")
+    @Test("does not replace another program's log, neither by compacting nor by closing")
     func foreignLog() throws {
         do {
             let backup = try FileKVStore(at: "/backup", fileSystem: fileSystem, options: IssueRecorder().options())
@@ -69,7 +69,7 @@ import Testing
         #expect(store.get(KVKey<String>("precious")) == "kept")
     }
 
-    @Test("names the key, and says that the write may be lost, if a durable set cannot be flushed")
+    @Test("reports the key, and that the write may be lost, if a durable set cannot be flushed")
     func durableSet() throws {
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
         try store.set(key, value: 1, durability: .full)

@@ -9,7 +9,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A log that is rewritten when something is wrong")
+@Suite("A log rewritten under failures")
 struct RewritingTests {
     private struct Broken: Error {}
 
@@ -28,7 +28,7 @@ struct RewritingTests {
 
     private func key(_ number: Int) -> KVKey<Int> { KVKey("key.\(number)") }
 
-    /// A store of twenty numbers, one of which is damaged.
+    /// Creates a store of twenty numbers, one of them damaged.
     private func damage() throws {
         do {
             let store = try open(on: fileSystem)
@@ -44,7 +44,7 @@ struct RewritingTests {
 
     // MARK: Damage
 
-    @Test("keeps values as they were stored, although they were read as other types")
+    @Test("keeps values as stored, although they were read as other types")
     func readAsOtherTypes() throws {
         let fixture = LogFixture()
         let (third, zero) = (KVKey<Double>("third"), KVKey<Double>("zero"))
@@ -54,7 +54,7 @@ struct RewritingTests {
             try store.set(zero, value: -0.0)
         }
         do {
-            // Only a value that was loaded from the log is replaced in memory by what it is decoded to.
+            // Only a value loaded from the log is replaced in memory by its decoded form.
             let store = try fixture.open()
             _ = store.get(KVKey<Float>("third"))
             _ = store.get(KVKey<Int>("zero"))
@@ -66,11 +66,11 @@ struct RewritingTests {
         #expect(store.get(zero)?.sign == .minus)
     }
 
-    @Test("damage that cannot be set aside leaves the log as it is, and the store read-only", arguments: [1, 2])
+    @Test("damage that cannot be set aside leaves the log unchanged, and the store read-only", arguments: [1, 2])
     func damageThatStays(_ failingRename: Int) throws {
         try damage()
         let log = try fileSystem.readFile("/store/log")
-        // The first rename gives the quarantine file its name, the second one the new log.
+        // The first rename names the quarantine file, the second one the new log.
         let plan = FaultPlan([.on(.rename, call: failingRename, do: .fail(.noSpace))])
         do {
             let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))
@@ -104,7 +104,7 @@ struct RewritingTests {
         owner.withLock { $0 = nil }
     }
 
-    @Test("does not make up for a flush that has failed")
+    @Test("does not compensate for a failed flush")
     func failedFlush() throws {
         let watched = FailingFileSystem(fileSystem)
         let store = try open(on: watched)
@@ -129,7 +129,7 @@ struct RewritingTests {
 
     // MARK: Crashes
 
-    @Test("in vain, at closing, is durable all the same")
+    @Test("without success, at closing, is nevertheless durable")
     func closing() async throws {
         try await forEachCrash(
             limit: TestDepth.limit(60, deep: 1000),

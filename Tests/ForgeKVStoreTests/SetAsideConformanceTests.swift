@@ -4,17 +4,17 @@ import ForgeStorageTesting
 import Foundation
 import Testing
 
-@Suite("Every store and layer sets aside what cannot be read")
+@Suite("Every store and layer sets aside unreadable values")
 struct SetAsideConformanceTests {
     private static let checks = ConformanceChecks.transactionalKeyValueSettingAside
 
-    /// Layers that pass writes on.
+    /// Layers that forward writes.
     private static let layers = ["none", "namespaced", "defaults", "recording", "reactive", "expiring", "migrating"]
 
     private func layer<Base: KVTransactionalStoring>(
         _ name: String, over store: Base
     ) throws -> any KVTransactionalStoring {
-        // That a layer over this base is transactional is known at compile time to the other tests.
+        // The other tests know at compile time that a layer over this base is transactional.
         try #require(rawLayer(name, over: store) as? any KVTransactionalStoring)
     }
 
@@ -59,7 +59,7 @@ struct SetAsideConformanceTests {
             on: SettingAsideStore(try rawLayer(layer, over: store)) { try store.setAside().map(\.bytes) })
     }
 
-    @Test("a value that only the old store of a migration has is set aside by the new one")
+    @Test("a value that only the old store of a migration contains is set aside by the new one")
     func migrating() throws {
         for copiesOnRead in [true, false] {
             let old = InMemoryKVStore()
@@ -85,7 +85,7 @@ struct SetAsideConformanceTests {
         #expect(store.get(KVKey<Int>("a")) == 1)
     }
 
-    @Test("user defaults list what they set aside, each value once, and keep it")
+    @Test("user defaults list the values that they set aside, each once, and keep them")
     func userDefaultsList() throws {
         let suite = TemporarySuite()
         let store = UserDefaultsKVStore(suiteName: suite.name)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A value that cannot be read is set aside before it is overwritten")
+@Suite("An unreadable value is set aside before it is overwritten")
 struct SetAsideTests {
     private let text = KVKey<String>("a")
     private let number = KVKey<Int>("a")
@@ -21,7 +21,7 @@ struct SetAsideTests {
         },
     ]
 
-    @Test("on disk, in a file that is listed with its key", arguments: 0..<3, [true, false])
+    @Test("on disk, in a file that is listed with the key", arguments: 0..<3, [true, false])
     func onDisk(_ change: Int, _ reopens: Bool) throws {
         let fixture = LogFixture()
         let recorder = IssueRecorder()
@@ -56,7 +56,7 @@ struct SetAsideTests {
         #expect(store.setAside.map(\.entry) == [entry])
     }
 
-    @Test("and not if it is read as the type, was removed, or is replaced by the same type")
+    @Test("but not if it can be read as the type, was removed, or is replaced by the same type")
     func readable() throws {
         let fixture = LogFixture()
         do {
@@ -78,12 +78,12 @@ struct SetAsideTests {
                 try batch.set(KVKey<[Int]>("list"), value: [round])
             }
         }
-        // A number that can be read as another type of number.
+        // A number that can be read as another number type.
         try store.set(KVKey<Double>("a"), value: 1)
         #expect(try store.damageReports().count == 1)
     }
 
-    @Test("a date is no number", arguments: [100, 100.1])
+    @Test("a date is not a number", arguments: [100, 100.1])
     func date(_ seconds: Double) throws {
         let store = InMemoryKVStore()
         try store.set(KVKey<Date>("a"), value: Date(timeIntervalSinceReferenceDate: seconds))
@@ -93,7 +93,7 @@ struct SetAsideTests {
         #expect(store.setAside.map(\.name) == ["a"])
     }
 
-    @Test("if that fails the set fails, and the value stays")
+    @Test("if that fails, the set fails and the value is kept")
     func failure() throws {
         let memory = InMemoryFileSystem()
         let fileSystem = FaultingFileSystem(memory, plan: FaultPlan())

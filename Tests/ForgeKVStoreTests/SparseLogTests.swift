@@ -7,14 +7,14 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// Logs that another program has made longer by a hole.
+/// Logs that another program has extended by a hole.
 @Suite("A sparse log")
 struct SparseLogTests {
     private let memory = InMemoryFileSystem()
     private let key = KVKey<Int>("a")
     private static let size: Int64 = 1 << 40
 
-    /// The file system; it fails where more is read than a sparse log holds.
+    /// A file system that fails if more is read than a sparse log contains.
     private func limited() -> InterceptedFileSystem<InMemoryFileSystem> {
         let reads = Atomic(0)
         return InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
@@ -29,7 +29,7 @@ struct SparseLogTests {
         return try FileKVStore(at: "/store", fileSystem: limited(), options: options)
     }
 
-    @Test("opens in time that its data takes, not its holes")
+    @Test("opens in time proportional to its data, not its holes")
     func opening() throws {
         do { try FileKVStore(at: "/store", fileSystem: memory).set(key, value: 1) }
         try memory.truncate(.path("/store/log"), to: Self.size)
@@ -44,7 +44,7 @@ struct SparseLogTests {
         #expect(try memory.status("/store/log").sizeInBytes < Self.size)
     }
 
-    @Test("is set aside if only the beginning of a header is left")
+    @Test("is set aside if only the beginning of a header remains")
     func beginningOfHeader() throws {
         try memory.createDirectory("/store")
         let file = try memory.open("/store/log", .writeOnly, options: [.create])
@@ -58,7 +58,7 @@ struct SparseLogTests {
         #expect(try store.damageReports().map(\.kind) == [.log])
     }
 
-    @Test("is read to the last data behind holes")
+    @Test("is read to the last data after holes")
     func dataBehindHoles() throws {
         let file = try memory.open("/log", .readWrite, options: [.create])
         let offsets: [Int64] = [0, 5 << 20, (1 << 30) + 1, 1 << 39]
@@ -69,7 +69,7 @@ struct SparseLogTests {
         #expect(try reader.contentEnd(from: 1 << 39 + 1) == 1 << 39 + 1)
     }
 
-    @Test("is read to the end on a file system that does not know holes")
+    @Test("is read to the end on a file system that does not report holes")
     func withoutHoles() throws {
         let file = try memory.open("/log", .readWrite, options: [.create])
         for offset in [0, 5 << 20] as [Int64] { try memory.writeBytes([1], to: file, at: offset) }
@@ -89,7 +89,7 @@ struct SparseLogTests {
         do {
             try SystemFileSystem().truncate(.path(log), to: Self.size)
         } catch  where error.errno == .fileTooLarge {
-            return  // The file system has no files of this size.
+            return  // The file system does not support this size.
         }
         #expect(try FileKVStore(at: directory.url).read(key) == 1)
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Names in a table")
 struct TableNameTests {
-    /// For every length up to 40 bytes one name, and those that differ from it in one byte.
+    /// A name for every length up to 40 bytes, and names that differ from it in one byte.
     private static let names = (0...40).flatMap { length -> [String] in
         let plain = [UInt8](repeating: UInt8(ascii: "a"), count: length)
         let others = plain.indices.map { index in
@@ -16,7 +16,7 @@ struct TableNameTests {
         return ([plain] + others).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    @Test("of every length, that differ in any one byte, are keys of their own")
+    @Test("of every length that differ in a single byte are distinct keys")
     func oneByte() throws {
         let fileSystem = InMemoryFileSystem()
         func check(_ store: FileKVStore) throws {
@@ -49,7 +49,7 @@ struct TableNameTests {
         }
     }
 
-    @Test("are equal and have their bytes, whether they are long or short")
+    @Test("are equal and keep their bytes, whether they are long or short")
     func bytes() {
         for name in Self.names {
             let keyName = KeyName(name)

@@ -14,7 +14,7 @@ struct TransferTests {
         var born: Date?
     }
 
-    @Test("a JSON object becomes values that typed keys read")
+    @Test("a JSON object is imported as values that typed keys can read")
     func json() throws {
         let text = """
             {"count": 3, "ratio": 0.5, "name": "Ada", "on": true, "none": null, "list": [1, 2], "é": 1,
@@ -42,7 +42,7 @@ struct TransferTests {
         #expect(throws: KVStoreError.self) { try KVImportSource.json(Data([0x22, 0xFF, 0x22])) }
     }
 
-    @Test("a property list becomes values that typed keys read, in each of its formats", arguments: [true, false])
+    @Test("a property list of each format is imported as values that typed keys can read", arguments: [true, false])
     func propertyList(_ isBinary: Bool) throws {
         let list: [String: Any] = [
             "count": 3, "name": "Ada", "on": true, "data": Data([1, 2]), "date": Date(timeIntervalSince1970: 5),
@@ -75,7 +75,7 @@ struct TransferTests {
         #expect(error?.store == "/none")
     }
 
-    @Test("the user defaults come over")
+    @Test("the user defaults are imported")
     func userDefaults() throws {
         let suite = TemporarySuite()
         let defaults = UserDefaultsKVStore(suiteName: suite.name)
@@ -87,7 +87,7 @@ struct TransferTests {
         #expect(store.get(KVKey<Profile>("profile"))?.born == Date(timeIntervalSince1970: 0.25))
         #expect(store.get(KVKey<Int>("e\u{301}")) == 1)
         #expect(store.get(KVKey<Int>("\u{E9}")) == 2)
-        // And back, into a store that keeps values in a form of its own.
+        // And back, into a store that converts values.
         let other = TemporarySuite()
         let back = try store.exportValues(to: UserDefaultsKVStore(suiteName: other.name))
         #expect(back.copiedCount == 3 && back.isComplete)
@@ -165,7 +165,7 @@ struct TransferTests {
         #expect(json == #"{"a":1}"#)
     }
 
-    @Test("what looks like a schema version, and names that Unicode takes for equal, are imported as exported")
+    @Test("values that resemble a schema version, and names that Unicode considers equal, are imported as exported")
     func exactExport() throws {
         try store.set(KVKey<[String: Int]>("a"), value: ["@schema": 2, "@value": 5])
         try store.set(KVKey<[String: String]>("b"), value: ["@schema": "x"])
@@ -201,7 +201,7 @@ struct TransferTests {
         }
     }
 
-    @Test("a FIFO in the place of a file is refused", .timeLimit(.minutes(1)))
+    @Test("a FIFO instead of a file is refused", .timeLimit(.minutes(1)))
     func pipe() throws {
         let directory = TemporaryDirectory()
         try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)
@@ -217,7 +217,7 @@ struct TransferTests {
         }
     }
 
-    @Test("an import that is cut off at any value goes on", arguments: 0..<6)
+    @Test("an import interrupted at any value can be continued", arguments: 0..<6)
     func resumption(_ count: Int) throws {
         let source = InMemoryKVStore()
         for index in 0..<5 { try source.set(KVKey<Int>("\(index)"), value: index) }

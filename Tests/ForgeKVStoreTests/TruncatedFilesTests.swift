@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A file of an open store on disk that another program has made shorter")
+@Suite("A file of an open store on disk that another program has truncated")
 struct TruncatedFilesTests {
     private let directory = TemporaryDirectory()
     private let key = KVKey<Int>("a")
@@ -15,7 +15,7 @@ struct TruncatedFilesTests {
     }
 
     @Test(
-        "the shared page loses nothing, and names the process again",
+        "the shared page loses nothing, and contains the process again",
         arguments: [0, SharedPageContent.wordOffset + 4, SharedPageContent.offset(ofSlot: 0)])
     func sharedPage(_ size: Int) throws {
         var options = FileKVStore.Options()
@@ -32,7 +32,7 @@ struct TruncatedFilesTests {
         #expect(try SharedPage.user(at: file, on: SystemFileSystem(), options.processes) != nil)
     }
 
-    @Test("the log refuses what it cannot keep, and goes on showing what it held")
+    @Test("the log refuses writes that it cannot keep, and continues to serve its content")
     func log() throws {
         let store = try FileKVStore(at: directory.url)
         try store.set(key, value: 1)

@@ -67,7 +67,7 @@ import Testing
         #expect(data.starts(with: Array("ForgeKV\u{1}".utf8)))
     }
 
-    @Test("a dictionary has the same bytes each time, whatever order its names come in")
+    @Test("a dictionary always has the same bytes, regardless of the order of its names")
     func dictionaryOrder() throws {
         let names = (0..<20).map { "name \($0)" }
         var all: Set<[UInt8]> = []
@@ -81,7 +81,7 @@ import Testing
         #expect(all.count == 1)
     }
 
-    @Test("removing everything of a suite leaves another suite alone")
+    @Test("removing everything from a suite does not affect another suite")
     func otherSuites() throws {
         let other = TemporarySuite()
         let otherStore = UserDefaultsKVStore(suiteName: other.name)
@@ -111,7 +111,7 @@ import Testing
         #expect(!store.contains(key))
     }
 
-    @Test("the app's own settings are a store too")
+    @Test("the app's own settings are also a store")
     func standard() throws {
         let store = UserDefaultsKVStore(suiteName: nil)
         let key = KVKey<String>("forge-kv-tests.\(UUID().uuidString)")
@@ -167,7 +167,7 @@ import Testing
     }
 
     // In a process of its own: Foundation writes all suites together, so another test would write this one.
-    @Test("names that other code has just set are listed and imported")
+    @Test("names just set by other code are listed and imported")
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
             let name = "unsynchronised.\(UUID())"
@@ -183,7 +183,7 @@ import Testing
 
     // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be
     // read.
-    @Test("a file that cannot be written is an error, and the old value stays; other suites are written")
+    @Test("a file that cannot be written is an error, and the old value is kept; other suites are written")
     func failingFile() async throws {
         await #expect(processExitsWith: .success) {
             let suite = TemporarySuite()
@@ -196,7 +196,7 @@ import Testing
             let file = "\(home)/.config/\(suite.name).plist"
             let moved = file + ".moved"
             try FileManager.default.moveItem(atPath: file, toPath: moved)
-            // A directory that holds something cannot be replaced by a file.
+            // A non-empty directory cannot be replaced by a file.
             try FileManager.default.createDirectory(atPath: file + "/x", withIntermediateDirectories: true)
             defer {
                 do { try FileManager.default.removeItem(atPath: file) } catch {}

@@ -49,11 +49,11 @@ struct VersionedValueTests {
         #expect(present.migratedVersions == [1, 2])
         #expect(KVKey<Int>("a", migrations: []).schemaVersion == 1)
         #expect(KVKey<Settings>("settings") == present)
-        // It is passed on with every call.
+        // It is passed with every call.
         #expect(MemoryLayout<KVKey<Settings>>.size <= 64)
     }
 
-    @Test("a value of every earlier version is read, and stored anew by the next set", arguments: stores.keys.sorted())
+    @Test("values of all earlier versions can be read, and the next set updates them", arguments: stores.keys.sorted())
     func migrating(_ name: String) throws {
         let make = try #require(Self.stores[name])
         let store = try make()
@@ -174,7 +174,7 @@ struct VersionedValueTests {
         }
     }
 
-    @Test("a line is written as it is read, whatever the name", arguments: ["a", "", "a b", "%", "# é\n", "e\u{301}"])
+    @Test("a line round-trips with any name", arguments: ["a", "", "a b", "%", "# é\n", "e\u{301}"])
     func lines(_ name: String) throws {
         let key = KVKey<Int>(name, migrations: [.from(1) { (old: String) in old.count }])
         let old = try GoldenValues.line(for: KVKey<String>(name), value: "four")
@@ -184,14 +184,14 @@ struct VersionedValueTests {
     }
 
     @Test(
-        "an invalid line is named",
+        "an invalid line is reported",
         arguments: ["a 1", "a b 11", "a 1 111", "a 1 1g", "%g 1 11", "%ff 1 11", "a 1 11 1"])
     func badLines(_ line: String) {
         let error = #expect(throws: ConformanceViolation.self) { try GoldenValues(text: "\n" + line) }
         #expect(error?.description.contains("line 2") == true)
     }
 
-    @Test("a type whose present version is written differently is found")
+    @Test("a type whose current version is encoded differently is detected")
     func changedFormat() throws {
         struct Renamed: Codable, Equatable {
             var theme: String

@@ -5,14 +5,14 @@ import Foundation
 import SystemPackage
 import Testing
 
-/// The code of "Breaking things on purpose", as it is printed there.
+/// The code of "Breaking things on purpose", unchanged.
 @Suite("The examples of the article on faults")
 struct ArticleTests {
     private func journal(on fileSystem: FaultingFileSystem) throws {
         for number in 1...3 {
             let descriptor = try fileSystem.open("/a.log", .writeOnly, options: [.create, .append])
             defer { fileSystem.discard(descriptor) }
-            // Whoever sees an error goes on with the next line.
+            // Code that sees an error continues with the next line.
             do {
                 try fileSystem.writeFully(descriptor, from: Array("\(number)\n".utf8))
                 try fileSystem.synchronize(descriptor, .full)

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import SystemPackage
 import Testing
 
-@Suite("Bytes that rot")
+@Suite("Corrupted bytes")
 struct CorruptionTests {
     private static func content() -> [UInt8] { (0..<1500).map { UInt8($0 % 251) } }
 
@@ -15,7 +15,7 @@ struct CorruptionTests {
         return FaultingFileSystem(base, plan: FaultPlan(rules))
     }
 
-    @Test("a flipped bit, a zeroed sector and a misdirected one are read, and none of them is stored")
+    @Test("a flipped bit, a zeroed sector and a misdirected one affect reads, not the stored bytes")
     func rot() throws {
         let cases: [(FileCorruption, ([UInt8]) -> [UInt8])] = [
             (
@@ -52,7 +52,7 @@ struct CorruptionTests {
         try fileSystem.plan.requireAllFired()
     }
 
-    @Test("a stale sector is read as it was before its last write")
+    @Test("a stale sector reads as before its last write")
     func stale() throws {
         let fileSystem = try fileSystem(.on(.read, matching: "/f", do: .corrupt(.staleSector(1))))
         #expect(try fileSystem.readFile("/f") == Self.content())

@@ -27,7 +27,7 @@ struct FailingCallTests {
         #expect(seen.count == 1 + 2 * 9)
     }
 
-    @Test("a body that calls nothing, or nothing to fail it with, proves nothing")
+    @Test("a body without calls, or a loop without failures, is an error")
     func refusesNothing() {
         let error = #expect(throws: NothingFailed.self) {
             try forEachFailingCall(on: Self.start) { _ in
@@ -53,7 +53,7 @@ struct FailingCallTests {
         }
     }
 
-    @Test("a file that is written in place is found torn")
+    @Test("a file written in place is detected as torn")
     func findsTornFiles() throws {
         let failures = #expect(throws: FailingCallFailures.self) {
             try forEachFailingCall(on: Self.start) { fileSystem in
@@ -71,7 +71,7 @@ struct FailingCallTests {
         #expect(failures?.description.hasPrefix("16 runs failed, the first 8 being\ncall 2 fails") == true)
     }
 
-    @Test("with a step some runs are left out, and a file that is written in place is still found torn")
+    @Test("with a step some runs are skipped, and a file written in place is still detected as torn")
     func steps() throws {
         var failed: [String] = []
         let report = try forEachFailingCall(errnos: [.ioError], every: 3, on: Self.start) { fileSystem in
@@ -96,7 +96,7 @@ struct FailingCallTests {
         #expect(failures?.failures.map(\.call?.description) == ["call 2 fails with EIO for ever"])
     }
 
-    @Test("an error that is swallowed is found by the state")
+    @Test("a swallowed error is detected by the state")
     func findsSwallowedErrors() {
         #expect(throws: FailingCallFailures.self) {
             try forEachFailingCall(on: Self.start) { fileSystem in
@@ -107,7 +107,7 @@ struct FailingCallTests {
         }
     }
 
-    @Test("a descriptor that is not closed is found, in the body and in verifying")
+    @Test("an unclosed descriptor is detected, in the body and in the verification")
     func findsLeaks() throws {
         let body = #expect(throws: FailingCallFailures.self) {
             try forEachFailingCall(errnos: [.ioError], modes: [.once], on: Self.start) { fileSystem in
@@ -129,7 +129,7 @@ struct FailingCallTests {
             verifying?.failures.map(\.description).first?.hasPrefix("no call fails: verifying left open: /f") == true)
     }
 
-    @Test("a body that does something else in each run is found")
+    @Test("a body with different calls in each run is detected")
     func findsChance() {
         var run = 0
         let error = #expect(throws: FailingCallFailures.self) {
@@ -162,7 +162,7 @@ struct FailingCallTests {
         }
     }
 
-    /// A store that is as careless as it gets.
+    /// A deliberately careless store.
     private struct CarelessStore {
         let fileSystem: any POSIXFileSystem
 
@@ -172,7 +172,7 @@ struct FailingCallTests {
         }
     }
 
-    @Test("a store that leaves temporary files for ever is found")
+    @Test("a store that never removes temporary files is detected")
     func findsLeftovers() throws {
         let error = #expect(throws: FailingCallFailures.self) {
             try forEachFailingCall(
@@ -186,7 +186,7 @@ struct FailingCallTests {
         #expect(error?.failures.first?.problem == "not swept: /#tmp-aaaaaaaaaaaaaaaa")
     }
 
-    @Test("an asynchronous store is opened, changed and opened anew")
+    @Test("an asynchronous store is opened, changed and reopened")
     func asynchronousStore() async throws {
         let report = try await forEachFailingCall(errnos: FailingCall.testedErrnos, on: { InMemoryFileSystem() }) {
             fileSystem in

@@ -14,7 +14,7 @@ struct FaultRuleTests {
         return FaultingFileSystem(base, plan: FaultPlan(rules, seed: seed))
     }
 
-    /// The error numbers of so many calls, nil where one succeeds.
+    /// The error numbers of a sequence of calls, nil for a success.
     private func outcomes(_ count: Int, _ body: () throws -> Void) throws -> [Errno?] {
         try (0..<count).map { _ in
             do {
@@ -26,7 +26,7 @@ struct FaultRuleTests {
         }
     }
 
-    @Test("a rule strikes the nth call that it is for, counting only those")
+    @Test("a rule affects the nth matching call, counting only those")
     func nthCall() throws {
         let fileSystem = try fileSystem(.fail(.write, matching: "**/*.log", call: 3, with: .noSpace))
         let log = try fileSystem.open("/d/a.log", .writeOnly)
@@ -41,7 +41,7 @@ struct FaultRuleTests {
         #expect(fileSystem.log.text.contains("write fd3 /d/a.log i1 count 1 = ENOSPC ! fail ENOSPC"))
     }
 
-    @Test("a rule strikes every kth call, or all after the first k")
+    @Test("a rule affects every kth call, or all after the first k")
     func everyAndAfter() throws {
         let every = try fileSystem(.fail(.status, every: 2, with: .ioError))
         #expect(try outcomes(5) { _ = try every.status("/b") } == [nil, .ioError, nil, .ioError, nil])
@@ -51,7 +51,7 @@ struct FaultRuleTests {
         #expect(try outcomes(3) { _ = try never.status("/b") } == [nil, nil, nil])
     }
 
-    @Test("chance follows from the seed, and from no other rule")
+    @Test("random choices depend on the seed, and on no other rule")
     func probability() throws {
         func pattern(_ seed: UInt64, _ others: [FaultRule]) throws -> [Bool] {
             let plan = FaultPlan([.fail(.status, probability: 0.3, with: .ioError)] + others, seed: seed)
@@ -73,7 +73,7 @@ struct FaultRuleTests {
         #expect(try outcomes(1) { _ = try fileSystem.status("/d/a.log") } == [nil])
     }
 
-    @Test("a rule for a thread leaves the others alone")
+    @Test("a rule for a thread does not affect others")
     func thread() throws {
         let fileSystem = try fileSystem(.fail(.status, thread: "writer", with: .ioError))
         let outcome = try FaultingFileSystem.onThread(named: "writer") {
@@ -84,7 +84,7 @@ struct FaultRuleTests {
         #expect(fileSystem.log.text.contains("[writer] status /b"))
     }
 
-    @Test("an error before the effect leaves everything as it was, one after the effect does not")
+    @Test("an error before the effect changes nothing, one after the effect does")
     func effects() throws {
         let before = try fileSystem(.fail(.rename, .unlink, with: .ioError))
         #expect(try outcomes(1) { try before.rename("/b", to: "/c") } == [.ioError])
@@ -110,7 +110,7 @@ struct FaultRuleTests {
         #expect((fileSystem.base as? InMemoryFileSystem)?.openDescriptors.isEmpty == true)
     }
 
-    @Test("a descriptor is gone even if closing it fails", arguments: [FaultEffect.none, .done])
+    @Test("a descriptor is released even if closing it fails", arguments: [FaultEffect.none, .done])
     func close(_ effect: FaultEffect) throws {
         let fileSystem = try fileSystem(.fail(.close, with: .interrupted, effect: effect))
         let descriptor = try fileSystem.open("/b")
@@ -189,7 +189,7 @@ struct FaultRuleTests {
         try fileSystem.close(descriptor)
     }
 
-    @Test("latency passes on a virtual clock, in every call that it is for")
+    @Test("delays pass on a virtual clock, in every matching call")
     func latency() throws {
         let fileSystem = try fileSystem(
             .on(.status, do: .delay(.milliseconds(20))), .on(.status, call: 2, do: .delay(.seconds(1))))
@@ -214,7 +214,7 @@ struct FaultRuleTests {
                 """)
     }
 
-    @Test("the first rule that strikes decides, and a plan that is not armed does nothing")
+    @Test("the first matching rule decides, and a disarmed plan does nothing")
     func order() throws {
         let fileSystem = try fileSystem(.fail(.status, call: 1, with: .ioError), .fail(.status, with: .noMemory))
         fileSystem.plan.isArmed = false
@@ -266,7 +266,7 @@ struct FaultRuleTests {
         #expect(rule.description == expected)
     }
 
-    /// A mapping of the log, made through a file system with these rules.
+    /// A mapping of the log, through a file system with these rules.
     private func mapping(of fileSystem: FaultingFileSystem) throws -> FileMapping {
         let descriptor = try fileSystem.open("/d/a.log", .readWrite)
         let mapping = try fileSystem.map(descriptor, at: 0, count: 10)
@@ -278,7 +278,7 @@ struct FaultRuleTests {
         Array(text.utf8).withUnsafeBytes { mapping.store($0, at: 0) }
     }
 
-    @Test("mapping and writing back fail as any other call")
+    @Test("mapping and writing back fail like any other call")
     func mappings() throws {
         let fileSystem = try fileSystem(
             .fail(.map, call: 1, with: .noMemory), .fail(.writeBack, matching: "**/*.log", every: 2, with: .ioError))
@@ -299,7 +299,7 @@ struct FaultRuleTests {
         try fileSystem.close(log)
     }
 
-    @Test("a store cannot fail and is no call that a rule for all of them counts")
+    @Test("a store cannot fail, and a rule for all calls does not count it")
     func stores() throws {
         let fileSystem = try fileSystem(
             .fail(.store, with: .ioError), .on(.store, do: .delay(.seconds(1))), .fail(call: 4, with: .ioError))
@@ -311,7 +311,7 @@ struct FaultRuleTests {
         #expect(fileSystem.plan.callCount == 5)
     }
 
-    @Test("a process that dies at a store has stored it or not, and nothing after it", arguments: FaultEffect.allCases)
+    @Test("a process that dies at a store has completed it or not, and no later one", arguments: FaultEffect.allCases)
     func crashAtStore(_ effect: FaultEffect) throws {
         let fileSystem = try fileSystem(.on(.store, call: 2, do: .crash(effect: effect)))
         let mapping = try mapping(of: fileSystem)

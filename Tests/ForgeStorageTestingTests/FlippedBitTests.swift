@@ -24,7 +24,7 @@ struct FlippedBitTests {
         return try FileKVStore(at: "/kv", fileSystem: fileSystem, options: options)
     }
 
-    /// Prime to 8, so that a quick run flips bits of every position in a byte.
+    /// Prime to 8, so that a quick run flips bits at every position in a byte.
     private let step = TestDepth.limit(13, deep: 1)
 
     private static func makeSecrets() throws -> InMemoryFileSystem {
@@ -60,7 +60,7 @@ struct FlippedBitTests {
         #expect(report.bitCount == report.readCount)
     }
 
-    @Test("no secret of a vault is shown once any bit of it has flipped, and none is overwritten")
+    @Test("a vault with a flipped bit returns no secret, and none is overwritten")
     func vault() throws {
         let made = try Self.makeSecrets()
         let image = made.image
@@ -86,7 +86,7 @@ struct FlippedBitTests {
         #expect(report.bitCount == report.readCount)
     }
 
-    @Test("no key comes out of a key file in which any bit has flipped, and it is not replaced")
+    @Test("a key file with a flipped bit yields no key, and is not replaced")
     func keyFile() throws {
         let image = try Self.makeSecrets().image
         let report = try forEachFlippedBit(of: "/secrets/key", every: step, on: { InMemoryFileSystem(image) }) {

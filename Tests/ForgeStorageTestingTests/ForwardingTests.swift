@@ -6,8 +6,8 @@ import Testing
 
 @Suite("A faulting file system without faults")
 struct ForwardingTests {
-    /// Every requirement, with arguments that leave a trace: what it answers, or the file system afterwards, tells
-    /// whether it was forwarded as it was given.
+    /// Calls every requirement with arguments whose effects are observable, so that the results and the resulting tree
+    /// show whether they were forwarded unchanged.
     private static func useEverything(_ fileSystem: some POSIXFileSystem) throws -> [String] {
         var answers: [String] = []
         func note(_ answer: Any) { answers.append("\(answer)") }
@@ -64,7 +64,7 @@ struct ForwardingTests {
         return answers
     }
 
-    @Test("answers as the file system below does, to every requirement, and leaves the same behind")
+    @Test("gives the results of the base for every requirement, and leaves the same tree")
     func forwards() throws {
         let plain = InMemoryFileSystem(options: .init(seed: 5))
         let below = InMemoryFileSystem(options: .init(seed: 5))
@@ -81,7 +81,7 @@ struct ForwardingTests {
         #expect(called == Set(FileSystemOperation.allCases).subtracting([.resolve]))
     }
 
-    @Test("errors come through as they are", arguments: FileSystemOperation.allCases)
+    @Test("errors are forwarded unchanged", arguments: FileSystemOperation.allCases)
     func forwardsErrors(_ operation: FileSystemOperation) throws {
         let wrapper = FaultingFileSystem(InMemoryFileSystem())
         let closed = Descriptor(rawValue: 77)
@@ -151,7 +151,7 @@ struct ForwardingTests {
                 attempt { () throws(FileSystemError) in try wrapper.lock(closed, .shared, waiting: true) }
             case .resolve: attempt { () throws(FileSystemError) in _ = try POSIXPath(URL(filePath: "/a\0b")) }
             }
-        // A store has no way to fail.
+        // A store cannot fail.
         #expect(error?.operation == (operation == .store ? nil : operation))
         guard operation != .resolve, operation != .store else { return }
         if operation == .writeBack {
@@ -164,7 +164,7 @@ struct ForwardingTests {
         #expect(wrapper.log.records.first?.outcome == error.map { .failure($0.errno) })
     }
 
-    @Test("the six calls go through its own calls, so that faults strike inside of them")
+    @Test("the six calls use its own calls, so that faults apply inside them")
     func sixCalls() throws {
         let fileSystem = FaultingFileSystem(
             InMemoryFileSystem(), plan: FaultPlan([.fail(.rename, with: .diskQuotaExceeded)]))
@@ -177,7 +177,7 @@ struct ForwardingTests {
         try fileSystem.plan.requireAllFired()
     }
 
-    @Test("a descriptor is known by the path that led to it, through renames")
+    @Test("a descriptor has the path that opened it, updated by renames")
     func knowsPaths() throws {
         let fileSystem = FaultingFileSystem(
             try memory {
@@ -221,7 +221,7 @@ struct ForwardingTests {
         #expect(actual == expected, "\(actual)\nin memory:\n\(expected)")
     }
 
-    @Test("a lock that waits does not keep others from giving it back")
+    @Test("a waiting lock call does not prevent others from releasing the lock")
     func waitsOutside() async throws {
         let fileSystem = FaultingFileSystem(try memory { try $0.put("", at: "/lock") })
         let first = try fileSystem.open("/lock")

@@ -17,7 +17,7 @@ struct LinterTests {
 
     private func kinds() -> [LintFinding.Kind] { fileSystem.log.lint().map(\.kind) }
 
-    /// Writes a file with only some of what safety takes.
+    /// Writes a file with only some of the steps that safety requires.
     private func write(
         _ text: String, to path: POSIXPath, options: FileDescriptor.OpenOptions = [.create], synchronizing: SyncLevel?
     ) throws {
@@ -62,7 +62,7 @@ struct LinterTests {
         #expect(kinds().contains(.acknowledgedUnsynchronizedData))
     }
 
-    @Test("a rename before the content is synchronised is named")
+    @Test("a rename before the content is synchronised is reported")
     func renamesEarly() throws {
         try write("new", to: "/d/#tmp-1", synchronizing: nil)
         try fileSystem.rename("/d/#tmp-1", to: "/d/old")
@@ -75,7 +75,7 @@ struct LinterTests {
         #expect(kinds().count { $0 == .renamedUnsynchronizedData } == 2)
     }
 
-    @Test("a promise before the directory is synchronised is named, and one before the content is")
+    @Test("an acknowledgement before the directory or the content is synchronised is reported")
     func acknowledgesEarly() throws {
         try write("new", to: "/d/new", synchronizing: .full)
         fileSystem.log.acknowledge("created")
@@ -143,7 +143,7 @@ struct LinterTests {
         try fileSystem.close(descriptor)
     }
 
-    @Test("a directory that is never synchronised after a creation or a move is named")
+    @Test("a directory that is never synchronised after a creation or a move is reported")
     func forgetsDirectory() throws {
         try fileSystem.createDirectory("/a")
         try fileSystem.createDirectory("/a/b")
@@ -154,7 +154,7 @@ struct LinterTests {
         #expect(findings.map(\.path) == ["/a", "/a/moved"])
     }
 
-    @Test("a second synchronisation that is to make up for a failed one is named")
+    @Test("a second synchronisation after a failed one is reported")
     func retries() throws {
         fileSystem.plan.add(.on(.synchronize, matching: "/d/new", do: .failSynchronization()))
         let descriptor = try fileSystem.open("/d/new", .writeOnly, options: [.create])
@@ -167,7 +167,7 @@ struct LinterTests {
         #expect(kinds() == [.retriedSynchronization, .acknowledgedUnsynchronizedData])
     }
 
-    /// A reserved file that is durable, and a mapping of it.
+    /// A durable preallocated file, and a mapping of it.
     private func mapped() throws -> (descriptor: Descriptor, mapping: FileMapping) {
         let descriptor = try fileSystem.open("/d/log", .readWrite, options: [.create])
         try fileSystem.allocate(descriptor, at: 0, length: 8192)
@@ -180,7 +180,7 @@ struct LinterTests {
         Array(text.utf8).withUnsafeBytes { mapping.store($0, at: offset) }
     }
 
-    @Test("stores that are written back and synchronised are clean, one after the other")
+    @Test("consecutive stores that are written back and synchronised have no findings")
     func storesAreKept() throws {
         let (descriptor, mapping) = try mapped()
         for place in 0..<3 {
@@ -193,11 +193,11 @@ struct LinterTests {
         #expect(fileSystem.log.lint() == [])
     }
 
-    @Test("a store is unsynchronised until it was written back and then synchronised", arguments: 0..<4)
+    @Test("a store is unsynchronised until it is written back and then synchronised", arguments: 0..<4)
     func storesAreDirty(_ missing: Int) throws {
         let (descriptor, mapping) = try mapped()
         store("record", at: 0, in: mapping)
-        // In the wrong order neither of the two counts.
+        // In the wrong order neither has an effect.
         if missing == 0 || missing == 3 { try fileSystem.synchronize(descriptor, .full) }
         if missing == 1 || missing == 3 { try mapping.writeBack() }
         fileSystem.log.acknowledge("record")

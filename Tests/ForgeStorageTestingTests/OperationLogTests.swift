@@ -54,7 +54,7 @@ struct OperationLogTests {
                 """)
     }
 
-    @Test("an inode number that the system uses again is another file in the log")
+    @Test("an inode number reused by the system is another file in the log")
     func reusedInodes() throws {
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())
         for _ in 0..<2 {
@@ -68,7 +68,7 @@ struct OperationLogTests {
         #expect("\(fileSystem.log)".isEmpty)
     }
 
-    @Test("names of temporary files are numbered, and nothing else that begins with a hash")
+    @Test("names of temporary files are numbered, but not other names that begin with a hash")
     func reservedNames() throws {
         let fileSystem = FaultingFileSystem(InMemoryFileSystem())
         for name in [

@@ -22,7 +22,7 @@ struct PathGlobTests {
         #expect(glob.matches(path) == expected)
     }
 
-    @Test("a pattern that others take exponential time for is matched in no time")
+    @Test("a pattern with exponential backtracking elsewhere is matched quickly")
     func staysLinear() {
         let glob = PathGlob(String(repeating: "**/*a", count: 30) + "b")
         #expect(!glob.matches(POSIXPath(String(repeating: "a/", count: 500))))

@@ -52,7 +52,7 @@ struct RecipeFailingCallTests {
             do {
                 try fileSystem.makeDirectories("/a/b/c")
             } catch {
-                // A retry that succeeds must be durable.
+                // A successful retry must be durable.
                 try fileSystem.makeDirectories("/a/b/c")
             }
         } verify: { fileSystem, error in
@@ -66,7 +66,7 @@ struct RecipeFailingCallTests {
         }
     }
 
-    @Test("removeTree that failed can be tried again")
+    @Test("a failed removeTree can be repeated")
     func removesTrees() throws {
         try forEachFailingCall(errnos: FailingCall.testedErrnos) {
             try memory { fileSystem in
@@ -111,7 +111,7 @@ struct RecipeFailingCallTests {
         }
     }
 
-    @Test("removeItem and contentsOfDirectory answer rightly or throw")
+    @Test("removeItem and contentsOfDirectory return correct results or throw")
     func removesItems() throws {
         let url = URL(filePath: "/d")
         try forEachFailingCall(errnos: FailingCall.testedErrnos) {

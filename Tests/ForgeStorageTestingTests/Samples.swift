@@ -55,7 +55,7 @@ extension POSIXFileSystem {
     }
 }
 
-/// A file system in memory with what `prepare` puts on it.
+/// An in-memory file system with content from `prepare`.
 func memory(_ prepare: (InMemoryFileSystem) throws -> Void = { _ in }) rethrows -> InMemoryFileSystem {
     let fileSystem = InMemoryFileSystem()
     try prepare(fileSystem)

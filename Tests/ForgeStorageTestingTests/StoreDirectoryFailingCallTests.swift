@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A store's directory, with each call failing in turn")
 struct StoreDirectoryFailingCallTests {
-    /// A verb of a store and what may be there afterwards.
+    /// A call of a store and its permitted results.
     struct Verb: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let new: [String: String]
@@ -65,13 +65,13 @@ struct StoreDirectoryFailingCallTests {
         } verify: { store, error in
             if let violation = error as? ConformanceViolation { throw violation }
             try expectOldOrNew(try store.contents(), old: Self.old, new: verb.new, after: error)
-            // And the store goes on working.
+            // The store must continue to work.
             try verb.run(store.isUnchanged(Self.old) ? store : store.refilled(Self.old))
         }
         #expect(report.runCount == report.testedRunCount(from: start))
     }
 
-    @Test("the first opening of a store can be tried again")
+    @Test("the first opening of a store can be repeated")
     func opensFirst() throws {
         try forEachFailingCall(
             errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }
@@ -83,7 +83,7 @@ struct StoreDirectoryFailingCallTests {
         }
     }
 
-    @Test("removeAll removes everything or can be tried again")
+    @Test("removeAll removes everything or can be repeated")
     func removesAll() throws {
         try forEachFailingCall(
             errnos: FailingCall.testedErrnos, every: FailingCall.testedStep, on: { InMemoryFileSystem() }

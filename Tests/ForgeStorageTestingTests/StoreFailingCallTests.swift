@@ -13,7 +13,7 @@ import Testing
 
 @Suite("Every store on disk, with each call failing in turn")
 struct StoreFailingCallTests {
-    /// A change of a store that holds `a` and `b`, both `old`, and its permitted results.
+    /// A change of a store that contains `a` and `b`, both `old`, and its permitted results.
     struct Change<Store>: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let new: [String: String]
@@ -117,7 +117,7 @@ struct StoreFailingCallTests {
         #expect(report.runCount == report.testedRunCount(from: start))
     }
 
-    /// Where a move has left its source that could be neither stored nor renamed back.
+    /// The path of a move's source that could be neither stored nor renamed back.
     private static func pathOfUnrestoredSource(_ error: (any Error)?) -> POSIXPath? {
         guard let error = error as? FileStoreError, error.code == .invalidSource(.notRestored) else { return nil }
         return (error.underlying as? FileSystemError)?.path

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import SystemPackage
 import Testing
 
-@Suite("Synchronisations that fail or lie")
+@Suite("Failing and falsely successful synchronisations")
 struct SynchronizationFaultTests {
     private func fileSystem(_ rules: FaultRule...) throws -> FaultingFileSystem {
         FaultingFileSystem(try memory { try $0.put("abc", at: "/f") }, plan: FaultPlan(rules))
@@ -34,7 +34,7 @@ struct SynchronizationFaultTests {
             fileSystem.log.records.filter { $0.operation == .synchronize }.map(\.isForwarded) == [false, true, true])
     }
 
-    @Test("every open file gets a failure once, files opened later never")
+    @Test("every open file reports a failure once, files opened later never")
     func openFiles() throws {
         let fileSystem = try fileSystem(
             .on(.synchronize, call: 1, do: .failSynchronization(reportedTo: .openFiles)))
@@ -58,7 +58,7 @@ struct SynchronizationFaultTests {
         let first = try fileSystem.open("/f", .readWrite)
         try fileSystem.writeFully(first, from: [1])
         #expect(synchronize(fileSystem, first) == .ioError)
-        // The rule strikes each file once.
+        // The rule affects each file once.
         try fileSystem.writeFully(first, from: [1])
         #expect(synchronize(fileSystem, first) == nil)
         try fileSystem.put("new", at: "/g")

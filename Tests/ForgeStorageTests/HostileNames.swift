@@ -1,7 +1,6 @@
 import ForgeStorageTesting
 
-/// The hostile keys of the published table, and names that lead somewhere else, break a path, or are special to some
-/// system.
+/// The hostile keys of the published table, and names that lead elsewhere, break a path, or are special on some system.
 let hostileNames: [String] = unique(
     HostileKeys.all.map(\.key)
         + [
@@ -22,7 +21,7 @@ let hostileNames: [String] = unique(
         + [60, 61, 300].map { String(repeating: "é", count: $0) }
         + (1...40).map { String(repeating: "../", count: $0) + "escaped" })
 
-/// Byte by byte: strings that Swift calls equal are two names.
+/// Byte by byte: strings that Swift considers equal are two names.
 private func unique(_ names: [String]) -> [String] {
     var seen: Set<[UInt8]> = []
     return names.filter { seen.insert(Array($0.utf8)).inserted }

@@ -4,12 +4,12 @@ import Foundation
 import TestDepth
 import Testing
 
-/// Stores that keep all keys in one file: a name is only bytes to them, whatever it would mean as a path.
+/// Stores that keep all keys in one file: a name is plain bytes to them, whatever it would mean as a path.
 @Suite("Hostile names in stores of one file")
 struct HostileNamesInOneFileTests {
     private static let canary = Data("canary".utf8)
 
-    /// Runs `attack` beside a canary and expects nothing but the store to be there afterwards.
+    /// Runs `attack` beside a canary and expects that only the store exists afterwards.
     private func besideCanary(_ attack: (_ root: URL) throws -> Void) async throws {
         try await withTemporaryDirectory { directory in
             let fileSystem = SystemFileSystem()

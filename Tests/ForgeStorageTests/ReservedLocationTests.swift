@@ -7,7 +7,7 @@ struct ReservedLocationTests {
     private let fileSystem = InMemoryFileSystem()
 
     @Test(
-        "no store creates a directory under a name that stores reserve",
+        "no store creates a directory with a reserved name",
         arguments: [
             "/app/#lock", "/app/#LOCK", "/app/#lock-vaults", "/app/#tmp-of-vaults", "/app/#tmp-x/a/b", "/app/#trash-x",
         ])

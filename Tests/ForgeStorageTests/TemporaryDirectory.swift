@@ -1,6 +1,6 @@
 import Foundation
 
-/// Calls `body` with a directory that exists, is empty, and is gone afterwards.
+/// Calls `body` with a new, empty directory, which is removed afterwards.
 func withTemporaryDirectory<Result>(_ body: (URL) async throws -> Result) async throws -> Result {
     let directory = FileManager.default.temporaryDirectory
         .appending(component: "ForgeStorageTests-\(UUID().uuidString)", directoryHint: .isDirectory)

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Foundation
 import SystemPackage
 
-/// The number of the last acknowledged write, in a file that outlives the process; -1 if there is none.
+/// The number of the last acknowledged write, in a file that survives the process; -1 if there is none.
 struct Acknowledgement {
     private let fileSystem = SystemFileSystem()
     private let file: Descriptor
@@ -14,7 +14,7 @@ struct Acknowledgement {
         if isNew { try write(-1) }
     }
 
-    /// One system call, so that a kill leaves this number or the one before.
+    /// A single system call, so that a kill leaves this number or the previous one.
     func write(_ number: Int) throws {
         try withUnsafeBytes(of: number) { try fileSystem.writeFully(file, from: $0, at: 0) }
     }

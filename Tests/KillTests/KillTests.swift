@@ -14,18 +14,18 @@ import Darwin
 /// A second process writes to a store and is killed; this one then opens the store.
 @Suite("A store whose process was killed")
 struct KillTests {
-    /// When a process is killed.
+    /// The moment of a kill.
     struct Moment: CustomStringConvertible {
         let kind: StoreKind
-        /// How many writes have been acknowledged; -1 while the store is being opened.
+        /// The number of acknowledged writes; -1 while the store is being opened.
         let acknowledged: Int
-        /// How long after that.
+        /// The delay after that.
         let delayInMicroseconds: UInt32
 
         var description: String { "\(kind), \(delayInMicroseconds) µs after \(acknowledged) writes" }
 
-        /// The first kill of each kind is at a fixed moment after some writes. Of the others, all random, one in five
-        /// hits the creation of the store.
+        /// The first kill of each kind is at a fixed moment after some writes. The others are random; one in five hits
+        /// the creation of the store.
         static let all = StoreKind.allCases.flatMap { kind in
             (0..<TestDepth.limit(1, deep: 50)).map { number in
                 number == 0
@@ -37,7 +37,7 @@ struct KillTests {
         }
     }
 
-    @Test("holds every acknowledged value, and no torn one", arguments: Moment.all)
+    @Test("contains every acknowledged value, and no torn one", arguments: Moment.all)
     func survivesKill(moment: Moment) async throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "kill-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: false)

@@ -1,8 +1,8 @@
 import ForgeStorage
 import Foundation
 
-/// Numbered writes to one store: write `n` goes to key `n % keyCount`, and its value contains `n` and
-/// cannot be mistaken for a torn one.
+/// Numbered writes to one store: write `n` sets the key `n % keyCount` to a value that contains `n` and in which tears
+/// are detectable.
 struct KillWorkload {
     static let keyCount = 64
 
@@ -22,7 +22,7 @@ struct KillWorkload {
 
     static func key(_ number: Int) -> String { "group-\(number % keyCount % 4)/key-\(number % keyCount)" }
 
-    /// The value of write `number`: the number, then a length and filler that follow from it.
+    /// The value of write `number`: the number, then a length and filler derived from it.
     static func value(_ number: Int) -> Data {
         var state = UInt64(number) &* 0x9E37_79B9_7F4A_7C15 | 1
         let count = 16 + Int(state >> 40) % 3000
@@ -37,7 +37,7 @@ struct KillWorkload {
         return bytes
     }
 
-    /// The number of the write that stored `value`; nil if no write can have.
+    /// The number of the write that stored `value`; nil if no write stored it.
     static func number(of value: Data) -> Int? {
         guard value.count >= 8 else { return nil }
         let number = value.prefix(8).enumerated().reduce(UInt64(0)) { $0 | UInt64($1.element) << (8 * $1.offset) }
@@ -45,9 +45,9 @@ struct KillWorkload {
         return number
     }
 
-    /// What is wrong after a kill, if anything: a value that is torn, lost or was never written.
+    /// The violations after a kill: values that are torn, lost or were never written.
     ///
-    /// The write after the last acknowledged one was under way, so it may be there or not.
+    /// The write after the last acknowledged one was in progress, so it may be present or not.
     func violations(acknowledged: Int) async throws -> [String] {
         var found: [String] = []
         for slot in 0..<Self.keyCount {

@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// A store as the kill test sees it: bytes under a key.
+/// A store in a kill test: bytes under a key.
 protocol NumberedStore {
     func save(_ value: Data, _ key: String) async throws
     func load(_ key: String) async throws -> Data?
@@ -69,7 +69,7 @@ struct NumberedStorage: NumberedStore {
     }
 }
 
-/// Every value twice, written in one batch: if the two differ after a kill, half of a batch was made.
+/// Every value twice, written in one batch: if they differ after a kill, the batch was not atomic.
 struct NumberedBatches: NumberedStore {
     let store: FileKVStore
 
@@ -84,7 +84,7 @@ struct NumberedBatches: NumberedStore {
         }
     }
 
-    /// The value, or one that nobody can have written.
+    /// The value, or an invalid one if the two copies differ.
     func load(_ key: String) throws -> Data? {
         let value: Data? = try store.read(KVKey(key))
         let twin: Data? = try store.read(KVKey("twin/" + key))

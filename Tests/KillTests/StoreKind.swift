@@ -1,4 +1,4 @@
-/// The stores on disk that are killed while they write.
+/// The stores on disk that are killed during writes.
 enum StoreKind: String, CaseIterable {
     case keyValue, sharedKeyValue, batches, file, secret, codable
 }

@@ -1,4 +1,4 @@
-// The declarations that doc comments of ForgeCrashTesting take for granted.
+// Declarations that code in doc comments of ForgeCrashTesting uses.
 
 import ForgeFileStore
 import ForgeFileSystem

@@ -1,4 +1,4 @@
-// The declarations that doc comments of ForgeKVStore take for granted.
+// Declarations that code in doc comments of ForgeKVStore uses.
 
 import Logging
 import Observation

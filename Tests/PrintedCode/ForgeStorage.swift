@@ -1,4 +1,4 @@
-// The declarations that doc comments of ForgeStorage take for granted.
+// Declarations that code in doc comments of ForgeStorage uses.
 
 struct User: Codable {}
 struct Timeline: Codable {}

@@ -1,4 +1,4 @@
-// The declarations that doc comments of ForgeStorageTesting take for granted.
+// Declarations that code in doc comments of ForgeStorageTesting uses.
 
 import ForgeCrypt
 import ForgeFileSystem

@@ -1,4 +1,4 @@
-// The declarations that doc comments of ForgeTestTraits take for granted.
+// Declarations that code in doc comments of ForgeTestTraits uses.
 
 import ForgeKVStore
 import Testing

@@ -2,7 +2,7 @@ import ForgeFileStore
 package import ForgeFileSystem
 import Foundation
 
-/// A ``DiskFileStore``, every call of which is durable.
+/// A ``DiskFileStore`` whose calls are all durable.
 package struct FilesUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
         names: ["a", "b", "x/y", "x/z", "x/w/v"], trees: ["x", "x/w"], creates: true, others: [.removeAll, .reopen])

@@ -2,7 +2,7 @@ package import ForgeFileSystem
 import ForgeStorage
 import Foundation
 
-/// An ``ImageCacheManager``, every call of which is durable.
+/// An ``ImageCacheManager`` whose calls are all durable.
 package struct ImagesUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
     package static let removesAllAtOnce = false

@@ -58,14 +58,14 @@ package struct KeyValueUnderCrash: StoreUnderCrash {
 
     package func contents() throws -> [String: StoreValue] {
         var found: [String: StoreValue] = [:]
-        // By name first: then each is looked up by itself.
+        // By name first, so that each lookup is independent.
         for name in try Self.vocabulary.names + store.keys() {
             found[name] = try store.read(KVKey<String>(name)).map { try StoreValue($0.utf8, named: name) }
         }
         return found
     }
 
-    /// Whole records behind a torn one may be set aside, but nothing may be taken for damage.
+    /// Complete records after a torn one may be set aside, but nothing may be reported as damage.
     package func requireUndamaged() throws {
         let damage = try store.damageReports().filter { $0.kind != .tail }
         guard damage.isEmpty else { throw ConformanceViolation("takes a crash for damage: \(damage)") }

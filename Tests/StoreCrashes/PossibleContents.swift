@@ -1,22 +1,22 @@
 package import ForgeCrashTesting
 
-/// What a store held when it was opened after a crash, as a mark between the calls.
+/// The content of a store that was opened after a crash, as a mark between calls.
 package struct RecoveredContents: Hashable, Sendable {
-    /// Which crash it was.
+    /// The depth of the crash.
     let depth: Int
-    /// What a later power cut may leave if nothing durable follows; what the store held stands last.
+    /// The contents that a later power cut may leave if no durable call follows; the found content is the last.
     let mayHold: [[String: StoreValue]]
-    /// Of what a later power cut may leave any part: the contents that interrupted calls of `removeAll` began to
-    /// remove.
+    /// The contents that interrupted calls of `removeAll` began to remove; a later power cut may leave any part of
+    /// them.
     var mayHoldPartOf: [[String: StoreValue]] = []
 }
 
-/// The contents that a store may have after a crash: all that was durable, and then any number of the calls that
-/// followed, in order. After a kill, all that was acknowledged.
+/// The possible contents of a store after a crash: all durable calls, then any number of the following calls, in order.
+/// After a kill, all acknowledged calls.
 package struct PossibleContents {
-    /// What the store may hold.
+    /// The possible contents of the store.
     private var candidates: [[String: StoreValue]] = []
-    /// What a power cut may leave in place of `candidates`; more only after a kill.
+    /// The contents that a power cut may leave instead of `candidates`; more only after a kill.
     private var afterPowerCut: [[String: StoreValue]] = []
     private var partOf: [[String: StoreValue]] = []
 
@@ -53,10 +53,10 @@ package struct PossibleContents {
         candidates.contains(found) || partOf.contains { part in found.allSatisfy { part[$0.key] == $0.value } }
     }
 
-    /// The mark that says what the store held.
+    /// The mark that records the found content.
     func recovered(_ found: [String: StoreValue], after crash: Crash<StoreCall>) -> RecoveredContents {
         guard crash.kind == .processKill else { return RecoveredContents(depth: crash.depth, mayHold: [found]) }
-        // What came after the contents that were found cannot be there.
+        // Contents after the found one are impossible.
         let end = afterPowerCut.lastIndex(of: found) ?? afterPowerCut.endIndex
         return RecoveredContents(
             depth: crash.depth, mayHold: afterPowerCut[..<end] + [found], mayHoldPartOf: partOf)

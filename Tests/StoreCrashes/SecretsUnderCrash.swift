@@ -2,8 +2,8 @@ import ForgeCrypt
 package import ForgeFileSystem
 import Foundation
 
-/// A ``VaultCrypt`` with its key in a file of another directory; both, and the directories above, are made when they
-/// are first needed.
+/// A ``VaultCrypt`` with its key file in another directory; both, and their parent directories, are created on first
+/// use.
 package struct SecretsUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(names: ["a", "b", "c"], others: [.removeAll, .reopen])
     package static let removesAllAtOnce = true

@@ -22,7 +22,7 @@ package struct SharedKeyValueUnderCrash: StoreUnderCrash {
     }
 
     package init(on fileSystem: InMemoryFileSystem) throws {
-        // The first takes every process in the page for dead, the second for alive.
+        // The first store treats every process in the page as dead, the second as alive.
         let stores = try [fileSystem, fileSystem.process()].enumerated().map { index, process in
             try KeyValueUnderCrash(on: process) { options in
                 options.sharing = .shared

@@ -2,7 +2,7 @@ package import ForgeFileSystem
 import ForgeStorage
 import Foundation
 
-/// A ``DiskStorage``, which cannot list what it holds: the names are known.
+/// A ``DiskStorage``, which cannot list its content: the names are known.
 package struct StorageUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
         names: ["a", "b", "users/1", "users/2", "x/y/z"], others: [.removeAll, .reopen])

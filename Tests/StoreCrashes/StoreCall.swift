@@ -1,29 +1,29 @@
 package import ForgeStorageTesting
 
-/// A call on a store of values by name, in a program that is crashed.
+/// A call on a store of named values, in a program that is crashed.
 package enum StoreCall: Hashable, Sendable {
     case set(String, StoreValue)
-    /// A set that is refused where there is a value.
+    /// A set that fails if there is a value.
     case create(String, StoreValue)
     case remove(String)
-    /// Removes every value whose name starts with this and a slash.
+    /// Removes every value whose name begins with this and a slash.
     case removeTree(String)
     case removeAll
-    /// Sets and removals, the latter without a value, that are made together.
+    /// Sets and removals (without a value) made atomically.
     case batch([StoreChange])
-    /// Of a store whose writes are not durable one by one.
+    /// For a store whose single writes are not durable.
     case synchronize
     case compact
-    /// The store goes away, and another one is opened in the same place.
+    /// Releases the store and opens another one at the same path.
     case reopen
-    /// Not a call: marks that the store was opened after a crash, and what it held.
+    /// Not a call: marks that the store was opened after a crash, with the found content.
     case recovered(RecoveredContents)
 
     package static func set(_ name: String, _ letter: Character, count: Int = 40) -> StoreCall {
         .set(name, StoreValue(letter, count: count))
     }
 
-    /// What a store holds after this call.
+    /// The content of a store after this call.
     package func apply(to contents: inout [String: StoreValue]) {
         switch self {
         case .set(let name, let value): contents[name] = value
@@ -66,13 +66,13 @@ package struct StoreChange: Hashable, Sendable, CustomStringConvertible {
         self.value = value
     }
 
-    /// The call that makes this change alone.
+    /// The call that makes this change individually.
     package var call: StoreCall { value.map { .set(name, $0) } ?? .remove(name) }
 
     package var description: String { call.description }
 }
 
-/// One ASCII letter, many times: a value that is torn, cut, or mixed with another one is none.
+/// A repeated ASCII letter, so that torn, truncated or mixed values are invalid.
 package struct StoreValue: Hashable, Sendable {
     package let letter: UInt8
     package let count: Int
@@ -86,7 +86,7 @@ package struct StoreValue: Hashable, Sendable {
         self.count = count
     }
 
-    /// The value that these bytes are.
+    /// Parses a value.
     ///
     /// - Throws: ``ConformanceViolation`` for bytes that no call has stored.
     package init(_ bytes: some Collection<UInt8>, named name: String) throws(ConformanceViolation) {

@@ -2,33 +2,33 @@ package import ForgeCrashTesting
 package import ForgeFileSystem
 import ForgeStorageTesting
 
-/// A store that programs of ``StoreCall``s are run on, with what it promises to hold after a crash.
+/// A store on which programs of ``StoreCall``s are run, with its promises about crashes.
 package protocol StoreUnderCrash {
     static var vocabulary: StoreVocabulary { get }
 
-    /// Whether a power cut after this call returned takes nothing away, neither of it nor of the calls before.
+    /// Whether a power cut after this call returned preserves it and all earlier calls.
     static func isDurable(_ call: StoreCall) -> Bool
 
-    /// Whether a crash in the middle of `removeAll` leaves everything or nothing.
+    /// Whether a crash during `removeAll` leaves everything or nothing.
     static var removesAllAtOnce: Bool { get }
 
     init(on fileSystem: InMemoryFileSystem) throws
 
-    /// Performs one call. To remove what is not there is no error, nor to create what is.
+    /// Performs one call. Removing a missing value succeeds, and so does creating an existing one.
     nonisolated(nonsending) func perform(_ call: StoreCall) async throws
 
-    /// Everything in the store.
+    /// The whole content of the store.
     nonisolated(nonsending) func contents() async throws -> [String: StoreValue]
 
-    /// Throws if the store took what a crash left for damage.
+    /// Throws if the store reported the state after a crash as damage.
     func requireUndamaged() throws
 }
 
 extension StoreUnderCrash {
     package func requireUndamaged() {}
 
-    /// Opens the store that a crash left: it has to open, hold what it promised and nothing else, go on, and, after a
-    /// kill, leave none of its temporary files.
+    /// Opens the store after a crash: it must open, have the promised content and nothing else, continue to work, and,
+    /// after a kill, leave none of its temporary files.
     nonisolated(nonsending) package static func recover(
         _ fileSystem: InMemoryFileSystem, _ crash: Crash<StoreCall>
     ) async throws {
@@ -53,14 +53,14 @@ extension StoreUnderCrash {
         guard later == contents else {
             throw ConformanceViolation("holds \(later) instead of \(contents) after calls that followed the recovery")
         }
-        // A power cut may take the record of a temporary name and leave the file, which then stays.
+        // A power cut may lose the record of a temporary name and leave the file, which is then kept.
         guard crash.kind == .processKill, crash.depth == 1 else { return }
         let leftovers = try fileSystem.leftovers()
         guard leftovers.isEmpty else { throw ConformanceViolation("leftovers: \(leftovers)") }
     }
 
-    /// What a program does after a crash: the call that was interrupted, two others, and a durable write. After the
-    /// last crash a write is enough.
+    /// The calls of a program after a crash: the interrupted call, two others, and a durable write. After the last
+    /// crash a write is sufficient.
     private static func continuation(after crash: Crash<StoreCall>) -> [StoreCall] {
         let probe = StoreCall.set("probe", "p")
         guard crash.depth == 1 else { return [probe] }
@@ -72,9 +72,9 @@ extension StoreUnderCrash {
     }
 }
 
-/// Crashes a program of calls on one kind of store and holds each recovery to what that store promises.
+/// Crashes a program of calls on one kind of store and checks each recovery against the store's promises.
 ///
-/// - Throws: ``CrashFailure``, or what the program itself throws.
+/// - Throws: ``CrashFailure``, or the error of the program itself.
 @discardableResult
 nonisolated(nonsending) package func forEachCrash<Store: StoreUnderCrash>(
     of calls: [StoreCall], in _: Store.Type, limit: Int, seed: UInt64 = 0, depth: Int = 2
@@ -88,7 +88,7 @@ nonisolated(nonsending) package func forEachCrash<Store: StoreUnderCrash>(
     }
 }
 
-/// The store that a program has open.
+/// The open store of a program.
 private final class OpenStore<Store: StoreUnderCrash> {
     private var store: Store?
     private let fileSystem: InMemoryFileSystem
@@ -98,7 +98,7 @@ private final class OpenStore<Store: StoreUnderCrash> {
         self.fileSystem = fileSystem
     }
 
-    /// Opened again if opening it failed before.
+    /// Reopened if opening it failed before.
     var current: Store {
         get throws {
             if let store { return store }

@@ -1,6 +1,6 @@
 import ForgeStorageTesting
 
-/// The calls that one kind of store knows, to make programs of.
+/// The calls of one kind of store, from which programs are generated.
 package struct StoreVocabulary: Sendable {
     /// The names of values.
     package var names: [String]
@@ -8,25 +8,25 @@ package struct StoreVocabulary: Sendable {
     /// The names of directories of values.
     package var trees: [String] = []
 
-    /// Whether a value can be created where there must be none.
+    /// Whether a value can be created exclusively.
     package var creates = false
 
-    /// Whether several values can be changed together.
+    /// Whether several values can be changed atomically.
     package var batches = false
 
-    /// Everything else.
+    /// All other calls.
     package var others: [StoreCall]
 
     private static let sizes = [0, 1, 40, 40, 40, 511, 700, 1300, 1300, 4096, 5000, 9000]
 
-    /// A program of 3 to 10 calls that follows from the seed. Each value has a letter of its own.
+    /// A program of 3 to 10 calls determined by the seed. Each value has a distinct letter.
     package func program(seed: UInt64) -> [StoreCall] {
         var generator = SplitMix64(seed: seed)
         let length = Int.random(in: 3...10, using: &generator)
         return (0..<length).map { call(letter: 0x61 + UInt8($0), using: &generator) }
     }
 
-    /// Two calls that follow from the seed, with letters that no program has.
+    /// Two calls determined by the seed, with letters that programs do not use.
     func continuation(seed: UInt64) -> [StoreCall] {
         var generator = SplitMix64(seed: seed)
         return (0..<2).map { call(letter: 0x6B + UInt8($0), using: &generator) }
@@ -52,7 +52,7 @@ package struct StoreVocabulary: Sendable {
         (0..<Int.random(in: 1...4, using: &generator)).map { index in
             let name = names.randomElement(using: &generator) ?? "a"
             guard Int.random(in: 0..<4, using: &generator) > 0 else { return StoreChange(name, nil) }
-            // A letter for each value, so that no two batches can be mistaken for one another.
+            // A distinct letter for each value, so that no two batches can be confused.
             let count = Self.sizes.randomElement(using: &generator) ?? 0
             return StoreChange(name, StoreValue(letter: letter - UInt8(0x10 * index), count: count))
         }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// How much of each check a run of the tests does: a little by default, much if `FORGE_DEEP` is set.
+/// The depth of the tests in a run: small by default, large if `FORGE_DEEP` is set.
 ///
 /// The checks are the same. A default run uses fixed seeds and small limits; a deep run adds random seeds and raises
 /// the limits, and the manifest adds the targets in `Lab/`.
@@ -11,12 +11,12 @@ package enum TestDepth {
     /// A limit of a check.
     package static func limit(_ quick: Int, deep: Int) -> Int { isDeep ? deep : quick }
 
-    /// Seeds of a check; a deep run adds as many random ones. A failure has to show its seed.
+    /// Seeds of a check; a deep run adds as many random ones. A failure must show its seed.
     package static func seeds(_ fixed: [UInt64], random count: Int) -> [UInt64] {
         fixed + (0..<(isDeep ? count : 0)).map { _ in UInt64.random(in: .min ... .max) }
     }
 
-    /// All of `cases` in a deep run, and otherwise every so many; a step that is prime to 8 meets all bits of a byte.
+    /// All of `cases` in a deep run, otherwise every `step`th; a step prime to 8 covers all bits of a byte.
     package static func sample<Cases: RandomAccessCollection>(_ cases: Cases, every step: Int) -> [Cases.Element] {
         isDeep ? Array(cases) : cases.enumerated().filter { $0.offset.isMultiple(of: step) }.map(\.element)
     }

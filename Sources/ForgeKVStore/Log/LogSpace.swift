@@ -5,8 +5,8 @@ import SystemPackage
 /// Space after the end of a log, reserved on the device and mapped into memory, so that records are stored without a
 /// system call and a full disk is an error of the reservation.
 struct LogSpace: @unchecked Sendable {
-    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped while referenced here,
-    // and only the single owner of the space stores into it.
+    // Invariant of the unchecked conformance: the memory is that of the window, which stays mapped while referenced
+    // here, and only the single owner of the space stores into it.
 
     /// The parameters of reservations.
     struct Options: Sendable {

@@ -1,4 +1,4 @@
-/// A log that version 1 wrote, with a comment on each field; never to be changed.
+/// A log written by version 1, with a comment on each field; must never be changed.
 enum GoldenLog {
     static let log = bytes(of: logText)
 
@@ -108,8 +108,7 @@ enum GoldenLog {
         0000                                  length of the name, 0
         """
 
-    /// The bytes of a text: of each line what stands before its comment, as hexadecimal digits, or as `00*12`, a byte
-    /// that is repeated.
+    /// The bytes of a text: hexadecimal digits before the comment of each line, or `00*12` for a repeated byte.
     private static func bytes(of text: String) -> [UInt8] {
         text.split(separator: "\n").flatMap { line -> [UInt8] in
             let digits = line.prefix { $0 != " " }.split(separator: "*")
@@ -122,7 +121,7 @@ enum GoldenLog {
         }
     }
 
-    /// The bytes as hexadecimal digits, for the message of a test that fails.
+    /// The bytes as hexadecimal digits, for failure messages.
     static func text(of bytes: [UInt8]) -> String {
         bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }

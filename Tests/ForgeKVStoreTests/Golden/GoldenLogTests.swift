@@ -14,7 +14,7 @@ import Testing
         try FileKVStore(at: "/store", fileSystem: fileSystem, options: recorder.options())
     }
 
-    /// The operations in the golden log, from the creation of the store to its closing.
+    /// The operations of the golden log, from the creation of the store to its closing.
     private func operate() throws {
         let store = try open()
         try store.set(KVKey<Int>("a"), value: 1)
@@ -54,7 +54,7 @@ import Testing
         #expect(recorder.issues.isEmpty, "\(recorder.descriptions)")
     }
 
-    @Test("a log of version 1 is read as it was meant, and left as it is")
+    @Test("a log of version 1 is read correctly, and left unchanged")
     func log() throws {
         try replace("log", GoldenLog.log)
         do { try check(open()) }
@@ -68,7 +68,7 @@ import Testing
         #expect(log == GoldenLog.log, "\(GoldenLog.text(of: log))")
     }
 
-    @Test("every record of the format is in the golden log")
+    @Test("the golden log contains every record of the format")
     func completeness() throws {
         try replace("log", GoldenLog.log)
         var found: Set<String> = []

@@ -6,7 +6,7 @@ import Testing
 @testable import ForgeKVStore
 
 @Suite("Observed settings") @MainActor struct ObservedSettingsTests {
-    /// Reads with observation, and calls `onChange` each time that what was read has changed.
+    /// Reads with observation, and calls `onChange` after each change of the values read.
     private func observe(_ read: @escaping @MainActor () -> Void, _ onChange: @escaping @MainActor () -> Void) {
         withObservationTracking {
             read()
@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    /// Lets pending announcements of a store pass: those are made in order.
+    /// Waits for pending announcements of a store, which are made in order.
     private func settle(_ store: any KVObservableStoring, _ model: ObservedSettings, _ probe: KVSetting<Int>) async {
         await withCheckedContinuation { continuation in
             withObservationTracking {
@@ -56,7 +56,7 @@ import Testing
         #expect(counts == 2)
     }
 
-    @Test("announce a dotted name by itself")
+    @Test("announce a dotted name separately")
     func dots() async throws {
         let store = InMemoryKVStore()
         let model = ObservedSettings(store)
@@ -71,12 +71,12 @@ import Testing
         #expect(names == 1)
     }
 
-    @Test("show the final value to an observer beside a writer, whose lock no observer meets")
+    @Test("show the final value to an observer during concurrent writes, without a lock held")
     func finalValue() async throws {
         let store = InMemoryKVStore()
         let model = ObservedSettings(store)
         let (values, continuation) = AsyncStream.makeStream(of: Int.self)
-        // An observer that reads and writes the store: it would wait for itself if a lock were held.
+        // An observer that reads and writes the store: it would deadlock if a lock were held.
         observe({ continuation.yield(model[.count]) }, { try? store.set(.theme, value: .dark) })
         let writer = Task.detached {
             for value in 0...5_000 { try store.set(.count, value: value) }
@@ -85,7 +85,7 @@ import Testing
         try await writer.value
     }
 
-    @Test("keep neither themselves nor their store alive")
+    @Test("retain neither themselves nor their store")
     func release() async throws {
         weak var weakModel: ObservedSettings?
         weak var weakStore: InMemoryKVStore?
@@ -94,7 +94,7 @@ import Testing
             let model = ObservedSettings(store)
             weakModel = model
             weakStore = store
-            // Observation keeps the closures until they are called.
+            // Observation retains the closures until they are called.
             observe({ [weak model] in _ = model?[.theme] }, {})
             try store.set(.theme, value: .dark)
             await settle(store, model, KVSetting("probe", default: 0))
@@ -104,7 +104,7 @@ import Testing
         #expect(weakStore == nil)
     }
 
-    @Test("that belong to the actor on which they are announced go with it")
+    @Test("owned by the actor on which they are announced are released with it")
     func ownedByActor() async throws {
         actor Owner {
             var settings: ObservedSettings?
@@ -131,7 +131,7 @@ import Testing
         #expect(model[.count] == 3)
     }
 
-    @Test("are announced on the actor that was chosen")
+    @Test("are announced on the chosen actor")
     func chosenActor() async throws {
         actor Observer {
             let announced = AsyncStream.makeStream(of: Void.self)

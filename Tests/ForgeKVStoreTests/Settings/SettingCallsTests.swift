@@ -12,7 +12,7 @@ extension KVSettings {
 @Suite("Calls of a transactional store with settings") struct SettingCallsTests {
     private let store = InMemoryKVStore()
 
-    @Test("an update begins with the default and keeps the old value if the closure throws")
+    @Test("an update starts from the default and keeps the old value if the closure throws")
     func update() throws {
         #expect(try store.update(.level) { $0 += 1 } == 4)
         struct Failed: Error {}
@@ -45,7 +45,7 @@ extension KVSettings {
         #expect(code { try store.set(.level, value: 6, durability: .full) } == .durabilityUnknown)
     }
 
-    @Test("errors of a full device and of a full quota say so, others do not")
+    @Test("only errors of a full device or quota are classified as such")
     func outOfSpace() throws {
         for (errno, isExpected) in [(Errno.noSpace, true), (.diskQuotaExceeded, true), (.ioError, false)] {
             let fileSystem = FailingFileSystem()

@@ -29,7 +29,7 @@ extension KVSettings {
         #expect(try store.keys().isEmpty)
     }
 
-    @Test("tells an absent value from one that cannot be read")
+    @Test("distinguishes an absent value from an undecodable one")
     func reading() throws {
         #expect(try store.read(.count) == nil)
         try store.set(KVKey<String>("count"), value: "many")
@@ -99,7 +99,7 @@ extension KVSettings {
         #expect(appearance.$theme.lastError == nil)
     }
 
-    @Test("whose assignment fails below layers is reported to the store underneath")
+    @Test("whose assignment fails below layers is reported to the base store")
     func failureBelowLayers() throws {
         let recorder = IssueRecorder()
         let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem(), options: recorder.options())
@@ -113,7 +113,7 @@ extension KVSettings {
         #expect(store[.count] == 10)
     }
 
-    @Test("that threads change under its lock loses no change")
+    @Test("that threads change with `withLock` loses no change")
     func withLock() async throws {
         let setting = Setting(.count, in: store)
         await withTaskGroup(of: Void.self) { group in
@@ -156,7 +156,7 @@ extension KVSettings {
         #expect(await iterator.next() == 10)
     }
 
-    @Test("show nothing for a change that leaves the value as it is")
+    @Test("deliver nothing for a write that does not change the value")
     func equal() async throws {
         var iterator = store.values(of: .count).makeAsyncIterator()
         #expect(await iterator.next() == 10)
@@ -179,7 +179,7 @@ extension KVSettings {
         #expect(await iterator.next() == .some("two"))
     }
 
-    @Test("of a shared store include what other processes write")
+    @Test("of a shared store include writes of other processes")
     func remote() async throws {
         let fixture = SharedFixture()
         let (first, second) = try fixture.pair()
@@ -191,10 +191,10 @@ extension KVSettings {
         #expect(await iterator.next() == 30)
     }
 
-    @Test("end when their task is cancelled, and hold on to nothing then")
+    @Test("end when their task is cancelled, and then retain nothing")
     func cancellation() async throws {
         weak var weakStore: InMemoryKVStore?
-        // Held on to, as by the property of a view.
+        // Retained, as by the property of a view.
         var values: KVSettingValues<Int>?
         do {
             let store = InMemoryKVStore()
@@ -217,7 +217,7 @@ extension KVSettings {
         withExtendedLifetime(values) {}
     }
 
-    @Test("come through layers, under the names there")
+    @Test("are forwarded by layers, under the layers' names")
     func layers() async throws {
         let namespace = NamespacedKVStore(store, namespace: "user")
         let layered = ReadOnlyKVStore(RecordingKVStore(ReactiveKVStore(namespace)))
@@ -232,7 +232,7 @@ extension KVSettings {
         #expect(await erased.next() == 3)
     }
 
-    @Test("of a store that is moved to include what either store changes")
+    @Test("of a migrating store include changes of either store")
     func migrating() async throws {
         let old = InMemoryKVStore()
         try old.set(.count, value: 1)
@@ -263,7 +263,7 @@ extension KVSettings {
         #expect(setting.wrappedValue == 20)
     }
 
-    @Test("of a store that reports no changes are the current one")
+    @Test("of a store that reports no changes contain only the current one")
     func unobservable() async {
         let values = Setting(.count, in: FiveCalls()).values
         var iterator = values.makeAsyncIterator()

@@ -3,12 +3,12 @@ import Testing
 
 @testable import ForgeKVStore
 
-/// One test for each row of the table in "Declaring settings".
+/// One test per row of the table in "Declaring settings".
 @Suite("Types of values") struct SettingTypesTests {
     private let store = InMemoryKVStore()
     private let name = "value"
 
-    /// Stores a value, and reads it as its own type, and as another.
+    /// Stores a value, and reads it as its own type and as another.
     private func check<Value: Codable & Sendable & Equatable, Other: Codable & Sendable & Equatable>(
         _ value: Value, as other: Other?
     ) throws {
@@ -48,7 +48,7 @@ import Testing
         try check(0.1, as: Decimal(string: "0.1"))
     }
 
-    @Test("dates are nothing else")
+    @Test("dates are read only as dates")
     func dates() throws {
         try check(Date(timeIntervalSince1970: 1.5), as: Double?.none)
     }
@@ -73,7 +73,7 @@ import Testing
         #expect(store.get(KVKey<Int?>(name)) == .some(nil))
     }
 
-    @Test("collections are read as collections of what their elements can be read as")
+    @Test("collections are read as collections of the types that their elements can be read as")
     func collections() throws {
         try check([Theme.dark, .light], as: ["dark", "light"])
         try check(["a": Theme.dark], as: ["a": "dark"])

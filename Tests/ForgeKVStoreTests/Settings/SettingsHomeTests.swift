@@ -16,7 +16,7 @@ private struct HomeCounter {
 }
 
 @Suite("The home of settings without a store", .settingsInMemory) struct SettingsHomeTests {
-    @Test("each case of a test has empty settings of its own", arguments: 0..<20)
+    @Test("each case of a test has separate, empty settings", arguments: 0..<20)
     func perCase(number: Int) async throws {
         let counter = HomeCounter()
         #expect(counter.count == 0)
@@ -30,7 +30,7 @@ private struct HomeCounter {
         #expect(counter.count == number + 2)
     }
 
-    @Test("repeated and parallel tests find nothing of each other", arguments: [1, 2], [3, 4])
+    @Test("repeated and parallel tests do not see each other's settings", arguments: [1, 2], [3, 4])
     func parallel(_ first: Int, _ second: Int) throws {
         #expect(HomeCounter().count == 0)
         try HomeCounter().$count.set(first * second)
@@ -63,7 +63,7 @@ private struct HomeCounter {
         #expect(HomeCounter().count == 7)
     }
 
-    @Test("in a test the home of the process is memory, and opening another calls nothing")
+    @Test("in a test the home of the process is in memory, and `open` does not call its closure")
     func processStore() async throws {
         let isInMemory = await Task.detached { SettingsHome.store is InMemoryKVStore }.value
         #expect(isInMemory)
@@ -77,7 +77,7 @@ private struct HomeCounter {
         #expect(SettingsHome.openingError == nil)
     }
 
-    @Test("the model of the home has the store of the process, whichever scope uses it first")
+    @Test("the model of the home uses the store of the process, whichever scope uses it first")
     @MainActor func homeModel() async throws {
         let isAbsent = SettingsHome.withStore(InMemoryKVStore()) {
             ObservedSettings.home[.homeCount] = 5
@@ -126,14 +126,14 @@ private struct HomeCounter {
             #expect(!FileManager.default.fileExists(atPath: directory.path))
             try settings.store.set(.homeCount, value: 3)
             #expect(settings.openingError == nil)
-            // As a second process of the app does.
+            // Like a second process of the app.
             #expect(try FileKVStore(at: directory, options: .init(sharing: .shared)).get(.homeCount) == 3)
             #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
             #expect(settings.store.get(.homeCount) == 3)
         }
     }
 
-    @Test("is the one that was chosen, once")
+    @Test("is the chosen one, once")
     func chosen() throws {
         let settings = ProcessSettings(isTest: false) { throw Refused() }
         let store = InMemoryKVStore()
@@ -143,7 +143,7 @@ private struct HomeCounter {
         #expect(settings.store as? InMemoryKVStore === store)
     }
 
-    @Test("is in memory if it cannot be opened, which is not silent", arguments: [true, false])
+    @Test("is in memory if it cannot be opened, which is reported", arguments: [true, false])
     func failure(isChosen: Bool) throws {
         let settings = ProcessSettings(isTest: false) { throw Refused() }
         if isChosen { #expect(throws: Refused.self) { try settings.open { throw Refused() } } }
@@ -151,7 +151,7 @@ private struct HomeCounter {
         #expect(settings.openingError is Refused)
     }
 
-    @Test("a setting that is used while the store is chosen is noticed, and nothing hangs", .timeLimit(.minutes(1)))
+    @Test("the use of a setting while the store is chosen is detected, and does not deadlock", .timeLimit(.minutes(1)))
     func usedMeanwhile() throws {
         try withDirectory { directory in
             let settings = ProcessSettings(isTest: false) { directory }
@@ -165,7 +165,7 @@ private struct HomeCounter {
         }
     }
 
-    @Test("is one for all threads that use it first")
+    @Test("is the same for all threads that use it first")
     func threads() throws {
         try withDirectory { directory in
             let settings = ProcessSettings(isTest: false) { directory }

@@ -13,7 +13,7 @@ struct SharedDamageTests {
     private let a = KVKey<Int>("a")
     private let b = KVKey<Int>("b")
 
-    @Test("a record of a killed process counts although it was not published, and the next one follows it")
+    @Test("an unpublished record of a killed process is valid, and the next one follows it")
     func killedBeforeTelling() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -38,7 +38,7 @@ struct SharedDamageTests {
         let page = try fixture.bytes("#shared")
         let length = try fixture.bytes("log").count
         try first.compact()
-        // So that nothing but the file itself tells that it is another one.
+        // So that only the file's identity shows that it is another one.
         #expect(try fixture.bytes("log").count == length)
         try fixture.overwrite("#shared", page, at: 0)
         try second.set(b, value: 2)
@@ -63,7 +63,7 @@ struct SharedDamageTests {
             fixture.recorder.descriptions == ["the log ended in \(size) bytes of an unfinished record, now removed"])
     }
 
-    @Test("any content of the shared page loses nothing, and the next write repairs it")
+    @Test("no content of the shared page loses data, and the next write repairs it")
     func flippedBits() throws {
         let (first, second) = try fixture.pair()
         var expected: [String: Int] = [:]
@@ -93,7 +93,7 @@ struct SharedDamageTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("a process that was struck off the page is on it again after its next write")
+    @Test("a process removed from the page is registered again by its next write")
     func registering() throws {
         let process = fixture.process(1)
         let store = try fixture.open(process)
@@ -103,7 +103,7 @@ struct SharedDamageTests {
         try expectWholePage()
     }
 
-    @Test("a page that was overwritten by that of another store is repaired by the next write")
+    @Test("a page overwritten by another store's page is repaired by the next write")
     func foreignPage() throws {
         let other = try FileKVStore(
             at: "/other", fileSystem: fixture.fileSystem.process(), options: fixture.options(3))
@@ -119,14 +119,14 @@ struct SharedDamageTests {
 
     private func inode() throws -> UInt64 { try fixture.fileSystem.status("/store/#shared").inode }
 
-    /// A page that belongs to another file, or to none, is read as an empty one.
+    /// Expects that a page that belongs to another file, or to none, is read as empty.
     private func expectWholePage() throws {
         let bytes = try fixture.bytes("#shared")
         #expect(SharedPageContent(bytes, inode: try inode()).bytes == bytes)
         #expect(bytes[24..<32].elementsEqual(SharedPageContent.inodeBytes(try inode())))
     }
 
-    @Test("a page in a copied directory names no process that has the copy open")
+    @Test("a page in a copied directory contains no process of the copy")
     func copiedPage() throws {
         let store = try fixture.open(fixture.process(1))
         try store.set(a, value: 1)
@@ -138,7 +138,7 @@ struct SharedDamageTests {
         #expect(code { _ = try fixture.open(process, .exclusive) } == .unavailable(.inUse(processID: 1)))
     }
 
-    @Test("a page that is garbage or too short is made anew", arguments: [0, 1, 63, 4095, 4096, 9000])
+    @Test("a page that is garbage or too short is recreated", arguments: [0, 1, 63, 4095, 4096, 9000])
     func garbage(_ size: Int) throws {
         try fixture.fileSystem.makeDirectories("/store")
         try fixture.fileSystem.write(
@@ -149,7 +149,7 @@ struct SharedDamageTests {
         #expect(try fixture.bytes("#shared").starts(with: SharedPageContent.signature))
     }
 
-    @Test("a file that is not the store's own is not used as the shared page")
+    @Test("a file that does not belong to the store is not used as the shared page")
     func notAPage() throws {
         try fixture.fileSystem.makeDirectories("/store/#shared")
         #expect(code { _ = try fixture.open(fixture.process(1)) } == .unavailable(.inputOutput))
@@ -164,7 +164,7 @@ struct SharedDamageTests {
         #expect(try fixture.fileSystem.readFile("/mine").isEmpty)
     }
 
-    @Test("damage in the log that a process meets when it opens it anew is set aside, and the rest served to all")
+    @Test("damage that a process finds when it reopens the log is set aside, and the rest is served to all")
     func damage() throws {
         let (first, second) = try fixture.pair()
         for value in 0..<20 { try first.set(KVKey<Int>("\(value)"), value: value) }
@@ -181,7 +181,7 @@ struct SharedDamageTests {
     }
 
     @Test(
-        "a read that cannot load remote changes throws, or returns the known value and reports it once")
+        "a read that cannot load remote changes throws, or returns the known value and reports that once")
     func failingReads() throws {
         let plan = FaultPlan()
         let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)
@@ -208,7 +208,7 @@ struct SharedDamageTests {
         #expect(other.get(a) == 2)
     }
 
-    @Test("a flush that fails puts an end to the writes of one process, and the others go on")
+    @Test("a failed flush ends the writes of one process, and the others continue")
     func poison() throws {
         let plan = FaultPlan()
         let faulting = FaultingFileSystem(fixture.fileSystem.process(), plan: plan)
@@ -230,7 +230,7 @@ struct SharedDamageTests {
 
     // MARK: Failing calls
 
-    /// Two processes, and what is done by them.
+    /// Two processes, and their operations.
     struct Pair {
         var first: FileKVStore
         var second: FileKVStore
@@ -258,7 +258,7 @@ struct SharedDamageTests {
         Change(testDescription: "remove all", new: [:]) { pair in try pair.first.removeAll() },
     ]
 
-    @Test("with each call failing in turn, both processes hold the old state or the new", arguments: changes)
+    @Test("with each call failing in turn, both processes have the old state or the new", arguments: changes)
     func failingCalls(_ change: Change) throws {
         _ = fixture.process(1)
         var options = fixture.options(1)

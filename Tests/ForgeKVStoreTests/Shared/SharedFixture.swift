@@ -6,16 +6,16 @@ import SystemPackage
 
 @testable import ForgeKVStore
 
-/// Processes of a file system in memory that share a store.
+/// Processes that share a store on an in-memory file system.
 final class SharedFixture: Sendable {
     let fileSystem = InMemoryFileSystem()
     let recorder = IssueRecorder()
     let path: POSIXPath = "/store"
 
-    /// The numbers of those that run.
+    /// The numbers of the running processes.
     private let running = Mutex<Set<Int32>>([])
 
-    /// A process, with a number of its own.
+    /// A process, with a unique number.
     struct Process: Sendable {
         let fileSystem: InMemoryFileSystem
         let id: Int32
@@ -61,7 +61,7 @@ final class SharedFixture: Sendable {
         )
     }
 
-    /// Writes bytes into a file as a foreign program does.
+    /// Overwrites bytes of a file like another program.
     func overwrite(_ name: POSIXPath, _ bytes: [UInt8], at offset: Int64) throws {
         let file = try fileSystem.open(path.appending(name), .writeOnly)
         try fileSystem.closing(file) { () throws(FileSystemError) in
@@ -79,7 +79,7 @@ final class SharedFixture: Sendable {
     func bytes(_ name: POSIXPath) throws -> [UInt8] { try fileSystem.readFile(path.appending(name)) }
 }
 
-/// The code of the error that a call of a store throws; nil if it throws none.
+/// The code of the error that a call throws; nil if it succeeds.
 func code(_ body: () throws -> Void) -> KVStoreError.Code? {
     do {
         try body()
@@ -89,7 +89,7 @@ func code(_ body: () throws -> Void) -> KVStoreError.Code? {
     }
 }
 
-/// Something that one thread tells another.
+/// A signal between threads.
 final class Flag: Sendable {
     private let value = Atomic(false)
 
@@ -98,7 +98,7 @@ final class Flag: Sendable {
     func set() { value.store(true, ordering: .releasing) }
 }
 
-/// Numbers from 1 on.
+/// A counter that starts at 1.
 final class Counter: Sendable {
     private let value = Atomic(0)
 

@@ -5,13 +5,13 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Who may open a store that others have open")
+@Suite("Opening a store that other processes have open")
 struct SharedModeTests {
     private let fixture = SharedFixture()
     private let a = KVKey<Int>("a")
 
     @Test(
-        "two processes may open a store if both share it; otherwise the error names the owner",
+        "two processes may open a store if both share it; otherwise the error contains the owner",
         arguments: FileKVStore.Sharing.allCases, FileKVStore.Sharing.allCases)
     func modes(_ firstMode: FileKVStore.Sharing, _ secondMode: FileKVStore.Sharing) throws {
         let (first, second) = (fixture.process(11), fixture.process(22))
@@ -26,7 +26,7 @@ struct SharedModeTests {
             }
             try store.set(a, value: 2)
         }
-        // And when the first is gone, in any mode.
+        // After the first is released, in any mode.
         #expect(try fixture.open(second, secondMode).get(a) == 2)
         #expect(first.fileSystem.openDescriptors.isEmpty && second.fileSystem.openDescriptors.isEmpty)
         #expect(fixture.recorder.issues.isEmpty)
@@ -42,7 +42,7 @@ struct SharedModeTests {
         withExtendedLifetime(store) {}
     }
 
-    @Test("a process is known again by its start, and not by its number alone")
+    @Test("a process is identified by its start time, not only by its number")
     func startOfProcess() throws {
         let table = ProcessTable.system
         #expect(table.isRunning(table.own))
@@ -53,12 +53,12 @@ struct SharedModeTests {
         #expect(!table.isRunning(ProcessIdentity(id: table.own.id, boot: table.own.boot, start: table.own.start + 1)))
         #expect(!table.isRunning(ProcessIdentity(id: table.own.id, boot: table.own.boot &+ 1, start: table.own.start)))
         #endif
-        // When in doubt it is.
+        // In doubt it counts as running.
         #expect(table.isRunning(ProcessIdentity(id: table.own.id)))
         #expect(table.isRunning(ProcessIdentity(id: 1)))
     }
 
-    @Test("in one process all objects for a store have to agree")
+    @Test("all objects for a store in one process must agree")
     func oneProcess() throws {
         let process = fixture.process(11)
         for (mode, other) in [(FileKVStore.Sharing.shared, FileKVStore.Sharing.exclusive), (.exclusive, .shared)] {
@@ -113,7 +113,7 @@ struct SharedModeTests {
         try fixture.fileSystem.close(lock)
     }
 
-    @Test("a store that was killed while a process had it for itself can be shared, without the space it had reserved")
+    @Test("after a kill of an exclusive owner the store can be shared, without the reserved space")
     func reservedSpace() throws {
         let (owner, first, second) = (fixture.process(1), fixture.process(2), fixture.process(3))
         let exclusive = try fixture.open(owner, .exclusive)
@@ -128,7 +128,7 @@ struct SharedModeTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("the last process to close the store says that everything is flushed, and no other one")
+    @Test("only the last process to close the store records that everything is flushed")
     func closing() throws {
         func records() throws -> Int? {
             try KVInspection(of: URL(filePath: "/store"), fileSystem: fixture.fileSystem)?.recordCount
@@ -151,7 +151,7 @@ struct SharedModeTests {
         #expect(try fixture.bytes("log") == bytes)
     }
 
-    @Test("no more than 252 processes share a store, and the places of those that ended are free")
+    @Test("at most 252 processes share a store, and the slots of ended ones are free")
     func manyProcesses() throws {
         let processes = (1...252).map { fixture.process($0) }
         var stores = try processes.map { try fixture.open($0) }

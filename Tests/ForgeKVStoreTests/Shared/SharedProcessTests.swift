@@ -13,7 +13,7 @@ import Musl
 import Darwin
 #endif
 
-/// A store that is shared, as the processes of these tests open it.
+/// Opens a shared store as the processes of these tests do.
 private func openShared(_ path: String, compactionFloorInBytes: Int = 20_000) throws -> FileKVStore {
     var options = FileKVStore.Options(compactionFloorInBytes: compactionFloorInBytes)
     options.sharing = .shared
@@ -21,7 +21,7 @@ private func openShared(_ path: String, compactionFloorInBytes: Int = 20_000) th
     return try FileKVStore(at: URL(filePath: path), options: options)
 }
 
-/// Sends back every number that comes, up to 20.
+/// Returns every received number, up to 20.
 private func answer(_ path: String) async throws {
     let store = ReactiveKVStore(try openShared(path))
     for await value in store.stream(KVKey<Int>("ping")) {
@@ -43,7 +43,7 @@ private func waitUntilDone(_ path: String) async throws {
 private func expectFree(_ path: POSIXPath) throws {
     let system = SystemFileSystem()
     let lock = try system.open(path, .readWrite)
-    // The other process may still be in the call that has told us.
+    // The other process may still be in the call that notified this one.
     var attempts = 0
     while code({ try take(lock) }) != nil, attempts < 10_000 {
         attempts += 1
@@ -73,7 +73,7 @@ struct SharedProcessTests {
     private let count = KVKey<Int>("count")
     private var path: String { directory.url.path }
 
-    @Test("of four processes that count 1,000 times each none loses a count")
+    @Test("four processes that count 1,000 times each lose no count")
     func counting() async throws {
         let own = try openShared(path)
         #expect(own.get(count) == nil)
@@ -119,7 +119,7 @@ struct SharedProcessTests {
         _ = await other.value
     }
 
-    @Test("an exclusive opening names a sharer, a shared opening the exclusive owner")
+    @Test("the error of an exclusive opening contains a sharer, that of a shared opening the exclusive owner")
     func inUse() async throws {
         let own = ProcessInfo.processInfo.processIdentifier
         do {
@@ -156,7 +156,7 @@ struct SharedProcessTests {
     }
 
     @Test(
-        "of a process that is killed nothing is lost that was acknowledged, and another goes on writing",
+        "a killed process loses no acknowledged write, and another continues writing",
         arguments: 0..<TestDepth.limit(1, deep: 12))
     func killed(_ round: Int) async throws {
         let own = try openShared(path + "/store", compactionFloorInBytes: 5000)
@@ -182,7 +182,7 @@ struct SharedProcessTests {
                 try withUnsafeBytes(of: number) { try SystemFileSystem().writeFully(log, from: $0, at: 0) }
             }
         }
-        // Whatever it left behind, this one goes on.
+        // Whatever the killed process left, this one continues.
         try own.set(count, value: round)
         isOver.set()
         let last = try await writing.value
@@ -192,7 +192,7 @@ struct SharedProcessTests {
         func verify(_ store: FileKVStore) throws {
             for number in max(1, acknowledged - 49)..<(acknowledged + 1) {
                 let value = try store.read(KVKey<[String]>("key \(number % 50)"))?.first
-                // The next one may have been stored, and not yet acknowledged.
+                // The next one may have been stored without being acknowledged.
                 #expect(
                     value == "\(number)" || (number + 50 == acknowledged + 1 && value == "\(number + 50)"), "\(number)")
             }

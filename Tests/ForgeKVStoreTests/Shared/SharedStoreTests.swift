@@ -43,7 +43,7 @@ struct SharedStoreTests {
         #expect(fixture.recorder.issues.isEmpty)
     }
 
-    @Test("changes of both are in one order, with the same revisions, and there after reopening")
+    @Test("changes of both are in one order, with the same revisions, and persist")
     func order() throws {
         do {
             let (first, second) = try fixture.pair()
@@ -73,7 +73,7 @@ struct SharedStoreTests {
         #expect(try first.read(a) == 4)
     }
 
-    @Test("updates of several processes and threads at once all count")
+    @Test("concurrent updates of several processes and threads are all applied")
     func updates() async throws {
         let stores = try (1...3).map { try fixture.open(fixture.process($0), compactionFloorInBytes: 2000) }
         for store in stores { #expect(store.get(a) == nil) }
@@ -81,7 +81,7 @@ struct SharedStoreTests {
             for store in stores + stores {
                 group.addTask { [a] in
                     for _ in 0..<100 {
-                        // A turn may take longer than the fixture's patience on a machine that is busy.
+                        // A turn may exceed the fixture's lock timeout on a busy machine.
                         while code({ try store.update(a, default: 0) { $0 += 1 } }) != nil {}
                     }
                 }
@@ -99,7 +99,7 @@ struct SharedStoreTests {
         let isDone = Flag()
         let missing = Counter()
         let readers = DispatchGroup()
-        // One of them takes the log over while the other goes on reading.
+        // One of them adopts the log while the other continues reading.
         for _ in 0..<2 {
             DispatchQueue.global().async(group: readers) {
                 while !isDone.isSet {
@@ -133,7 +133,7 @@ struct SharedStoreTests {
         }
     }
 
-    @Test("a table that is made equal to a log lacks nothing meanwhile that is in both")
+    @Test("a table that is updated to a log never lacks a key that is in both")
     func replacing() {
         let table = ValueTable()
         var writer = TableWriter(table)
@@ -158,7 +158,7 @@ struct SharedStoreTests {
         #expect(missing.next() == 1)
     }
 
-    @Test("values that did not change keep their revision, and are not decoded anew, when the log is rewritten")
+    @Test("unchanged values keep their revision, and are not decoded again, when the log is rewritten")
     func untouched() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -171,7 +171,7 @@ struct SharedStoreTests {
         #expect(first.get(b) == "y")
     }
 
-    @Test("the write that makes it worth the while rewrites the log, and it stays small for all")
+    @Test("the write that makes compaction worthwhile rewrites the log, which stays small for all")
     func compaction() throws {
         let (first, second) = try fixture.pair(compactionFloorInBytes: 2000)
         var largest = 0
@@ -197,7 +197,7 @@ struct SharedStoreTests {
         #expect(size.sizeInBytes == 4096 && size.permissions == .ownerReadWrite)
     }
 
-    @Test("a store that is shared conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
+    @Test("a shared store conforms", arguments: ConformanceChecks.transactionalKeyValueStore)
     func conformance(_ check: ConformanceCheck<any KVTransactionalStoring>) async throws {
         var options = FileKVStore.Options(compactionFloorInBytes: 1000)
         options.sharing = .shared
@@ -206,16 +206,16 @@ struct SharedStoreTests {
         try await check.run(on: FileKVStore(at: "/other", fileSystem: fixture.fileSystem, options: options))
         let process = fixture.process(1)
         var patient = fixture.options(process.id)
-        // Threads of a check wait for one another, on a busy machine for longer than 20 milliseconds.
+        // Threads of a check wait for one another, on a busy machine longer than 20 milliseconds.
         patient.lockTimeout = .seconds(60)
         try await check.run(
             on: ReactiveKVStore(FileKVStore(at: fixture.path, fileSystem: process.fileSystem, options: patient)))
     }
 
-    @Test("a store that is shared keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
+    @Test("a shared store keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
     func persistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
         let process = fixture.process(1)
-        // Opened by two processes in turn, and by one that has it for itself.
+        // Opened by two processes in turn, and by one exclusively.
         let turn = Counter()
         try await check.run(
             on: KeyValueStorePlace { [fixture] in
@@ -224,7 +224,7 @@ struct SharedStoreTests {
             })
     }
 
-    @Test("a value that cannot be read is set aside before it is overwritten")
+    @Test("an undecodable value is set aside before it is overwritten")
     func settingAside() throws {
         let (first, second) = try fixture.pair()
         try first.set(b, value: "text")

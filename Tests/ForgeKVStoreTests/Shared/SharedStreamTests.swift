@@ -6,7 +6,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Streams of changes that other processes make", .timeLimit(.minutes(20)))
+@Suite("Streams of changes by other processes", .timeLimit(.minutes(20)))
 struct SharedStreamTests {
     private let fixture = SharedFixture()
     private let key = KVKey<Int>("a")
@@ -36,7 +36,7 @@ struct SharedStreamTests {
         try second.set(key, value: 4)
         try second.compact()
         try second.set(key, value: 5)
-        // Neither the same value again, nor that another log has taken the place of this one, is a change.
+        // Neither an equal value nor the replacement of the log is a change.
         let five = try #require(await changes.next())
         #expect(five.value == 5)
         #expect(five.revision == (try second.entry(named: "a")?.revision))
@@ -53,7 +53,7 @@ struct SharedStreamTests {
         try second.remove(key)
         try second.compact()
         #expect(await changes.next() == .some(nil))
-        // The store that made this one is gone, as soon as nobody is telling it of changes any more: its stream ends.
+        // The store of this stream is released as soon as it is not being notified any more: its stream ends.
         #expect(await stream.next() == .some(1))
         while await stream.next() != nil {}
     }
@@ -123,7 +123,7 @@ struct SharedStreamTests {
         #expect(reactive.get(key) == 1)
     }
 
-    @Test("names that a catch-up has changed are handed over, and nil where it may be any")
+    @Test("names changed by catching up are reported, or nil if any may have changed")
     func names() async throws {
         let (first, second) = try fixture.pair()
         let (told, continuation) = AsyncStream<[String]?>.makeStream()

@@ -76,7 +76,7 @@ extension BrokenFileStore {
         }
     }
 
-    /// Whether a file is not to be stored at all.
+    /// Whether a file is not to be stored.
     func swallows(_ data: Data, _ key: String, _ overwrite: Bool) async throws -> Bool {
         let failure: FileStoreError.Code?
         switch defect {
@@ -95,7 +95,7 @@ extension BrokenFileStore {
         return false
     }
 
-    /// Removes what stands where a file is to be saved, or above it.
+    /// Removes the entry at a key, and entries at its parents.
     func makeWay(for key: String) async throws {
         if defect == .replacesDirectories, try await isDirectory(key) { try await base.deleteDirectory(key) }
         guard defect == .replacesFiles, let slash = key.lastIndex(of: "/") else { return }

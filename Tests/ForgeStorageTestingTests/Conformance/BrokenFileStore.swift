@@ -3,7 +3,7 @@ import ForgeFileSystem
 import Foundation
 import Synchronization
 
-/// A file store with one defect, to see that the check of the promise it breaks fails.
+/// A file store with one defect, to test that the corresponding check fails.
 final class BrokenFileStore: FileStoring {
     let defect: FileStoreDefect?
     let base = InMemoryFileStore()
@@ -16,7 +16,7 @@ final class BrokenFileStore: FileStoring {
         var isClosed = false
     }
 
-    /// A store with a defect, or, to compare with, without any.
+    /// A store with a defect or, as the control, without any.
     init(_ defect: FileStoreDefect?) { self.defect = defect }
 
     // MARK: Saving and loading

@@ -3,9 +3,9 @@ import ForgeKVStore
 import Foundation
 import Synchronization
 
-/// A key-value store with one defect, to see that the check of the promise it breaks fails.
+/// A key-value store with one defect, to test that the corresponding check fails.
 final class BrokenKVStore: KVTransactionalStoring {
-    /// The description of the check that has to fail.
+    /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case containsEverything = "a key that was never set is absent"
         case forgets = "a value that was set is read"
@@ -92,13 +92,13 @@ final class BrokenKVStore: KVTransactionalStoring {
     let base = InMemoryKVStore()
     let memory = Mutex(Memory())
 
-    /// A store with a defect, or, to compare with, without any.
+    /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) {
         self.defect = defect
         lostPrefix = nil
     }
 
-    /// A store that loses what has a name that begins so.
+    /// A store that loses values whose names have a prefix.
     init(losing prefix: String) {
         defect = nil
         lostPrefix = prefix
@@ -166,7 +166,7 @@ final class BrokenKVStore: KVTransactionalStoring {
         }
     }
 
-    /// Whether a value is not to be stored at all.
+    /// Whether a value is not to be stored.
     private func swallows<T>(_ key: KVKey<T>, _ value: T) throws -> Bool {
         switch defect {
         case .forgets: return true

@@ -2,9 +2,9 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Synchronization
 
-/// A place of a key-value store with one defect, to see that the check of the promise it breaks fails.
+/// A persistent key-value store with one defect, to test that the corresponding check fails.
 final class BrokenKeyValuePlace: Sendable {
-    /// The description of the check that has to fail.
+    /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case isNeverEmpty = "a new place is empty"
         case losesLargeNumbers = "values of every kind are there after reopening"

@@ -42,7 +42,7 @@ struct ConformanceSuiteTests {
         #expect(report.results.first?.description == "  passed: is positive")
     }
 
-    @Test("reports an error that no check expects, and a subject that cannot be made, as violations")
+    @Test("reports unexpected errors, and subjects that cannot be created, as violations")
     func errors() async {
         let unexpected = await suite.run(on: "eleven") { 12 }
         #expect(unexpected.violations.map(\.check) == ["is small"])
@@ -52,7 +52,7 @@ struct ConformanceSuiteTests {
         #expect(!unmade.holds)
     }
 
-    @Test("has shown nothing if nothing of it applies")
+    @Test("does not hold if no check applies")
     func nothing() async {
         let gated = ConformanceSuite("gated", suite.checks.map { $0.needing(Self.sometimes) })
         #expect(gated.capabilities == [Self.sometimes])
@@ -63,7 +63,7 @@ struct ConformanceSuiteTests {
         #expect(!report.holds)
     }
 
-    @Test("gives every check a subject of its own")
+    @Test("gives every check a separate subject")
     func freshSubjects() async {
         let counter = KVKey<Int>("count")
         let store = InMemoryKVStore()
@@ -74,7 +74,7 @@ struct ConformanceSuiteTests {
         #expect(store.get(counter) == 3)
     }
 
-    @Test("is published for every protocol, each with sentences that no other check has")
+    @Test("is published for every protocol, with distinct descriptions")
     func published() {
         let suites: [[String]] = [
             ConformanceSuite.transactionalKeyValueStore.checks.map(\.description),

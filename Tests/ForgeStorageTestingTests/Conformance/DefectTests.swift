@@ -3,7 +3,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Testing
 
-@Suite("Every check of a key-value store finds the defect that it looks for")
+@Suite("Every check of a key-value store detects its defect")
 struct KeyValueDefectTests {
     private static let checks = ConformanceChecks.transactionalKeyValueStore
 
@@ -48,7 +48,7 @@ struct KeyValueDefectTests {
         #expect(failed.count < ConformanceChecks.transactionalKeyValueStorePersistence.count || defect == .isNeverEmpty)
     }
 
-    @Test("and there is a defect for each of those too")
+    @Test("with a defect for each of those checks")
     func completenessOfPlaces() {
         let planted = BrokenKeyValuePlace.Defect.allCases.map(\.rawValue)
         #expect(Set(planted) == Set(ConformanceChecks.transactionalKeyValueStorePersistence.map(\.description)))
@@ -56,14 +56,14 @@ struct KeyValueDefectTests {
 }
 
 extension ConformanceCheck {
-    /// The type whose values the check stores, which is how their names begin; nil for a check of something else.
+    /// The type whose values the check stores, from the check's description; nil for other checks.
     fileprivate var typeOfValues: String? {
         guard description.hasPrefix("every "), description.hasSuffix(" round-trips") else { return nil }
         return String(description.dropFirst("every ".count).dropLast(" round-trips".count))
     }
 }
 
-@Suite("Every check of a file store finds the defect that it looks for")
+@Suite("Every check of a file store detects its defect")
 struct FileStoreDefectTests {
     private static let suite = ConformanceSuite<any FileStoring>.fileStore
 

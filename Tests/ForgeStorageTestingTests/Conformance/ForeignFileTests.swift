@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Stores beside other programs' files")
 struct ForeignFileTests {
-    /// Makes each kind of store in a directory.
+    /// The kinds of stores that are created in a directory.
     enum Kind: String, CaseIterable, CustomTestStringConvertible {
         case files, storage, images, secrets, values
 
@@ -75,7 +75,7 @@ struct ForeignFileTests {
     func temporaryFileOfVault() async throws {
         let fileSystem = InMemoryFileSystem()
         let root = URL(filePath: "/root", directoryHint: .isDirectory)
-        // The change leaves its file, as if the process had been killed before the rename.
+        // The change leaves its file, like a process that is killed before the rename.
         let plan = FaultPlan([.fail(.rename, with: .ioError), .fail(.unlink, with: .ioError)])
         let vault = try VaultCrypt(
             at: root.appending(component: "app.vault"), key: SymmetricKey(size: .bits256),
@@ -136,7 +136,7 @@ extension ForeignFileFixture {
                 })
     }
 
-    /// The keys of foreign entries, which calls can name.
+    /// The keys of foreign entries, which calls can use.
     private static let foreignKeys = ["link", "loop", "fifo", "socket", "first", "second", "nested"]
 
     fileprivate static func storage(_ fileSystem: any POSIXFileSystem, _ root: POSIXPath) -> Self {

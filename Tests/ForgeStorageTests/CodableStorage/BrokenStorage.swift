@@ -3,9 +3,9 @@ import ForgeStorage
 import Foundation
 import Synchronization
 
-/// A storage with one defect, to see that the check of the promise it breaks fails.
+/// A storage with one defect, to test that the corresponding check fails.
 final class BrokenStorage: Storage {
-    /// The description of the check that has to fail.
+    /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case emptyForMissing = "a key that nothing was stored for is not found"
         case losesValues = "a value that was saved is fetched"

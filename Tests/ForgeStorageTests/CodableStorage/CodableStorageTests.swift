@@ -17,7 +17,7 @@ struct CodableStorageTests {
         storage = CodableStorage(storage: bytes)
     }
 
-    @Test("a value that was saved is fetched, and is JSON in the storage")
+    @Test("a saved value can be fetched, and is JSON in the storage")
     func roundTrip() throws {
         try storage.save(timeline, for: "timeline")
         let fetched: Timeline = try storage.fetch(for: "timeline")
@@ -35,7 +35,7 @@ struct CodableStorageTests {
         #expect(nothing == nil)
     }
 
-    @Test("absent, undecodable and refused are three errors")
+    @Test("absent, undecodable and refused are three distinct errors")
     func errors() throws {
         expectNotFound("timeline", in: bytes)
         let absent = #expect(throws: StorageError.self) { let _: Timeline = try storage.fetch(for: "timeline") }
@@ -49,7 +49,7 @@ struct CodableStorageTests {
         #expect(throws: StorageError.self) { try storage.save(timeline, for: "../timeline") }
     }
 
-    @Test("a value that cannot be encoded leaves the old one")
+    @Test("a value that cannot be encoded does not replace the old one")
     func unencodable() throws {
         try storage.save(1.5, for: "number")
         #expect(throws: EncodingError.self) { try storage.save(Double.nan, for: "number") }
@@ -57,7 +57,7 @@ struct CodableStorageTests {
         #expect(number == 1.5)
     }
 
-    @Test("the coders that were passed in are used")
+    @Test("the given coders are used")
     func coders() throws {
         let encoder = JSONEncoder()
         encoder.dateEncodingStrategy = .iso8601
@@ -100,7 +100,7 @@ struct CodableStorageTests {
         }
     }
 
-    @Test("a value that was removed is absent")
+    @Test("a removed value is absent")
     func remove() throws {
         try storage.save(timeline, for: "timeline")
         try storage.remove(for: "timeline")

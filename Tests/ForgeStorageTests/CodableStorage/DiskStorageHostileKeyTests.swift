@@ -34,7 +34,7 @@ struct DiskStorageHostileKeyTests {
         }
         let root = directory.appending(component: "store")
         for hostile in keys {
-            // A storage of its own, because one key may be a directory of another.
+            // A separate storage, because one key may be a parent directory of another.
             try attack(with: hostile, DiskStorage(path: root, fileSystem: fileSystem))
             if fileSystem.fileExists(atPath: root.path) { try fileSystem.removeItem(at: root) }
         }

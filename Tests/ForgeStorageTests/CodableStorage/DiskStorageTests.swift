@@ -21,7 +21,7 @@ struct DiskStorageTests {
         #expect(!fileSystem.fileExists(atPath: "/app"))
     }
 
-    @Test("a value is a private file named after its key, and is there for the next storage")
+    @Test("a value is a private file named after its key, and is found by the next storage")
     func files() throws {
         try storage.save(value: Data("img".utf8), for: "users/42/avatar.jpg")
         let path = POSIXPath("/app/storage/users/42/avatar.jpg")
@@ -33,7 +33,7 @@ struct DiskStorageTests {
         #expect(try storage.fetchValue(for: "users/42/avatar.jpg") == Data("new".utf8))
     }
 
-    @Test("a root that was removed is created anew by the next save")
+    @Test("the next save recreates a removed root")
     func removedRoot() throws {
         try storage.save(value: Data("1".utf8), for: "a")
         try fileSystem.removeItem(at: root)
@@ -44,7 +44,7 @@ struct DiskStorageTests {
         #expect(fileSystem.fileExists(atPath: "/app/storage/dir/a"))
     }
 
-    @Test("a root that was replaced is found again by a read")
+    @Test("a read finds a replaced root")
     func replacedRoot() throws {
         try storage.save(value: Data("1".utf8), for: "a")
         try fileSystem.removeItem(at: root)
@@ -72,7 +72,7 @@ struct DiskStorageTests {
         #expect(try storage.fetchValue(for: "a") == Data("2".utf8))
     }
 
-    @Test("a read that fails is not an absent value")
+    @Test("a failed read is not an absent value")
     func readError() throws {
         try storage.save(value: Data("1".utf8), for: "a")
         fileSystem.readError = NSError(domain: "BadSector", code: 5)
@@ -86,7 +86,7 @@ struct DiskStorageTests {
         #expect(String(describing: try #require(error)).hasPrefix("cannot read: "))
     }
 
-    @Test("a write that fails leaves the old value")
+    @Test("a failed write keeps the old value")
     func writeError() throws {
         try storage.save(value: Data("old".utf8), for: "a")
         fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
@@ -101,7 +101,7 @@ struct DiskStorageTests {
         #expect(try storage.fetchValue(for: "a") == Data("old".utf8))
     }
 
-    @Test("a handler is given the errors, too")
+    @Test("handlers also receive errors")
     func handlerErrors() async throws {
         fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
         let outcome = await withCheckedContinuation { continuation in
@@ -110,7 +110,7 @@ struct DiskStorageTests {
         #expect(throws: StorageError.self) { try outcome.get() }
     }
 
-    @Test("a root that is no directory, or no file at all, is an error of every call and never an absent value")
+    @Test("a root that is not a directory, or not a file URL, is an error of every call, never an absent value")
     func unusableRoot() throws {
         try fileSystem.write(Data(), to: URL(filePath: "/file"))
         let web = try #require(URL(string: "https://example.com/x"))
@@ -161,12 +161,12 @@ func expectNotFound(_ key: String, in storage: any Storage, sourceLocation: Sour
     }
 }
 
-/// The call that waits; in an async context the compiler would take the one that does not.
+/// The blocking call; in an async context the compiler would choose the other one.
 func fetchNow(_ key: String, from storage: any Storage) throws -> Data {
     try storage.fetchValue(for: key)
 }
 
-/// The call that waits.
+/// The blocking call.
 func saveNow(_ value: Data, for key: String, in storage: any Storage) throws {
     try storage.save(value: value, for: key)
 }

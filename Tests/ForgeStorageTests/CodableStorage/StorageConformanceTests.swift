@@ -6,7 +6,7 @@ import Foundation
 import Synchronization
 import Testing
 
-@Suite("Storages keep to the published checks")
+@Suite("Storages pass the published checks")
 struct StorageConformanceTests {
     private static let all =
         ConformanceChecks.storage + ConformanceChecks.storageRemoval + ConformanceChecks.storageOfPaths
@@ -18,7 +18,7 @@ struct StorageConformanceTests {
         }
     }
 
-    @Test("on a disk in memory", arguments: all)
+    @Test("on an in-memory disk", arguments: all)
     func diskInMemory(_ check: ConformanceCheck<any Storage>) async throws {
         try await check.run(on: DiskStorage(path: URL(filePath: "/a/b"), fileSystem: InMemoryFileSystem()))
     }
@@ -28,7 +28,7 @@ struct StorageConformanceTests {
         try await check.run(on: InMemoryStorage())
     }
 
-    @Test("a type of the app's own with just the four calls", arguments: ConformanceChecks.storage)
+    @Test("a custom type with only the four required calls", arguments: ConformanceChecks.storage)
     func own(_ check: ConformanceCheck<any Storage>) async throws {
         try await check.run(on: DictionaryStorage())
     }
@@ -48,7 +48,7 @@ struct StorageConformanceTests {
     }
 }
 
-/// The least that an app would write for its tests.
+/// A minimal custom storage for tests.
 final class DictionaryStorage: Storage {
     private let values = Mutex<[String: Data]>([:])
     private let queue = DispatchQueue(label: "DictionaryStorage")

@@ -5,7 +5,7 @@ import Testing
 @Suite("The name of a file for any key")
 struct FlatFileNameTests {
     @Test(
-        "a key of plain letters is its own name, all else is escaped",
+        "a key of plain letters is its own name, other characters are escaped",
         arguments: [
             ("test_image", "test_image"), ("a-b_c.d0", "a-b_c.d0"), ("", "="), (".", "=2e"), ("..", "=2e=2e"),
             (".a.", "=2ea=2e"), ("a..b", "a..b"), ("../x", "=2e.=2fx"), ("a/b", "a=2fb"), ("Foo", "=46oo"),
@@ -40,7 +40,7 @@ struct FlatFileNameTests {
                 "~cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"))
     }
 
-    @Test("the long form cuts no escape in two", arguments: 0..<6)
+    @Test("the long form contains no partial escape", arguments: 0..<6)
     func escapesAreWhole(lead: Int) throws {
         let key = String(repeating: "a", count: lead) + String(repeating: "/", count: 100)
         let name = FlatFileName(key).string
@@ -51,7 +51,7 @@ struct FlatFileNameTests {
     }
 
     @Test(
-        "only names that some key has are names",
+        "only the names of keys are names",
         arguments: [
             "a/b", "A", "=2", "=2E", "=61", "=zz", "=+1", "a=", ".a", "a.", "con", "=ff", "==", "~a~b", "~", "#lock",
             "#tmp-a",
@@ -64,13 +64,13 @@ struct FlatFileNameTests {
         #expect(FlatFileName.key(of: name) == nil)
     }
 
-    @Test("hostile keys get harmless names of their own")
+    @Test("hostile keys get distinct, harmless names")
     func hostile() {
         var owners: [String: String] = [:]
         for key in hostileNames { checkName(of: key, owners: &owners) }
     }
 
-    @Test("random keys have as many names, and the short ones lead back", arguments: [1] as [UInt64])
+    @Test("random keys have distinct names, and the short ones can be decoded", arguments: [1] as [UInt64])
     func random(seed: UInt64) {
         let count = TestDepth.limit(5_000, deep: 50_000)
         var generator = SplitMix64(state: seed)
@@ -91,7 +91,7 @@ struct FlatFileNameTests {
 
     private func checkName(of key: String, owners: inout [String: String]) {
         let name = FlatFileName(key).string
-        // Comparing once per key keeps the loop fast; a failure says which key it was.
+        // Comparing once per key keeps the loop fast; a failure shows the key.
         let isHarmless = name.utf8.allSatisfy { byte in
             (97...122).contains(byte) || (48...57).contains(byte) || [45, 46, 61, 95, 126].contains(byte)
         }

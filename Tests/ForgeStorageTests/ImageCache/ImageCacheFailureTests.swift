@@ -19,7 +19,7 @@ struct ImageCacheFailureTests {
         directory.appending(component: name, directoryHint: .notDirectory)
     }
 
-    @Test("an error of the file system in writing is passed on as it is, and the old image stays")
+    @Test("a write error of the file system is passed on unchanged, and the old image is kept")
     func writeError() throws {
         try cache.cacheImage(id: "avatar", data: Data("old".utf8))
         fileSystem.writeError = NSError(domain: "DiskFull", code: 507)
@@ -31,7 +31,7 @@ struct ImageCacheFailureTests {
     }
 
     @Test(
-        "an image that cannot be read is nil for the one call and an error for the other, which passes it on as it is")
+        "for an unreadable image one call returns nil, and the other throws the error unchanged")
     func readError() throws {
         try cache.cacheImage(id: "avatar", data: Data("img".utf8))
         fileSystem.readError = NSError(domain: "BadSector", code: 5)
@@ -42,7 +42,7 @@ struct ImageCacheFailureTests {
         #expect(try cache.readCachedImage(id: "nobody") == nil)
     }
 
-    @Test("a damaged file is an error that names the image, never the image", arguments: [0, 1, 10, 40])
+    @Test("a damaged file is an error with the image's id, never an image", arguments: [0, 1, 10, 40])
     func damaged(length: Int) throws {
         try cache.cacheImage(id: "avatar", data: Data(repeating: 3, count: 100))
         let content = try fileSystem.read(from: file("avatar.cache"))
@@ -58,7 +58,7 @@ struct ImageCacheFailureTests {
         #expect(cache.getCachedImage(id: "avatar")?.data == Data("new".utf8))
     }
 
-    @Test("no flipped bit goes unnoticed")
+    @Test("every flipped bit is detected")
     func bitFlips() throws {
         try cache.cacheImage(id: "avatar", data: Data("image".utf8))
         let content = try fileSystem.read(from: file("avatar.cache"))
@@ -70,7 +70,7 @@ struct ImageCacheFailureTests {
         }
     }
 
-    @Test("errors name the exact problem with a file")
+    @Test("errors describe the exact problem with a file")
     func damages() throws {
         try cache.cacheImage(id: "avatar", data: Data("image".utf8))
         let content = try fileSystem.read(from: file("avatar.cache"))
@@ -93,7 +93,7 @@ struct ImageCacheFailureTests {
         }
     }
 
-    @Test("a file of version 1 keeps its bytes, and images of today are written so")
+    @Test("a file of version 1 keeps its bytes, and images are still written in that form")
     func golden() throws {
         let hexDigits =
             "464f524745494d4701000000cb6d98b71101a362696466617661746172646461746146"
@@ -105,7 +105,7 @@ struct ImageCacheFailureTests {
         #expect(content.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined() == hexDigits)
     }
 
-    @Test("a file that was swapped with another's is a miss and is reported")
+    @Test("a file swapped with another image's is a miss and is reported")
     func swapped() throws {
         try cache.cacheImage(id: "a", data: Data("1".utf8))
         try fileSystem.write(try fileSystem.read(from: file("a.cache")), to: file("b.cache"))
@@ -118,7 +118,7 @@ struct ImageCacheFailureTests {
         #expect(String(describing: try #require(error)) == #"the file of the cached image "b" holds "a""#)
     }
 
-    @Test("a directory that may not be read is an error, not an empty cache")
+    @Test("a directory without read permission is an error, not an empty cache")
     func forbidden() throws {
         try cache.cacheImage(id: "avatar", data: Data("img".utf8))
         let stranger = fileSystem.process(user: UserID(rawValue: 1234), group: GroupID(rawValue: 1234), groups: [])
@@ -148,7 +148,7 @@ struct ImageCacheFailureTests {
         #expect(throws: FileSystemError.self) { try blocked.readCachedImage(id: "a") }
     }
 
-    @Test("a type of the app's own with just the six calls will do", arguments: DictionaryFileSystem.Missing.allCases)
+    @Test("a custom type with only the six calls is sufficient", arguments: DictionaryFileSystem.Missing.allCases)
     func ownFileSystem(missing: DictionaryFileSystem.Missing) throws {
         let own = DictionaryFileSystem(missing: missing)
         let cache = ImageCacheManager(fileSystem: own, cacheDirectory: directory)
@@ -165,7 +165,7 @@ struct ImageCacheFailureTests {
     }
 }
 
-/// The least that an app would write for its tests.
+/// A minimal custom file system for tests.
 final class DictionaryFileSystem: FileSystemProtocol {
     enum Missing: CaseIterable, Sendable { case ownError, cocoa, posix }
     struct Broken: Error {}

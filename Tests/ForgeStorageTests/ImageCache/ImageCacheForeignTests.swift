@@ -64,12 +64,12 @@ struct ImageCacheForeignTests {
         }
     }
 
-    @Test("no call follows, waits for, changes or removes it, in memory", arguments: Foreign.allCases)
+    @Test("no call follows, blocks on, changes or removes it, in memory", arguments: Foreign.allCases)
     func inMemory(foreign: Foreign) throws {
         try attack(foreign, InMemoryFileSystem(), in: "/app")
     }
 
-    @Test("no call follows, waits for, changes or removes it, on disk", arguments: Foreign.allCases)
+    @Test("no call follows, blocks on, changes or removes it, on disk", arguments: Foreign.allCases)
     func onDisk(foreign: Foreign) throws {
         let scratch = FileManager.default.temporaryDirectory.appending(component: "forge-images-\(UUID().uuidString)")
         defer { do { try FileManager.default.removeItem(at: scratch) } catch {} }

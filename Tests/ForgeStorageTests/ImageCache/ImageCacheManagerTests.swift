@@ -31,7 +31,7 @@ struct ImageCacheManagerTests {
         #expect(fileSystem.fileExists(atPath: "/app/caches/avatar.cache"))
     }
 
-    @Test("the file is not much larger than the image")
+    @Test("the file is only slightly larger than the image")
     func overhead() throws {
         try cache.cacheImage(id: "avatar", data: Data(repeating: 0xff, count: 100_000))
         #expect(try cache.cacheSize() < 100_200)
@@ -67,7 +67,7 @@ struct ImageCacheManagerTests {
         try cache.deleteCachedImage(id: "nobody")
     }
 
-    @Test("the directory is created anew after the file system was reset")
+    @Test("the directory is recreated after the file system was reset")
     func lazyDirectory() throws {
         fileSystem.reset()
         try cache.cacheImage(id: "avatar", data: Data("img".utf8))
@@ -100,7 +100,7 @@ struct ImageCacheManagerTests {
         #expect(left == Set(foreign + ["dir.cache"]))
     }
 
-    @Test("the size is that of the files")
+    @Test("the size is the total size of the files")
     func size() throws {
         #expect(try cache.cacheSize() == 0)
         try cache.cacheImage(id: "a", data: Data(count: 1000))
@@ -117,7 +117,7 @@ struct ImageCacheManagerTests {
         #expect(other.getCachedImage(id: "avatar")?.data == Data("img".utf8))
     }
 
-    @Test("without a directory of its own the cache is in the user's directory for caches")
+    @Test("by default the cache is in the user's caches directory")
     func defaultDirectory() throws {
         try ImageCacheManager(fileSystem: fileSystem).cacheImage(id: "avatar", data: Data())
         let caches = try #require(FileManager.default.urls(for: .cachesDirectory, in: .userDomainMask).first)
@@ -125,7 +125,7 @@ struct ImageCacheManagerTests {
         #expect(fileSystem.fileExists(atPath: file.path))
     }
 
-    @Test("readers and writers at once see whole images")
+    @Test("concurrent readers and writers see whole images")
     func concurrent() async throws {
         try cache.cacheImage(id: "shared", data: Data(repeating: 0, count: 10_000))
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -142,7 +142,7 @@ struct ImageCacheManagerTests {
         }
     }
 
-    @Test("on a real disk, hostile ids each have an image of their own and nothing leaves the directory")
+    @Test("on a real disk, hostile ids each have a separate image and nothing leaves the directory")
     func hostileOnDisk() async throws {
         try await withTemporaryDirectory { root in
             let canary = root.appending(component: "escaped")
@@ -157,7 +157,7 @@ struct ImageCacheManagerTests {
         }
     }
 
-    @Test("in memory, hostile ids each have an image of their own and nothing leaves the directory")
+    @Test("in memory, hostile ids each have a separate image and nothing leaves the directory")
     func hostileInMemory() throws {
         try checkHostileIDs(hostileNames, on: fileSystem, in: directory)
         #expect(try fileSystem.contentsOfDirectory(at: URL(filePath: "/")).map(\.lastPathComponent) == ["app"])

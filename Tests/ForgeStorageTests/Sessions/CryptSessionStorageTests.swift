@@ -5,7 +5,7 @@ import ForgeStorageTesting
 import Foundation
 import Testing
 
-@Suite("A session in a store of secrets")
+@Suite("A session in a secret store")
 struct CryptSessionStorageTests {
     struct User: Codable, Hashable {
         var id: Int
@@ -27,7 +27,7 @@ struct CryptSessionStorageTests {
         }
     }
 
-    @Test("the session is one secret under the name given; others are left alone")
+    @Test("the session is one secret under the given name; others are unaffected")
     func oneSecret() throws {
         let token = CryptKey<String>(key: "auth.token")
         try store.set("abc", for: token)
@@ -69,7 +69,7 @@ struct CryptSessionStorageTests {
     }
 }
 
-/// A store of a device that is locked.
+/// A store on a locked device.
 private struct LockedCrypt: CryptStoring {
     func get<Value>(_ key: CryptKey<Value>) throws -> Value? { throw CryptError(.unavailable(.locked), .get) }
     func set<Value>(_ value: Value, for key: CryptKey<Value>) throws { throw CryptError(.unavailable(.locked), .set) }

@@ -25,7 +25,7 @@ struct KVSessionStorageTests {
         }
     }
 
-    @Test("the session is one value under the name given; others are left alone")
+    @Test("the session is one value under the given name; others are unaffected")
     func oneValue() throws {
         let onboarding = KVKey<Bool>("onboarding")
         try store.set(onboarding, value: true)
@@ -68,7 +68,7 @@ struct KVSessionStorageTests {
     }
 }
 
-/// A store of a device that is locked.
+/// A store on a locked device.
 private struct LockedKVStore: KVStoring {
     func get<T>(_ key: KVKey<T>) -> T? { nil }
     func read<T>(_ key: KVKey<T>) throws -> T? { throw KVStoreError(.unavailable(.locked), .read, key: key.name) }

@@ -11,7 +11,7 @@ struct SessionStorageTests {
         try await check.run(on: InMemorySessionStorage<ConformanceUser>())
     }
 
-    @Test("a type of the app's own with just the three calls", arguments: ConformanceChecks.sessionStorage)
+    @Test("a custom type with only the three required calls", arguments: ConformanceChecks.sessionStorage)
     func own(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>) async throws {
         try await check.run(on: OwnStorage())
     }
@@ -32,7 +32,7 @@ struct SessionStorageTests {
                 == Set(ConformanceChecks.sessionStorage.map(\.description)))
     }
 
-    @Test("storage in memory needs no try, nor does a manager over it")
+    @Test("in-memory storage needs no try, nor does a manager over it")
     func neverFails() {
         let manager = SessionManager(storage: InMemorySessionStorage(user: 1))
         #expect(manager.loadUser() == 1)
@@ -42,7 +42,7 @@ struct SessionStorageTests {
         #expect(manager.loadUser() == nil)
     }
 
-    @Test("a manager throws the error of its storage, by type")
+    @Test("a manager throws the typed error of its storage")
     func typedErrors() {
         let manager = SessionManager(storage: FailingStorage())
         #expect(throws: FailingStorage.Refused.self) { try manager.saveUser("a") }
@@ -68,7 +68,7 @@ struct SessionStorageTests {
         }
     }
 
-    @Test("a manager can be shared, over storage that cannot too")
+    @Test("a manager can be shared, even over storage that cannot")
     func sharedManager() async {
         let manager = SessionManager(storage: OwnStorage())
         await withTaskGroup(of: Void.self) { group in
@@ -89,7 +89,7 @@ struct SessionStorageTests {
     }
 }
 
-/// The least that an app would write for its tests; not even safe to share.
+/// A minimal custom storage for tests; not thread-safe.
 private final class OwnStorage: SessionStorage {
     private var user: ConformanceUser?
 
@@ -106,9 +106,9 @@ private struct FailingStorage: SessionStorage {
     func clearUser() throws(Refused) { throw Refused() }
 }
 
-/// A storage with one defect, to see that the check of the promise it breaks fails.
+/// A storage with one defect, to test that the corresponding check fails.
 final class BrokenSessionStorage: SessionStorage {
-    /// The description of the check that has to fail.
+    /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case hasAUser = "a new storage is empty"
         case loadsOnce = "a user who was saved is loaded, as often as asked"
