@@ -138,7 +138,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .unavailable(let reason): "unavailable: \(reason)"
         case .tooLarge: "too large"
         case .unsafe(let reason): "refused: \(reason.rawValue)"
-        case .foreignContent: "holds what is not the store's"
+        case .foreignContent: "contains files of other programs"
         case .invalidSource(let problem): "the source \(problem.rawValue)"
         case .undecodable: "cannot be decoded"
         case .unencodable: "cannot be encoded"

@@ -3,7 +3,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A store that only counts its calls, one counter per requirement of the protocol.
+/// A store that only records its calls, each requirement of the protocol separately.
 private final class Probe: KVTransactionalStoring {
     typealias Operation = KVStoreCall.Operation
 

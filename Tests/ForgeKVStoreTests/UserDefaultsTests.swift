@@ -166,7 +166,7 @@ import Testing
         #expect(try store.read(key) == 2)
     }
 
-    // In a process of its own: Foundation writes all suites together, so another test would write this one.
+    // In a separate process: Foundation writes all suites together, so another test would write this one.
     @Test("names just set by other code are listed and imported")
     func unsynchronized() async throws {
         await #expect(processExitsWith: .success) {
@@ -181,8 +181,7 @@ import Testing
         }
     }
 
-    // In a process of its own: Foundation reads a suite anew when any other is written, and this one then cannot be
-    // read.
+    // In a separate process: Foundation rereads a suite when any other is written, and this one then cannot be read.
     @Test("a file that cannot be written is an error, and the old value is kept; other suites are written")
     func failingFile() async throws {
         await #expect(processExitsWith: .success) {

@@ -8,10 +8,10 @@ import Logging
 import TestDepth
 import Testing
 
-/// Each bit of what a store wrote, the other way round, as a program sees it that opens the store.
+/// Each bit of a store's files, flipped as seen by a program that opens the store.
 ///
-/// `DiskFileStore` and `DiskStorage` keep the plain bytes that they are given, with no checksum around them: there a
-/// flipped bit is a wrong byte, as with any file.
+/// `DiskFileStore` and `DiskStorage` store plain bytes without checksums: there a flipped bit is a wrong byte, as in
+/// any file.
 @Suite("Stores on rotten disks")
 struct FlippedBitTests {
     private static let secrets = ["a": "first secret", "b": "second secret"]

@@ -42,7 +42,7 @@ struct CheckCommand: ParsableCommand {
         let progress = Progress("files checked")
         let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
         guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
-            throw CommandFailure("no store here: \(try POSIXPath(root)) holds no files")
+            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files")
         }
         progress.finish()
         let damaged = findings.count { $0.state == .damaged }

@@ -25,7 +25,7 @@ struct DemoDirectory {
             return
         }
         if try fileSystem.exists(path), try !fileSystem.contentsOfDirectory(at: url).isEmpty {
-            throw CommandFailure("\(path) holds files that are not the demo's; name another directory")
+            throw CommandFailure("\(path) contains other files; choose another directory")
         }
         isUsed = false
         try fileSystem.createDirectory(at: url, withIntermediateDirectories: true)

@@ -87,7 +87,7 @@ struct KVCommand: AsyncParsableCommand {
             do {
                 return .date(try Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
             } catch {
-                throw ValidationError("\(key) holds a date; \(value) is none. With --string it becomes a text.")
+                throw ValidationError("\(key) is a date, but \(value) is not. Pass --string to store a text.")
             }
         }
     }

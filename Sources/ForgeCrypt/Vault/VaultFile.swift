@@ -72,7 +72,7 @@ struct VaultFile: Sendable {
 
     private func check(_ status: FileStatus, _ operation: CryptError.Operation) throws(CryptError) {
         guard status.type == .regular else {
-            throw CryptError(.insecureFile, operation, path: path, detail: "no regular file")
+            throw CryptError(.insecureFile, operation, path: path, detail: "not a regular file")
         }
         let others: FilePermissions = [.groupReadWriteExecute, .otherReadWriteExecute]
         guard status.permissions.isDisjoint(with: others) else {

@@ -46,7 +46,7 @@ struct VaultHeader: Sendable {
         }
         var reader = LittleEndianReader(file)
         guard try reader.bytes(Self.magic.count).elementsEqual(Self.magic) else {
-            throw VaultFailure(.tampered, "no vault file")
+            throw VaultFailure(.tampered, "not a vault file")
         }
         let version: UInt16 = try reader.integer()
         let length = Int(try reader.integer() as UInt16)

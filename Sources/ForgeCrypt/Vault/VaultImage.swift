@@ -98,7 +98,7 @@ struct VaultImage: Sendable {
             throw VaultFailure(.tooLarge, "the vault would exceed 256 MiB")
         }
         guard old > 0 || entries.count < Self.maximumCount else {
-            throw VaultFailure(.tooLarge, "the vault would hold more than 65,536 secrets")
+            throw VaultFailure(.tooLarge, "the vault would contain more than 65,536 secrets")
         }
         entries[name] = entry
         bodyLength = grown

@@ -19,7 +19,7 @@ public enum VaultKey {
         defer { erase(&bytes) }
         var high: UInt8?
         for character in text.trimmingCharacters(in: .whitespacesAndNewlines).utf8 {
-            guard let digit = digit(character) else { throw refusal("a character is no hexadecimal digit") }
+            guard let digit = digit(character) else { throw refusal("a character is not a hexadecimal digit") }
             if let first = high {
                 bytes.append(first << 4 | digit)
                 high = nil

@@ -77,7 +77,7 @@ public enum VaultKeyFile {
         do {
             bytes = try file.read(held, maximumSizeInBytes: 4096)
         } catch let error where error.errno == .fileTooLarge {
-            throw CryptError(.tampered, .loadKey, path: file.path, detail: "no key file", underlying: error)
+            throw CryptError(.tampered, .loadKey, path: file.path, detail: "not a key file", underlying: error)
         } catch {
             throw CryptError(error, .loadKey, path: file.path)
         }
@@ -101,7 +101,7 @@ public enum VaultKeyFile {
 
     private static func key(_ bytes: [UInt8], path: POSIXPath) throws(CryptError) -> SymmetricKey {
         guard bytes.starts(with: magic.prefix(bytes.count)) else {
-            throw CryptError(.tampered, .loadKey, path: path, detail: "no key file")
+            throw CryptError(.tampered, .loadKey, path: path, detail: "not a key file")
         }
         guard bytes.count >= length else { throw CryptError(.truncated, .loadKey, path: path) }
         let checksum = SHA256.hash(data: bytes.prefix(length - checksumLength)).prefix(checksumLength)

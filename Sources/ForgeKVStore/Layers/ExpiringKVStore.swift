@@ -315,7 +315,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 }
 
 extension ExpiringKVStore: KVObservableStoring where Base: KVObservableStoring {
-    /// Observes writes; an expiration is none.
+    /// Observes writes; an expiration is not a write.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         base.observeChanges(handler)
     }

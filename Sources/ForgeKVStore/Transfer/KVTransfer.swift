@@ -51,7 +51,7 @@ struct KVTransfer {
         guard let stored = try destination.rawValue(named: name), areEqual(stored, bytes) else {
             throw KVStoreError(
                 .damaged, .import, key: name,
-                underlying: CodingFailure(.decode, .corrupted("what was read back is not what was stored")))
+                underlying: CodingFailure(.decode, .corrupted("the value read back differs from the stored one")))
         }
     }
 

@@ -120,7 +120,7 @@ enum PropertyListValue {
                 entries.append(CodedValue.Entry(.string(name), try tree(of: element, levels: levels - 1)))
             }
             return .map(entries)
-        default: throw CodingFailure(.decode, .corrupted("the property list holds an object of another type"))
+        default: throw CodingFailure(.decode, .corrupted("the property list contains an object of another type"))
         }
     }
 

@@ -13,7 +13,7 @@ public enum ImageFileDamage: Error, Hashable, Sendable {
 extension ImageFileDamage: CustomStringConvertible {
     public var description: String {
         switch self {
-        case .foreign: "no file of an image cache"
+        case .foreign: "not a file of an image cache"
         case .newerVersion(let version): "version \(version) of the format, which is newer than this package"
         case .checksum: "the checksum is wrong"
         }

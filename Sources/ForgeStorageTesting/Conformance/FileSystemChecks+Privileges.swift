@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension ConformanceChecks {
-    /// Modes of what recipes create: the mode that was asked for, and never the rights of another file's owner.
+    /// The modes of files that recipes create: the requested mode, never the rights of another file's owner.
     static let fileSystemPrivileges: [FileSystemCheck] = [
         holds("a copied tree has no set-user-ID and no set-group-ID bit") { tree in
             try tree.create("d/s/x", "tool")

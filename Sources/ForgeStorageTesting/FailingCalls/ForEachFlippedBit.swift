@@ -17,8 +17,8 @@ public struct FlippedBitReport: Hashable, Sendable {
 ///   - makeFileSystem: Makes a file system that contains the file.
 ///   - body: Reads the file and throws if it gets a wrong value.
 /// - Returns: A report of the runs.
-/// - Throws: ``ConformanceViolation`` with the bit that was flipped and what `body` threw,
-///   ``NothingFailed`` if the body read nothing of the file.
+/// - Throws: ``ConformanceViolation`` with the flipped bit and the error of `body`, ``NothingFailed`` if the body read
+///   nothing of the file.
 @discardableResult
 public func forEachFlippedBit(
     of path: POSIXPath, every step: Int = 1, on makeFileSystem: () throws -> any POSIXFileSystem,

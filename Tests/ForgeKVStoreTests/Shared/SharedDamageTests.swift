@@ -20,7 +20,7 @@ struct SharedDamageTests {
         #expect(second.get(a) == 1)
         let page = try fixture.bytes("#shared")
         try first.set(a, value: 2)
-        // As if it had not come to that.
+        // As if it had not been published.
         try fixture.overwrite("#shared", page, at: 0)
         #expect(second.get(a) == 1)
         try second.set(b, value: 3)

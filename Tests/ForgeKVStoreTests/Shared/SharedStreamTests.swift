@@ -53,7 +53,7 @@ struct SharedStreamTests {
         try second.remove(key)
         try second.compact()
         #expect(await changes.next() == .some(nil))
-        // The store of this stream is released as soon as it is not being notified any more: its stream ends.
+        // The store of this stream is released once it is not being notified any more: its stream ends.
         #expect(await stream.next() == .some(1))
         while await stream.next() != nil {}
     }

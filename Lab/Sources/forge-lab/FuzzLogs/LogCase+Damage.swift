@@ -61,7 +61,7 @@ extension LogCase {
         let piece = bytes[start..<min(bytes.count, start + random.below(random.pick([70, 300, 5000])))]
         let end = random.chance(50) ? offset : min(log.count, offset + piece.count)
         log.replaceSubrange(offset..<end, with: piece)
-        history.append("\(piece.count) bytes of template \(other) from \(start) stand in \(offset) to \(end)")
+        history.append("\(piece.count) bytes of template \(other) from \(start) replace \(offset) to \(end)")
     }
 
     private mutating func moveRecord() {
@@ -75,14 +75,14 @@ extension LogCase {
             history.append("record \(first) is missing")
         case 1:
             log.insert(contentsOf: log[first], at: second.lowerBound)
-            history.append("record \(first) stands at \(second.lowerBound) too")
+            history.append("record \(first) is duplicated at \(second.lowerBound)")
         default:
             let (low, high) = first.lowerBound < second.lowerBound ? (first, second) : (second, first)
             let (lower, higher) = (Array(log[low]), Array(log[high]))
             guard low != high else { return }
             log.replaceSubrange(high, with: lower)
             log.replaceSubrange(low, with: higher)
-            history.append("records \(low) and \(high) have changed places")
+            history.append("records \(low) and \(high) are swapped")
         }
     }
 }

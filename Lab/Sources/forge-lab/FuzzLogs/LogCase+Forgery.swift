@@ -85,7 +85,7 @@ extension LogCase {
         let start = min(offset, log.count)
         sign(start..<start + record.count + payload.count)
         hasForgedContent = true
-        history.append("a record \(number) of \(payload.count) bytes, \(payload.prefix(12)), stands at \(start)")
+        history.append("a record \(number) of \(payload.count) bytes, \(payload.prefix(12)), is inserted at \(start)")
     }
 
     private mutating func plainPayload() -> [UInt8] {
