@@ -108,7 +108,7 @@ struct OwnFiles {
     ) throws(FileSystemError) -> Kind {
         let isTemporary = entry.name.temporaryID.map(temporaryIDs.contains) ?? false
         guard isTemporary || path.isKey else {
-            // A missing file was the temporary file of a save.
+            // A file that has disappeared since was the temporary file of a save.
             guard entry.name.isLeftover, entry.type == .regular else { return .foreign }
             return try exists(entry.name, in: directory) ? .foreign : .missing
         }

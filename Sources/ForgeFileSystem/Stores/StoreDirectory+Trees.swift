@@ -81,7 +81,7 @@ extension StoreDirectory {
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
                 guard try ownFiles.removeTree(trash, at: parent) else {
-                    // Another program has created an entry there meanwhile.
+                    // Another program has added an entry to the tree meanwhile.
                     try fileSystem.rename(trash, at: parent, to: name, at: parent, .replacing)
                     try synchronizeNames(parent, key.path, durability)
                     throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: key.path)
