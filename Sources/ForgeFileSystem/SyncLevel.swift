@@ -7,7 +7,7 @@ public enum SyncLevel: Hashable, Sendable {
     /// As ``full``, but times may be older (`fdatasync(2)`).
     case data
 
-    /// Earlier writes reach the device before any later write, without waiting for the device (`F_BARRIERFSYNC`;
-    /// `fdatasync(2)` where there is no barrier).
+    /// Earlier writes reach the device before any later write, at an unspecified time (`F_BARRIERFSYNC`; `fdatasync(2)`
+    /// where there is no barrier).
     case barrier
 }

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import SystemPackage
 
 extension Quarantine {
-    /// Stores an unreadable value that is about to be overwritten in a file, durably.
+    /// Copies an unreadable value that is about to be overwritten to a file, durably.
     ///
     /// The file contains the name and the value in the form of a batch in the log. Its name, such as
     /// `quarantine-value-0badcafe-17-1f2e3d4c`, contains the CRC-32C of the name, the revision of the value and the

@@ -29,7 +29,7 @@ extension ConformanceChecks {
                 try expectEqual(try tree.content("f"), "co\0\0\0x", "the content")
             }
         },
-        holds("a file is not listed, and its offset stays") { tree in
+        holds("listing a file is refused, and its offset is unchanged") { tree in
             try tree.opening(tree("f"), .readOnly) { descriptor in
                 try expectEqual(try tree.read(descriptor, 3), "con", "the first read")
                 try tree.expectErrno(.notDirectory, "a listing") { _ = try tree.fileSystem.entries(of: descriptor) }

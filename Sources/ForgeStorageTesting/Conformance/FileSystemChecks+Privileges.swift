@@ -20,7 +20,7 @@ extension ConformanceChecks {
                 try expectEqual(new.rawValue, mode & 0o1777, "the permissions of the copy \(name)")
             }
         },
-        holds("directories have the mode that was asked for below a set-group-ID directory too") { tree in
+        holds("directories have the requested mode, even below a set-group-ID directory") { tree in
             // Only Linux passes the bit on.
             guard !tree.isDarwin else { return }
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o2777), of: .path(tree("e")))

@@ -37,9 +37,9 @@ public enum FaultAction: Hashable, Sendable {
     /// A read or write transfers at most this many bytes. A read of zero bytes looks like the end of the file.
     case shorten(toBytes: Int)
 
-    /// The device has room for this many more bytes, counted from the first affected call: the write that exceeds it is
-    /// cut short and all later ones fail. Once the device is full, the rule's calls that add a name fail too.
-    /// OverwritePolicy counts.
+    /// The device has space for this many more bytes, counted from the first affected call: the write that exceeds it
+    /// is short and all later ones fail. Once the device is full, the rule's calls that add a name fail too.
+    /// Overwriting existing bytes counts.
     case fillUp(afterBytes: Int, Errno = .noSpace)
 
     /// From this call on, changes of the rule's files fail with `EROFS`.

@@ -86,7 +86,7 @@ struct VaultPlacementTests {
         #expect(try vault.get(TestKeys.token) == "v")
     }
 
-    @Test("the effective user is the owner of what a process creates, also behind a wrapper")
+    @Test("the effective user owns the files that a process creates, also through a wrapper")
     func effectiveUser() throws {
         let other = fileSystem.process(user: Self.attacker)
         #expect(other.effectiveUser == Self.attacker)
