@@ -94,6 +94,9 @@ public struct CryptError: Error, Sendable {
 
     /// Whether the operation failed because the device or a quota is full.
     public var isOutOfSpace: Bool { (underlying as? FileSystemError)?.isOutOfSpace ?? false }
+
+    /// Whether another writer of vaults in the directory holds the lock.
+    public var isInUse: Bool { if case .unavailable(let reason) = code { reason.isInUse } else { false } }
 }
 
 extension CryptError: CustomStringConvertible {

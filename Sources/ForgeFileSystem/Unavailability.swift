@@ -17,6 +17,9 @@ public enum Unavailability: Hashable, Sendable {
 
     /// The store was closed. Opening it again creates a new object.
     case closed
+
+    /// Whether this is ``inUse(processID:)``, of whatever process.
+    public var isInUse: Bool { if case .inUse = self { true } else { false } }
 }
 
 extension Unavailability: CustomStringConvertible {

@@ -1,9 +1,9 @@
 #if !canImport(Darwin)
-import ForgeFileSystem
 import Foundation
 import Testing
 
 @testable import ForgeFileStore
+@testable import ForgeFileSystem
 
 @Suite("Directories by the XDG specification")
 struct StandardDirectoryTests {

@@ -25,6 +25,28 @@ import Testing
         #expect(try store.read(key) != nil)
     }
 
+    @Test("throws when it is closed", arguments: FileKVStore.Sharing.allCases, [false, true])
+    func closing(_ sharing: FileKVStore.Sharing, isFlushed: Bool) throws {
+        var options = IssueRecorder().options()
+        options.sharing = sharing
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        try store.set(key, value: 1)
+        if isFlushed { try store.synchronize() }
+        try fileSystem.removeTree("/store")
+        #expect(code { try store.close() } == .noStore)
+        #expect(try store.read(key) == 1)
+        let anew = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+        #expect(try anew.read(key) == nil)
+    }
+
+    @Test("throws when it is closed after another program has truncated the log")
+    func closingTruncated() throws {
+        let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())
+        for number in 0..<20 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        try fileSystem.truncate(.path("/store/log"), to: 200)
+        #expect(code { try store.close() } == .damaged)
+    }
+
     @Test("also throws if another log has replaced its own")
     func replaced() throws {
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: IssueRecorder().options())

@@ -1,4 +1,4 @@
-public import ForgeFileStore
+import ForgeFileStore
 public import ForgeFileSystem
 public import ForgeStorageTesting
 public import Foundation

@@ -97,6 +97,8 @@ extension KVEngine {
             return writer.isWritable
         }
         guard isWritable else { return }
+        // Flushing and trimming would succeed in a directory that was removed, and hide that the log was truncated.
+        try checkReachability(.close)
         if let sharing = handle.sharing {
             try close(sharing)
         } else {

@@ -31,7 +31,7 @@ private struct ExpiringValue: Codable, Sendable {
 /// The base store keeps each value as a map: `v`, the encoded value as bytes, and `e`, its expiration, absent or nil if
 /// it has none. Access such a store only through this type: values stored otherwise are undecodable here, and are kept.
 /// `set` and batches store values without expiration, even over one that had it;
-/// ``KVTransactionalStoring/update(_:default:_:)`` and ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` keep
+/// ``KVTransactionalStoring/update(_:default:durability:_:)`` and ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` keep
 /// the expiration.
 ///
 /// A copy to another store (``KVRawStoring/exportValues(to:existing:)``, ``KVRawStoring/importValues(from:existing:)``,

@@ -34,6 +34,26 @@ public struct KVSnapshot: Sendable {
     }
 }
 
+extension KVSnapshot {
+    /// The values whose names begin with a prefix, with their keys, in the order of the bytes of their names.
+    ///
+    /// ```swift
+    /// let notes = try store.snapshot().values(of: Note.self, prefix: "note.")
+    /// ```
+    ///
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` for the first value that is not of the type.
+    /// - Complexity: O(*n* + *m* log *m*) for *n* names, *m* of them with the prefix
+    public func values<T: Codable & Sendable>(
+        of type: T.Type, prefix: String
+    ) throws -> [(key: KVKey<T>, value: T)] {
+        let names = entries.keys.map(\.string).filter { $0.utf8.starts(with: prefix.utf8) }
+        return try names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.compactMap { name in
+            let key = KVKey<T>(name)
+            return try read(key).map { (key, $0) }
+        }
+    }
+}
+
 extension KVSnapshot: Sequence {
     /// The names with their entries, in no particular order.
     public func makeIterator() -> some IteratorProtocol<(name: String, entry: KVEntry)> {

@@ -34,6 +34,9 @@ public struct KVStoreError: Error, Sendable {
 
     /// Whether the call failed because the device or a quota is full.
     public var isOutOfSpace: Bool { (underlying as? FileSystemError)?.isOutOfSpace ?? false }
+
+    /// Whether another process, or another store object, holds the store.
+    public var isInUse: Bool { code.unavailability?.isInUse ?? false }
 }
 
 extension KVStoreError {
@@ -126,7 +129,8 @@ extension KVStoreError: CustomStringConvertible {
         if let store { text += " in \(POSIXPath(store))" }
         // An import has no requested type.
         text += operation == .import && code == .undecodable ? ": cannot be decoded" : ": \(code)"
-        if let underlying { text += ": \(underlying)" }
+        // That a lock is taken says no more than the code.
+        if let underlying, !isInUse { text += ": \(underlying)" }
         return text
     }
 }

@@ -22,17 +22,22 @@ extension KVTransactionalStoring {
     /// - Parameters:
     ///   - key: The key.
     ///   - initial: The value passed to the closure if the key is absent.
+    ///   - durability: Whether to wait until the new value is durable against a power cut; `.none` does not.
     ///   - change: Changes the value.
     /// - Returns: The stored value.
-    /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept.
+    /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept, unless the code is
+    ///   `.durabilityUnknown`.
     @discardableResult
     public func update<T>(
-        _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Void
+        _ key: KVKey<T>, default initial: @autoclosure () -> T, durability: Durability = .none,
+        _ change: (inout T) throws -> Void
     ) throws -> T {
-        try changing(key, default: initial()) { value in
+        let value = try changing(key, default: initial()) { value in
             try change(&value)
             return value
         }
+        try synchronize(durability, after: .set, key: key.name)
+        return value
     }
 
     /// Updates a value atomically; returns the result of the closure's last run.
@@ -85,11 +90,16 @@ extension KVTransactionalStoring {
     /// }
     /// ```
     ///
-    /// - Throws: ``KVStoreError``, and the error of the closure; nothing was changed.
-    public func batch(_ changes: (inout KVBatch) throws -> Void) throws {
+    /// - Parameters:
+    ///   - durability: Whether to wait until the changes are durable against a power cut; `.none` does not.
+    ///   - changes: Adds the changes to a batch.
+    /// - Throws: ``KVStoreError``, and the error of the closure; nothing was changed, unless the code is
+    ///   `.durabilityUnknown`.
+    public func batch(durability: Durability = .none, _ changes: (inout KVBatch) throws -> Void) throws {
         var batch = KVBatch()
         try changes(&batch)
         try commit(batch)
+        try synchronize(durability, after: .batch, key: nil)
     }
 
     /// Stores a value and, for `.full`, waits until it is durable against a power cut.
@@ -98,12 +108,18 @@ extension KVTransactionalStoring {
     ///   `synchronize` failed.
     public func set<T>(_ key: KVKey<T>, value: T, durability: Durability) throws {
         try set(key, value: value)
+        try synchronize(durability, after: .set, key: key.name)
+    }
+
+    private func synchronize(
+        _ durability: Durability, after operation: KVStoreError.Operation, key: String?
+    ) throws {
         guard durability != .none else { return }
         do {
             try synchronize()
         } catch {
             let store = (error as? KVStoreError)?.store
-            throw KVStoreError(.durabilityUnknown, .set, key: key.name, store: store, underlying: error)
+            throw KVStoreError(.durabilityUnknown, operation, key: key, store: store, underlying: error)
         }
     }
 }

@@ -13,8 +13,10 @@ extension KVTransactionalStoring {
     /// - Returns: The stored value.
     /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept.
     @discardableResult
-    public func update<T>(_ setting: KVSetting<T>, _ change: (inout T) throws -> Void) throws -> T {
-        try update(setting.key, default: setting.defaultValue, change)
+    public func update<T>(
+        _ setting: KVSetting<T>, durability: Durability = .none, _ change: (inout T) throws -> Void
+    ) throws -> T {
+        try update(setting.key, default: setting.defaultValue, durability: durability, change)
     }
 
     /// Stores the value of a setting and, for `.full`, waits until it is durable against a power cut.

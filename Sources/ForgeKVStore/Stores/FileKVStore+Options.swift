@@ -17,7 +17,7 @@ extension FileKVStore {
         ///
         /// If false, the write that makes compaction necessary performs it before it returns: that write is slower, and
         /// every run makes the same file-system calls. A shared store always rewrites its log in a write.
-        public var compactsInBackground = true
+        public var compactsInBackground: Bool
 
         /// The permitted use: ``FileKVStore/Access/readWrite`` by default.
         public var access: Access
@@ -30,11 +30,11 @@ extension FileKVStore {
         /// that it throws `.unavailable(.inUse(processID:))`. Each process holds the lock for microseconds, and during
         /// compaction for as long as it takes to write the store's content; a process that is stopped meanwhile keeps
         /// it.
-        public var lockTimeout: Duration = .seconds(10)
+        public var lockTimeout: Duration
 
         /// The interval at which a shared store is checked for remote changes while streams observe them: 20
         /// milliseconds by default, between a millisecond and a day. A check is one load from memory.
-        public var pollingInterval: Duration = .milliseconds(20)
+        public var pollingInterval: Duration
 
         /// The process information available to the store.
         package var processes = ProcessTable.system
@@ -66,13 +66,17 @@ extension FileKVStore {
         /// Creates options with default values.
         public init(
             access: Access = .readWrite, sharing: Sharing = .exclusive, maximumValueSizeInBytes: Int = 256 << 20,
-            compactionFloorInBytes: Int = 4 << 20,
+            compactionFloorInBytes: Int = 4 << 20, compactsInBackground: Bool = true,
+            lockTimeout: Duration = .seconds(10), pollingInterval: Duration = .milliseconds(20),
             logger: Logger = Logger(label: "ForgeKVStore"), onIssue: (@Sendable (KVStoreIssue) -> Void)? = nil
         ) {
             self.access = access
             self.sharing = sharing
             self.maximumValueSizeInBytes = maximumValueSizeInBytes
             self.compactionFloorInBytes = compactionFloorInBytes
+            self.compactsInBackground = compactsInBackground
+            self.lockTimeout = lockTimeout
+            self.pollingInterval = pollingInterval
             self.logger = logger
             self.onIssue = onIssue
         }
@@ -87,7 +91,8 @@ extension FileKVStore {
 
         func report(_ issue: KVStoreIssue) {
             switch issue {
-            case .tornTail: logger.notice("\(issue)")
+            // Expected after a power cut or a kill, and nothing acknowledged is lost.
+            case .tornTail: logger.debug("\(issue)")
             case .compactionFailed, .undecodable, .sharing: logger.warning("\(issue)")
             case .damage, .missingRecords, .readOnly, .assignment: logger.error("\(issue)")
             }

@@ -31,7 +31,7 @@ public import Foundation
 /// `.unavailable(.inUse(processID:))`, unless both use ``Options/sharing``.
 ///
 /// A shared store is the same in all processes: once a write has returned, every later read in every process returns
-/// the written value, and ``KVTransactionalStoring/update(_:default:_:)``,
+/// the written value, and ``KVTransactionalStoring/update(_:default:durability:_:)``,
 /// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)``,
 /// ``KVTransactionalStoring/compareAndSet(_:revision:value:)`` and ``KVTransactionalStoring/commit(_:)`` are atomic
 /// across processes. A ``ReactiveKVStore`` over it also reports changes by other processes. No lock is held between
@@ -77,6 +77,32 @@ public final class FileKVStore: KVTransactionalStoring {
             throw KVStoreError(error, .open, store: url.absoluteString)
         }
         try self.init(at: path, fileSystem: fileSystem, options: options)
+    }
+
+    /// Opens the store in a directory of its own in a standard directory of the system.
+    ///
+    /// ```swift
+    /// let settings = try FileKVStore(directory: .applicationSupport, namespace: "org.example.notes")
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - directory: The kind of data.
+    ///   - namespace: The name of the store's directory in it: one component, such as the app's identifier. A
+    ///     `DiskFileStore` needs another one.
+    ///   - options: Limits and reporting.
+    /// - Throws: `InvalidKey` for a namespace that is not one valid component; the errors of
+    ///   ``init(at:fileSystem:options:)-(URL,_,_)``.
+    public convenience init(
+        directory: StandardDirectory, namespace: String, options: Options = Options()
+    ) throws {
+        let name = try RelativeKey(component: namespace)
+        let path: POSIXPath
+        do throws(FileSystemError) {
+            path = try directory.path().appending(name.path)
+        } catch {
+            throw KVStoreError(error, .open, store: namespace)
+        }
+        try self.init(at: path, options: options)
     }
 
     /// Opens the store in the directory at `path`; see above.

@@ -1,5 +1,4 @@
 #if canImport(Darwin)
-package import ForgeFileSystem
 import Foundation
 
 extension StandardDirectory {

@@ -1,0 +1,78 @@
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("Atomic changes with a durability") struct DurableChangeTests {
+    private let memory = InMemoryFileSystem()
+    private let key = KVKey<Int>("a")
+
+    private func open(_ path: POSIXPath, counting counter: CallCounter) throws -> FileKVStore {
+        let counting = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try counter.countOrFail(.synchronize, nil, .ioError) }
+        }
+        return try FileKVStore(at: path, fileSystem: counting, options: IssueRecorder().options())
+    }
+
+    /// How many synchronisations of files a change makes.
+    private func flushes(of change: (FileKVStore) throws -> Void) throws -> Int {
+        let counter = CallCounter()
+        let store = try open("/store", counting: counter)
+        try store.set(key, value: 0, durability: .full)
+        let before = counter.count
+        try change(store)
+        return counter.count - before
+    }
+
+    @Test("updates and batches wait for the device if asked to, and only then")
+    func waiting() throws {
+        #expect(try flushes { try $0.update(key, default: 0) { $0 += 1 } } == 0)
+        #expect(try flushes { try $0.update(key, default: 0, durability: .full) { $0 += 1 } } == 1)
+        #expect(try flushes { try $0.update(KVSetting(key, default: 0), durability: .full) { $0 += 1 } } == 1)
+        #expect(try flushes { try $0.batch { try $0.set(key, value: 5) } } == 0)
+        #expect(try flushes { try $0.batch(durability: .full) { try $0.set(key, value: 6) } } == 1)
+    }
+
+    @Test("a flush that fails is reported with the key; the value stays visible")
+    func failing() throws {
+        let opening = CallCounter()
+        _ = try open("/counted", counting: opening).get(key)
+        let store = try open("/failing", counting: CallCounter(failing: opening.count..<1_000))
+        try store.set(key, value: 1)
+        #expect(code { try store.update(key, default: 0, durability: .full) { $0 = 2 } } == .durabilityUnknown)
+        #expect(store.get(key) == 2)
+    }
+}
+
+@Suite("Values of a snapshot under a prefix") struct SnapshotValuesTests {
+    @Test("are those of the prefix alone, with their keys, in the order of their names")
+    func prefix() throws {
+        let store = InMemoryKVStore()
+        for (name, text) in [("note.b", "2"), ("note.a", "1"), ("note", "x"), ("notes.a", "y"), ("other", "z")] {
+            try store.set(KVKey<String>(name), value: text)
+        }
+        let notes = try store.snapshot().values(of: String.self, prefix: "note.")
+        #expect(notes.map(\.key.name) == ["note.a", "note.b"])
+        #expect(notes.map(\.value) == ["1", "2"])
+        #expect(code { _ = try store.snapshot().values(of: Int.self, prefix: "note.") } == .undecodable)
+    }
+}
+
+@Suite("A store in a standard directory") struct StandardDirectoryStoreTests {
+    @Test("has a directory of its own there")
+    func namespace() throws {
+        let name = "org.example.forge-test-\(UUID().uuidString)"
+        let path = try StandardDirectory.caches.path().appending(POSIXPath(name))
+        defer { do { try SystemFileSystem().removeTree(path) } catch { Issue.record(error) } }
+        try FileKVStore(directory: .caches, namespace: name).set(KVKey<Int>("a"), value: 1)
+        #expect(try FileKVStore(at: path).get(KVKey<Int>("a")) == 1)
+    }
+
+    @Test("refuses a namespace that is not one component", arguments: ["", "a/b", "..", "#lock"])
+    func invalid(_ name: String) {
+        #expect(throws: InvalidKey.self) { try FileKVStore(directory: .caches, namespace: name) }
+    }
+}
