@@ -33,7 +33,7 @@ static size_t read_text(const char *path, char *text, size_t size) {
     return count > 0 ? (size_t)count : 0;
 }
 
-// What stands in /proc/PID/stat behind the name of the program, which may hold anything: " S 1 ..." (proc_pid_stat(5)).
+// The content of /proc/PID/stat behind the name of the program, which may hold anything: " S 1 ..." (proc_pid_stat(5)).
 static const char *status_of(int32_t process_id, char *text, size_t size) {
     char path[32];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process_id);

@@ -70,7 +70,8 @@ public struct FileStoreError: Error, Sendable {
         /// A FIFO, a socket or a device.
         case notRegular = "not a regular file"
 
-        /// The key leads into the root of another store, or the root is the directory of a key-value store or of vaults.
+        /// The key leads into the root of another store, or the root is the directory of a key-value store or of
+        /// vaults.
         case anotherStore = "in the directory of another store"
     }
 

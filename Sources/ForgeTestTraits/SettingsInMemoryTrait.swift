@@ -2,7 +2,8 @@ import ForgeKVStore
 public import Testing
 
 extension Trait where Self == SettingsInMemoryTrait {
-    /// Gives each test, and each of its cases, a ``ForgeKVStore/SettingsHome`` of its own, which is empty and in memory.
+    /// Gives each test, and each of its cases, a ``ForgeKVStore/SettingsHome`` of its own, which is empty and in
+    /// memory.
     ///
     /// ```swift
     /// @Suite(.settingsInMemory) struct EditorTests {
@@ -12,8 +13,8 @@ extension Trait where Self == SettingsInMemoryTrait {
     public static var settingsInMemory: Self { Self() }
 }
 
-/// The trait of tests and suites whose settings are in memory, fresh for each test, also when tests run in parallel, are
-/// repeated or have arguments.
+/// The trait of tests and suites whose settings are in memory, fresh for each test, also when tests run in parallel,
+/// are repeated or have arguments.
 ///
 /// Child tasks of a test have its settings; detached tasks and other threads have those of the process.
 public struct SettingsInMemoryTrait: SuiteTrait, TestTrait, TestScoping {

@@ -68,7 +68,7 @@ static inline void forge_leave(struct forge_reader *_Nonnull reader) {
 /// Initializes `copy` with a copy of `original` that has owned references of its own.
 typedef void (*forge_copy)(const void *_Nonnull original, void *_Nonnull copy);
 
-/// What stands in eight bytes that other processes may be storing into, and, for the caller, all that was done before it
+/// Loads eight bytes that other processes may be storing into, and, for the caller, all that was done before it
 /// was stored.
 static inline uint64_t forge_load_word(const void *_Nonnull address) {
     return __c11_atomic_load((const _Atomic(uint64_t) *)address, __ATOMIC_ACQUIRE);

@@ -3,9 +3,9 @@ import Foundation
 extension CodedValue {
     /// Parses a JSON text.
     ///
-    /// Numbers without a fraction or exponent become integers of up to 128 bits. All others, and `-0`, become doubles, or
-    /// what ``BinaryEncoder`` writes for a `Decimal` if that is exact and the shortest text of the double has another
-    /// value. JSON has no dates or byte strings: they stay strings.
+    /// Numbers without a fraction or exponent become integers of up to 128 bits. All others, and `-0`, become doubles,
+    /// or what ``BinaryEncoder`` writes for a `Decimal` if that is exact and the shortest text of the double has
+    /// another value. JSON has no dates or byte strings: they stay strings.
     ///
     /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside
     ///   the range of `Double`, and more than ``maximumDepth`` levels.

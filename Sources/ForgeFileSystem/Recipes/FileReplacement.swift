@@ -4,8 +4,9 @@ extension POSIXFileSystem {
     /// Replaces the whole content of a file. With `.full` and `.barrier`, there is the old file or the new one after a
     /// crash at any moment; with `.none`, after a kill of the process.
     ///
-    /// A temporary file beside it is written, synchronised as `durability` says, and renamed; with `.full` the directory
-    /// is synchronised too (the recipe of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
+    /// A temporary file beside it is written, synchronised as `durability` says, and renamed; with `.full` the
+    /// directory is synchronised too (the recipe of Pillai et al., "All File Systems Are Not Created Equal", OSDI
+    /// 2014).
     ///
     /// - Parameters:
     ///   - name: One component, relative to `directory`.

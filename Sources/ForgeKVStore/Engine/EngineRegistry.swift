@@ -41,8 +41,8 @@ enum EngineRegistry {
 
         mutating func add(_ registered: Registered, _ identity: Identity) {
             if byIdentity.count >= removalCount {
-                // The event is asked and not the use: a use that is looked at is retained meanwhile, and if it ends then,
-                // the store is closed in this thread, under the mutex.
+                // The event is asked and not the use: a use that is looked at is retained meanwhile, and if it ends
+                // then, the store is closed in this thread, under the mutex.
                 byIdentity = byIdentity.filter { !$0.value.closed.hasHappened }
                 removalCount = max(16, 2 * byIdentity.count)
             }
@@ -142,7 +142,7 @@ enum EngineRegistry {
     }
 }
 
-/// What all objects of the app that lead to one engine have in common: when the last of them goes, the store is closed.
+/// Shared by all objects of the app over one engine: when the last of them is released, the store is closed.
 ///
 /// The engine itself is never referred to weakly, which would make every use of it slower.
 final class EngineUse: Sendable {

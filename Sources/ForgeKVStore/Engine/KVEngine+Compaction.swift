@@ -72,8 +72,8 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut may
-    /// bring the old log back, with all that was flushed there.
+    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut
+    /// may bring the old log back, with all that was flushed there.
     func rewrite() throws(KVStoreError) {
         // A log that another program has put there, such as one from a backup, is not this store's to replace.
         try checkReachability(.compact)
@@ -148,7 +148,7 @@ extension KVEngine {
             try Self.check(writer.log, restarts)
             let sequence = writer.log.sequence
             try replacement.append(copied..<writer.log.end, of: old)
-            // What was acknowledged as durable has to be so in the new log as well.
+            // Records acknowledged as durable must be durable in the new log as well.
             if writer.log.flushedSequence > replacement.synchronizedSequence { try replacement.synchronize() }
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             let isPoisoned = writer.log.isPoisoned

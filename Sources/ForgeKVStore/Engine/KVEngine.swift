@@ -15,7 +15,7 @@ final class KVEngine: Sendable {
     let table: ValueTable
     let options: FileKVStore.Options
 
-    /// What was found when the log was opened.
+    /// The issues found when the log was opened.
     let openingIssues: [KVStoreIssue]
 
     let writer: Mutex<Writer>
@@ -42,7 +42,7 @@ final class KVEngine: Sendable {
         defer { handle.sharing?.lock.release() }
         var options = options
         if handle.sharing != nil {
-            // What others may cut short must not be stored into.
+            // Other processes may truncate the log: storing into mapped memory would fault.
             options.isMapped = false
         }
         let table = ValueTable()
@@ -190,7 +190,7 @@ extension KVEngine {
             let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
             guard isCurrent else { continue }
             guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: handle.name) }
-            // What is appended now would stand behind a gap.
+            // Records that are appended now would follow a gap.
             writer.withLock { $0.log.poison() }
             throw KVStoreError(.damaged, operation, store: handle.name)
         }

@@ -2,10 +2,10 @@ import ForgeFileSystem
 
 /// Reads what another process has appended to a log that is open and was read up to some point.
 ///
-/// It is strict: what is not one intact record after the other, up to exactly the end that is expected, is none of its
-/// business, and the log has to be opened anew.
+/// It is strict: unless there is one intact record after the other, up to exactly the expected end, the log has to be
+/// opened anew.
 struct LogFollower {
-    /// What was appended.
+    /// The appended records.
     struct Found: Sendable {
         var records: [(change: LogRecord.Change, sequence: UInt64)] = []
         var sequence: UInt64
@@ -13,7 +13,7 @@ struct LogFollower {
         var endsFlushed: Bool
     }
 
-    /// More than this is not believed to have been appended; the end of another log may look like any number.
+    /// The maximum plausible size; the end of another log may look like any number.
     static let limit: Int64 = 1 << 40
 
     private let start: Int64

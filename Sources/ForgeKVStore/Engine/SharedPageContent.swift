@@ -7,7 +7,7 @@ struct SharedPageContent {
 
     static let size = 4096
 
-    /// What a page begins with: a magic number, the version and the size. A later version gets a file of another name.
+    /// The beginning of a page: a magic number, the version and the size. A later version gets a file of another name.
     static let signature: [UInt8] = {
         var bytes = Array("FORGESH\n".utf8)
         bytes.append(integer: UInt32(1))

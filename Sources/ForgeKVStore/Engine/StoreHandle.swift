@@ -113,8 +113,8 @@ final class StoreHandle: Sendable {
     /// Descriptors stay open, for reads that are under way.
     func release() {
         guard isHeld.exchange(false, ordering: .acquiringAndReleasing) else { return }
-        // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would unlock it
-        // only with the last copy of the descriptor, and a process that is being started has one.
+        // Unlock the directory before `#lock`: others acquire `#lock` first and then the directory. Closing would
+        // unlock it only with the last copy of the descriptor, and a process that is being started has one.
         let isLocked = sharing != nil || lock.withLock { $0 != nil }
         if isLocked { do { try Self.lockDirectory(directory, .unlocked, on: fileSystem) } catch _ {} }
         lock.withLock { $0 = nil }

@@ -1,7 +1,7 @@
 import ForgeCoding
 
 extension KVEngine {
-    /// What the lock `writer` protects.
+    /// The state that the lock `writer` protects.
     struct Writer: ~Copyable, Sendable {
         var log: AppendLog
         var table: TableWriter

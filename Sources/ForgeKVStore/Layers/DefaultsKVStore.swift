@@ -5,8 +5,8 @@
 /// the base store that cannot be decoded as the key's type is not replaced by the default.
 ///
 /// A default has the revision 0, which no store assigns to its own values.
-/// ``KVTransactionalStoring/update(_:default:durability:_:)`` passes the default to its closure if there is no value, and
-/// ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key
+/// ``KVTransactionalStoring/update(_:default:durability:_:)`` passes the default to its closure if there is no value,
+/// and ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key
 /// with a default is not absent. The store of defaults should be constant; if it is changed during a call, that call
 /// may see it before or after the change.
 public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {

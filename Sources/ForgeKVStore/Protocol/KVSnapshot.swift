@@ -41,7 +41,8 @@ extension KVSnapshot {
     /// let notes = try store.snapshot().values(of: Note.self, prefix: "note.")
     /// ```
     ///
-    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` for the first value that is not of the type.
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` for the first value that is not of the
+    ///   type.
     /// - Complexity: O(*n* + *m* log *m*) for *n* names, *m* of them with the prefix
     public func values<T: Codable & Sendable>(
         of type: T.Type, prefix: String

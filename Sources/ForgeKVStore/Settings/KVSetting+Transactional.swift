@@ -48,6 +48,7 @@ extension KVBatch {
 extension KVSnapshot {
     /// The value of a setting, or its default if it is absent.
     ///
-    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the setting's type.
+    /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` if the value is not of the setting's
+    ///   type.
     public func read<T>(_ setting: KVSetting<T>) throws -> T { try read(setting.key) ?? setting.defaultValue }
 }

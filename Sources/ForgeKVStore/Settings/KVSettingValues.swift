@@ -1,11 +1,11 @@
 extension KVObservableStoring {
-    /// The values of a key: the current one, then the latest one after each change that the store reports; nil while the
-    /// key is absent.
+    /// The values of a key: the current one, then the latest one after each change that the store reports; nil while
+    /// the key is absent.
     ///
     /// A slow consumer sees the latest value, not each of several changes; the final value is always delivered. A
-    /// change that does not change the encoded value produces no element. The sequence has one consumer. Unlike a stream
-    /// of a ``ReactiveKVStore``, which reports every change, it keeps the store alive, until its task is cancelled or the
-    /// sequence and its iterators are released.
+    /// change that does not change the encoded value produces no element. The sequence has one consumer. Unlike a
+    /// stream of a ``ReactiveKVStore``, which reports every change, it keeps the store alive, until its task is
+    /// cancelled or the sequence and its iterators are released.
     public func values<T>(of key: KVKey<T>) -> KVStream<T> {
         KVStream(KVChanges(latestValues(of: key) { $0.get(key) }))
     }

@@ -84,8 +84,8 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// other effect. No lock is held while it runs, despite the name, which follows `Mutex`.
     ///
     /// - Returns: The result of the closure's last run.
-    /// - Throws: ``KVStoreError``, and the error of the closure; ``NotTransactional`` if the store has no atomic changes,
-    ///   such as ``UserDefaultsKVStore``. The old value is kept.
+    /// - Throws: ``KVStoreError``, and the error of the closure; ``NotTransactional`` if the store has no atomic
+    ///   changes, such as ``UserDefaultsKVStore``. The old value is kept.
     @discardableResult
     public func withLock<Result>(_ change: (inout Value) throws -> Result) throws -> Result {
         try recording {

@@ -10,15 +10,14 @@ extension FileKVStore {
     ///
     /// Without this call the store is closed when its last object is released, and a failure is only logged.
     ///
-    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed, `.noStore` if the directory was removed or
-    ///   another log has taken the place of this one, `.damaged` if another program has truncated the log, which has lost
-    ///   writes; the store is closed nevertheless.
-    ///   `.unavailable(.inUse(processID:))` within ``Options/onIssue``, whose caller this would wait for; the call has
-    ///   no effect.
+    /// - Throws: ``KVStoreError``: `.durabilityUnknown` if the device failed, `.noStore` if the directory was removed
+    ///   or another log has taken the place of this one, `.damaged` if another program has truncated the log, which has
+    ///   lost writes; the store is closed nevertheless. `.unavailable(.inUse(processID:))` within ``Options/onIssue``,
+    ///   whose caller this would wait for; the call has no effect.
     public func close() throws { try engine.close() }
 
-    /// Opens a store, calls `body` with it, and closes it, even if `body` throws. A tool that several processes may run at
-    /// once passes `Options(sharing: .shared)`; otherwise the second one fails, as the store is in use.
+    /// Opens a store, calls `body` with it, and closes it, even if `body` throws. A tool that several processes may run
+    /// at once passes `Options(sharing: .shared)`; otherwise the second one fails, as the store is in use.
     ///
     /// ```swift
     /// try FileKVStore.withStore(at: url) { store in

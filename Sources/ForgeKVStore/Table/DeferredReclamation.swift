@@ -1,9 +1,9 @@
-/// What a writer has unlinked from a table and keeps until a grace period has passed.
+/// The memory and values that a writer has unlinked from a table and keeps until a grace period has passed.
 struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     // Invariant of the unchecked conformance: the records of threads are atomic and never freed.
 
-    /// What no reader can refer to any more. It is freed with this, which has to happen outside every lock: freeing a
-    /// value may run code of its type.
+    /// Memory and values that no reader can refer to any more. Destroying this frees them, outside every lock: freeing
+    /// a value may run code of its type.
     struct Garbage: ~Copyable, @unchecked Sendable {
         // Invariant of the unchecked conformance: cells are Sendable, and the memory has no other owner.
 
@@ -92,7 +92,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
     @inline(__always)
     var isDue: Bool { current.count >= Self.batchCount * batches || currentSize >= Self.batchSize * batches }
 
-    /// What no reader can refer to any more.
+    /// The memory and values that no reader can refer to any more.
     mutating func collect() -> Garbage {
         var collected = Garbage(pool)
         repeat {

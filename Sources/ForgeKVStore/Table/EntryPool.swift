@@ -5,7 +5,7 @@ final class EntryPool: @unchecked Sendable {
     private var slabs: [UnsafeMutableRawPointer] = []
     private var totalSize = 0
 
-    /// What is left of the last slab.
+    /// The free rest of the last slab.
     @exclusivity(unchecked) private var next = 0
     @exclusivity(unchecked) private var end = 0
     @exclusivity(unchecked) private var slab: UnsafeMutableRawPointer?

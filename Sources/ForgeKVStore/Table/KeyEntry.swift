@@ -99,7 +99,7 @@ struct KeyEntry {
 // MARK: Reading
 
 extension KeyEntry {
-    /// What was read under a version is right if ``isStill(_:)`` says so afterwards.
+    /// Values read after this are consistent if ``isStill(_:)`` is true afterwards.
     @inline(__always)
     var version: UInt32 { front.pointee.version.load(ordering: .acquiring) }
 

@@ -1,7 +1,7 @@
 /// The hash of names: multiplications of eight bytes at a time, folded (after Wang Yi's wyhash), under a secret of this
 /// process, so that names that collide cannot be chosen from outside.
 enum KeyHash {
-    /// What a hash depends on beside the name.
+    /// The seed of all hashes.
     struct Seed: Hashable, Sendable {
         var first: UInt64
         var second: UInt64

@@ -1,7 +1,7 @@
 import Synchronization
 
-/// What readers need of a table: two addresses, so that a look-up counts no references. Valid for as long as its
-/// ``ValueTable``.
+/// The part of a table that readers use: two addresses, so that a look-up counts no references. Valid for as long as
+/// its ``ValueTable``.
 struct TableView {
     private let domain = ReadDomain()
     private let root: UnsafeMutablePointer<Root>

@@ -2,7 +2,7 @@ import CForgeKVStore
 
 /// Filling a table from a log before it has readers, without an object for each record.
 extension TableWriter {
-    /// What one record of a log does to one name, in the memory of the record.
+    /// The change that one record of a log makes to one name, in the memory of the record.
     struct LoadedRecord {
         var name: UnsafeRawBufferPointer
         /// Nil for a removal.
@@ -10,7 +10,7 @@ extension TableWriter {
         var revision: UInt64
         var hash: UInt64
 
-        /// What a set or a removal does.
+        /// The change of a set or a removal.
         @inline(__always)
         init(_ change: LogRecord.PlainChange, revision: UInt64) {
             name = change.name

@@ -10,7 +10,7 @@ class ValueCell: @unchecked Sendable {
     /// How many bytes the encoded value has.
     let encodedSize: Int
 
-    /// What is known of its type.
+    /// Its type, as far as it is known.
     let type: CellType
 
     fileprivate init(revision: UInt64, encodedSize: Int, type: CellType) {
@@ -80,7 +80,7 @@ private final class ShortEncodedCell: EncodedCell, @unchecked Sendable {
 final class TypedCell<Value: Codable & Sendable>: ValueCell, @unchecked Sendable {
     private let value: Value
 
-    /// What it was decoded from.
+    /// The cell from which it was decoded.
     private let source: EncodedCell
 
     init(_ value: Value, from source: EncodedCell, _ key: KVKey<Value>) {

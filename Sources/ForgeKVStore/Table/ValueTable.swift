@@ -105,7 +105,7 @@ extension ValueTable {
         return value
     }
 
-    /// What may replace a cell that was decoded; nil if every read has to decode it.
+    /// The content that may replace a decoded cell; nil if every read has to decode it.
     ///
     /// The bytes that were stored stay authoritative: a value takes their place only if it is encoded as the same
     /// bytes, because a number that was read as another type may be rounded.

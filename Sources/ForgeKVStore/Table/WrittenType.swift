@@ -1,6 +1,6 @@
 /// The type of a value in a batch, without the value.
 struct WrittenType: Sendable {
-    /// What is known of a cell with such a value.
+    /// The type of a cell with such a value.
     let cellType: CellType
 
     private let type: any Written.Type

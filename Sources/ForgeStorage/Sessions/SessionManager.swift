@@ -6,8 +6,8 @@ import Synchronization
 /// let session = SessionManager(storage: InMemorySessionStorage<User>())  // SessionManager<User, Never>: no `try`
 /// ```
 ///
-/// A session may be used from any thread, whatever its storage: it makes one call at a time. The storage must not be used
-/// elsewhere afterwards, unless it is `Sendable`.
+/// A session may be used from any thread, whatever its storage: it makes one call at a time. The storage must not be
+/// used elsewhere afterwards, unless it is `Sendable`.
 public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     private let calls: Mutex<Calls>
 
@@ -30,7 +30,8 @@ public final class SessionManager<User: Sendable, Failure: Error>: Sendable {
     /// Creates a session in a storage whose type is chosen at run time.
     ///
     /// ```swift
-    /// let storage: any SessionStorage<User> = staysLoggedIn ? CryptSessionStorage(store: vault) : InMemorySessionStorage()
+    /// let storage: any SessionStorage<User> =
+    ///     staysLoggedIn ? CryptSessionStorage(store: vault) : InMemorySessionStorage()
     /// let session = SessionManager(anyStorage: storage)  // SessionManager<User, any Error>
     /// ```
     public init(anyStorage storage: sending any SessionStorage<User>) where Failure == any Error {

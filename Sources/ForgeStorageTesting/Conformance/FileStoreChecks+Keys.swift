@@ -22,7 +22,7 @@ extension ConformanceChecks {
             }
             try expectEqual(try await store.list(recursive: true), [], "what is stored")
         },
-        FileStoreCheck("every call refuses a key that leads out") { store in
+        FileStoreCheck("every call refuses a key that leads out of the store") { store in
             let key = "../outside"
             let code = FileStoreError.Code.invalidKey(.dotComponent)
             try await expectCode(code, "save") { try await store.save(Data(), to: key) }
@@ -42,7 +42,7 @@ extension ConformanceChecks {
             }
             try expect(!(await store.exists(key)), "a key that leads out should not exist")
         },
-        FileStoreCheck("odd but harmless keys are names like any other") { store in
+        FileStoreCheck("unusual but valid keys are ordinary names") { store in
             let keys = [
                 "...", ".hidden", "a b", " ", "x.", "~", "%2e%2e/x", "C:", "con", "-rf", "a:b", "\u{202e}x",
                 "caf\u{e9}",
@@ -69,19 +69,19 @@ extension ConformanceChecks {
     ]
 
     static let fileValues: [FileStoreCheck] = [
-        FileStoreCheck("a JSON value comes back") { store in
+        FileStoreCheck("a JSON value round-trips") { store in
             try await store.saveJSON(Sample.one, to: "sample.json")
             let loaded: Sample = try await store.loadJSON("sample.json")
             try expectEqual(loaded, Sample.one, "value")
             let found: Sample? = try await store.loadJSONIfExists("sample.json")
             try expectEqual(found, Sample.one, "value if it exists")
         },
-        FileStoreCheck("a JSON file that is missing is nil where that was asked for, an error elsewhere") { store in
+        FileStoreCheck("a missing JSON file is nil with the call that allows it, an error otherwise") { store in
             let found: Sample? = try await store.loadJSONIfExists("missing.json")
             try expect(found == nil, "nothing should be found")
             try await expectCode(.notFound, "loadJSON") { try await store.loadJSON("missing.json", as: Sample.self) }
         },
-        FileStoreCheck("a JSON file of something else is undecodable, never nil, and stays") { store in
+        FileStoreCheck("a JSON file of another type is undecodable, never nil, and is kept") { store in
             try await store.save(Data("{\"name\":7}".utf8), to: "bad.json")
             let error = try await expectCode(.undecodable, "loadJSONIfExists") {
                 try await store.loadJSONIfExists("bad.json", as: Sample.self)
@@ -93,7 +93,7 @@ extension ConformanceChecks {
             }
             try expectEqual(try await store.load("bad.json"), Data("{\"name\":7}".utf8), "content")
         },
-        FileStoreCheck("nil is for a missing file only") { store in
+        FileStoreCheck("only a missing file is reported as nil") { store in
             try await store.save(Data(), to: "dir/file")
             try await expectCode(.isDirectory, "a directory") {
                 try await store.loadJSONIfExists("dir", as: Sample.self)
@@ -102,7 +102,7 @@ extension ConformanceChecks {
                 try await store.loadJSONIfExists("../x", as: Sample.self)
             }
         },
-        FileStoreCheck("a value that JSON cannot hold is not stored") { store in
+        FileStoreCheck("a value that JSON cannot represent is not stored") { store in
             try await store.saveJSON(["x": 1.0], to: "number.json")
             try await expectCode(.unencodable, "saveJSON") {
                 try await store.saveJSON(["x": Double.infinity], to: "number.json")

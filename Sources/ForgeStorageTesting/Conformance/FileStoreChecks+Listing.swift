@@ -12,7 +12,7 @@ extension ConformanceChecks {
             try expectEqual(try await keys(store.list(in: "")), ["docs", "docs2", "top"], "top level")
             try expectEqual(try await keys(store.list()), ["docs", "docs2", "top"], "top level by default")
         },
-        FileStoreCheck("a recursive listing shows all levels, directories too") { store in
+        FileStoreCheck("a recursive listing contains all levels, including directories") { store in
             try await fill(store)
             try expectEqual(
                 try await keys(store.list(in: "docs", recursive: true)),
@@ -23,12 +23,12 @@ extension ConformanceChecks {
                     "docs", "docs/a.txt", "docs/b.txt", "docs/deep", "docs/deep/c.txt", "docs2", "docs2/d.txt", "top",
                 ], "the whole store")
         },
-        FileStoreCheck("a recursive listing shows a directory before what is in it") { store in
+        FileStoreCheck("a recursive listing contains a directory before its entries") { store in
             try await store.save(Data(), to: "a/b/c/d")
             let keys = try await store.list(recursive: true).map(\.key)
             try expectEqual(keys, ["a", "a/b", "a/b/c", "a/b/c/d"], "order")
         },
-        FileStoreCheck("a listing does not show what only begins alike") { store in
+        FileStoreCheck("a listing excludes keys that only share a prefix with the directory") { store in
             try await fill(store)
             let keys = try await store.list(in: "docs", recursive: true).map(\.key)
             try expect(!keys.contains { $0.hasPrefix("docs2") }, "docs2 is not in docs")
@@ -64,7 +64,7 @@ extension ConformanceChecks {
             try await store.save(Data(count: 1), to: "b/c")
             try expectEqual(try await store.totalSize(), 30_101, "size after replacing a file")
         },
-        FileStoreCheck("a listing of many files shows each of them once") { store in
+        FileStoreCheck("a listing of many files contains each of them once") { store in
             for number in 0..<200 { try await store.save(Data(), to: "many/\(number)") }
             let keys = try await store.list(in: "many").map(\.key)
             try expectEqual(keys.count, 200, "count")
@@ -92,7 +92,7 @@ extension ConformanceChecks {
             }
             try expectEqual(try await store.load("docs/a.txt"), Data("a".utf8), "content")
         },
-        FileStoreCheck("a deleted directory is gone with all it holds, and nothing else") { store in
+        FileStoreCheck("deleting a directory deletes its entries and nothing else") { store in
             try await fill(store)
             try await store.deleteDirectory("docs")
             try expect(!(await store.exists("docs")), "the directory should be gone")
@@ -109,7 +109,7 @@ extension ConformanceChecks {
             try await store.deleteAll()
             try await store.deleteAll()
         },
-        FileStoreCheck("a file can take the place of a deleted directory, and the other way round") { store in
+        FileStoreCheck("a file can replace a deleted directory, and vice versa") { store in
             try await store.save(Data("1".utf8), to: "x/y")
             try await store.deleteDirectory("x")
             try await store.save(Data("2".utf8), to: "x")
@@ -125,7 +125,7 @@ extension ConformanceChecks {
             try await store.createDirectory("a/b/c")
             try expectEqual(try await store.load("a/b/c/d"), Data("1".utf8), "content")
         },
-        FileStoreCheck("a directory is not created where a file stands", needs: [.emptyDirectories]) { store in
+        FileStoreCheck("a directory is not created at the path of a file", needs: [.emptyDirectories]) { store in
             try await store.save(Data("1".utf8), to: "file")
             try await expectCode(.notDirectory, "at the file") { try await store.createDirectory("file") }
             try await expectCode(.notDirectory, "below the file") { try await store.createDirectory("file/a/b") }

@@ -3,7 +3,7 @@ import Foundation
 
 extension ConformanceChecks {
     static let fileSaving: [FileStoreCheck] = [
-        FileStoreCheck("a loaded file is what was saved") { store in
+        FileStoreCheck("a loaded file has the saved content") { store in
             try await store.save(Data("hello world".utf8), to: "notes/test.txt")
             try expectEqual(try await store.load("notes/test.txt"), Data("hello world".utf8), "content")
         },
@@ -13,7 +13,7 @@ extension ConformanceChecks {
             try expectEqual(try await store.size("empty"), 0, "size")
             try expect(await store.exists("empty"), "an empty file should exist")
         },
-        FileStoreCheck("every byte value comes back, over the boundaries of pages and pieces") { store in
+        FileStoreCheck("every byte value round-trips, across page and buffer boundaries") { store in
             for size in [1, 255, 256, 4_095, 4_096, 4_097, 65_537, 262_144, 262_145, 1_048_577] {
                 let content = Data.patterned(count: size)
                 try await store.save(content, to: "bytes")
@@ -29,11 +29,11 @@ extension ConformanceChecks {
             try await store.save(Data("short".utf8), to: "file")
             try expectEqual(try await store.load("file"), Data("short".utf8), "content")
         },
-        FileStoreCheck("a save that may not overwrite creates a file that is missing") { store in
+        FileStoreCheck("a save that may not overwrite creates a missing file") { store in
             try await store.save(Data("a".utf8), to: "docs/file.txt", overwrite: false)
             try expectEqual(try await store.load("docs/file.txt"), Data("a".utf8), "content")
         },
-        FileStoreCheck("a save that may not overwrite leaves a file that exists as it is") { store in
+        FileStoreCheck("a save that may not overwrite leaves an existing file unchanged") { store in
             try await store.save(Data("a".utf8), to: "file.txt")
             try await expectCode(.alreadyExists, "save without overwriting") {
                 try await store.save(Data("b".utf8), to: "file.txt", overwrite: false)

@@ -39,7 +39,8 @@ extension ConformanceChecks {
                 try expectEqual(try await store.load("file"), Data("new".utf8), "content after a move")
             }
         },
-        FileStoreCheck("a source that is missing, a directory or no path is refused, and nothing is stored") { store in
+        FileStoreCheck("a source that is missing, a directory or not a path is refused, and nothing is stored") {
+            store in
             try await withSource(Data("x".utf8)) { source in
                 let missing = source.appendingPathComponent("no")
                 let directory = source.deletingLastPathComponent()
@@ -79,7 +80,7 @@ extension ConformanceChecks {
     ]
 
     static let fileConcurrency: [FileStoreCheck] = [
-        FileStoreCheck("of eight saves at once that may not overwrite exactly one succeeds") { store in
+        FileStoreCheck("of eight concurrent saves that may not overwrite, exactly one succeeds") { store in
             for round in 0..<5 {
                 let key = "race/\(round)"
                 let winners = try await withThrowingTaskGroup(of: Int?.self) { group in
@@ -119,7 +120,7 @@ extension ConformanceChecks {
                 try await group.waitForAll()
             }
         },
-        FileStoreCheck("saves of many keys at once are all kept") { store in
+        FileStoreCheck("concurrent saves of many keys are all kept") { store in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<64 {
                     group.addTask { try await store.save(Data("\(number)".utf8), to: "d\(number % 7)/\(number)") }
@@ -130,7 +131,9 @@ extension ConformanceChecks {
                 try expectEqual(try await store.load("d\(number % 7)/\(number)"), Data("\(number)".utf8), "\(number)")
             }
         },
-        FileStoreCheck("a save that meets the removal of its directory is whole or gone, and fails neither") { store in
+        FileStoreCheck(
+            "a save concurrent with the removal of its directory is complete or absent, and neither call fails"
+        ) { store in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { for number in 0..<60 { try await store.save(Data("x".utf8), to: "d/e/\(number)") } }
                 group.addTask {

@@ -6,12 +6,12 @@ extension ConformanceChecks {
     public static let fileSystemQuota: [ConformanceCheck<FileSystemUnderTest>] = quota.map { $0.needing(.limitedSpace) }
 
     private static let quota: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a write to a device that fills up is cut short, then refused, and keeps what was written") { tree in
+        holds("a write that fills the device is short, the next is refused, and the written bytes are kept") { tree in
             let written = try fill(tree, "big")
             try expectEqual(try tree.status("big").sizeInBytes, Int64(written), "the size")
             try expect(try tree.content("big").allSatisfy { $0 == "x" }, "the bytes")
         },
-        holds("bytes that have their space can be overwritten on a full device") { tree in
+        holds("allocated bytes can be overwritten on a full device") { tree in
             try fill(tree, "big")
             try tree.opening(tree("big"), .writeOnly) { try expectEqual(try tree.write($0, "y", at: 0), 1, "written") }
             try expect(try tree.content("big").hasPrefix("yx"), "the byte is there")
@@ -25,7 +25,7 @@ extension ConformanceChecks {
             }
             try expectEqual(try fill(tree, "next"), written, "the space after it was closed")
         },
-        holds("files are renamed, removed and cut short on a full device") { tree in
+        holds("files can be renamed, removed and truncated on a full device") { tree in
             try fill(tree, "big")
             try tree.fileSystem.rename(tree("big"), to: tree("e/big"))
             try tree.fileSystem.truncate(.path(tree("e/big")), to: 1)
@@ -90,7 +90,7 @@ extension ConformanceChecks {
             try tree.expectErrno(.fileExists, "a directory that exists") { try tree.makeDirectory("d") }
             try expectEqual(try tree.snapshot(), before, "the tree")
         },
-        holds("a read-only device is read, also by an open that would have created the file") { tree in
+        holds("a read-only device can be read, even by an open with the create option") { tree in
             try tree.subject.makeReadOnly?()
             try tree.open("f", .readOnly, [.create])
             try expectEqual(try tree.content("f"), "content", "the content")
@@ -123,7 +123,7 @@ extension ConformanceChecks {
     }
 
     private static let descriptors: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a process that has as many files open as it may opens no more") { tree in
+        holds("a process at its limit of open files cannot open more") { tree in
             var open: [Descriptor] = []
             try tree.expectErrno(.tooManyOpenFiles, "one more") {
                 while open.count < 100_000 { open.append(try tree.fileSystem.open(tree("f"))) }
@@ -134,7 +134,7 @@ extension ConformanceChecks {
             for descriptor in open { try tree.fileSystem.close(descriptor) }
             try expect(try !tree.exists("new"), "nothing was created")
         },
-        holds("the lowest free number is given out") { tree in
+        holds("a new descriptor has the lowest free number") { tree in
             let open = try (0..<4).map { _ in try tree.fileSystem.open(tree("f")) }
             try tree.fileSystem.close(open[2])
             try tree.fileSystem.close(open[1])

@@ -12,7 +12,7 @@ extension ConformanceChecks {
                 try expect(try !tree.exists("f"), "the name is gone")
             }
         },
-        holds("a file that was renamed over while open keeps its content for who has it open") { tree in
+        holds("a file replaced by a rename while open keeps its content for open descriptors") { tree in
             try tree.create("new", "newer")
             try tree.opening(tree("f"), .readOnly) { descriptor in
                 try tree.fileSystem.rename(tree("new"), to: tree("f"))
@@ -34,7 +34,7 @@ extension ConformanceChecks {
         refuses("a descriptor for reading does not write", .badFileDescriptor) { tree in
             try tree.opening(tree("f"), .readOnly) { _ = try tree.write($0, "x") }
         },
-        refuses("a number that is no descriptor is refused by every call", .badFileDescriptor) { tree in
+        refuses("every call refuses an invalid descriptor", .badFileDescriptor) { tree in
             let none = Descriptor(rawValue: 1_999_999)
             let calls: [() throws -> Void] = [
                 { _ = try tree.read(none) }, { try tree.write(none, "x") },
@@ -62,10 +62,10 @@ extension ConformanceChecks {
         refuses("a file is not truncated to a negative size", .invalidArgument) {
             try $0.fileSystem.truncate(.path($0("f")), to: -1)
         },
-        refuses("a file that is missing is not truncated", .noSuchFileOrDirectory) {
+        refuses("a missing file is not truncated", .noSuchFileOrDirectory) {
             try $0.fileSystem.truncate(.path($0("missing")), to: 0)
         },
-        holds("a file opened for appending is written at its end, wherever its offset stands") { tree in
+        holds("a file opened for appending is written at its end, regardless of its offset") { tree in
             try tree.opening(tree("f"), .readWrite, [.append]) { descriptor in
                 _ = try tree.fileSystem.seek(descriptor, to: 0, from: .start)
                 try tree.write(descriptor, "1")
@@ -93,13 +93,13 @@ extension ConformanceChecks {
                 try expectEqual(try tree.read(descriptor), "con\0\0\0", "the content")
             }
         },
-        holds("reading behind the end gives nothing") { tree in
+        holds("reading beyond the end returns no bytes") { tree in
             try tree.opening(tree("f"), .readOnly) { descriptor in
                 try expectEqual(try tree.read(descriptor, at: 7), "", "at the end")
                 try expectEqual(try tree.read(descriptor, at: 1 << 40), "", "far behind it")
             }
         },
-        refuses("no offset is negative", .invalidArgument) { tree in
+        refuses("negative offsets are refused", .invalidArgument) { tree in
             try tree.opening(tree("f"), .readWrite) { descriptor in
                 try tree.expectErrno(.invalidArgument, "read") { _ = try tree.read(descriptor, at: -1) }
                 try tree.expectErrno(.invalidArgument, "write") { try tree.write(descriptor, "x", at: -1) }

@@ -8,7 +8,7 @@ extension ConformanceChecks {
     }
 
     private static let caseInsensitive: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a file is found in any case and listed as it was created") { tree in
+        holds("a file is found in any case and listed with its original name") { tree in
             try tree.create("e/Name", "x")
             try expectEqual(try tree.content("e/nAME"), "x", "the content")
             try tree.create("e/NAME", "y")
@@ -54,7 +54,7 @@ extension ConformanceChecks {
         normalisationInsensitive.map { $0.needing(.normalisationInsensitivity) }
 
     private static let normalisationInsensitive: [ConformanceCheck<FileSystemUnderTest>] = [
-        holds("a file is found in any normalisation and listed in the bytes that it was created with") { tree in
+        holds("a file is found in any normalisation and listed with its original bytes") { tree in
             try tree.create("e/\u{E9}", "x")
             try expectEqual(try tree.content("e/e\u{301}"), "x", "the content")
             try tree.create("e/e\u{301}", "y")

@@ -3,16 +3,18 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemNames: [FileSystemCheck] = [
-        refuses("a directory is not created where one is", .fileExists) { try $0.makeDirectory("d") },
-        refuses("a directory is not created where a file is", .fileExists) { try $0.makeDirectory("f") },
-        refuses("a directory is not created where a link to nowhere is", .fileExists) { try $0.makeDirectory("dang") },
-        refuses("a directory is not created in one that is missing", .noSuchFileOrDirectory) {
+        refuses("a directory is not created where one exists", .fileExists) { try $0.makeDirectory("d") },
+        refuses("a directory is not created where a file exists", .fileExists) { try $0.makeDirectory("f") },
+        refuses("a directory is not created where a dangling link exists", .fileExists) {
+            try $0.makeDirectory("dang")
+        },
+        refuses("a directory is not created in a missing directory", .noSuchFileOrDirectory) {
             try $0.makeDirectory("missing/x")
         },
         refuses("the root directory is not created", .fileExists, darwin: .isDirectory) {
             try $0.fileSystem.createDirectory("/")
         },
-        holds("a directory may be created with a slash behind its name") { tree in
+        holds("a directory may be created with a slash after its name") { tree in
             try tree.makeDirectory("x/")
             try expectEqual(try tree.status("x").type, .directory, "the type")
         },
@@ -29,14 +31,14 @@ extension ConformanceChecks {
     ]
 
     static let fileSystemDirectories: [FileSystemCheck] = [
-        refuses("a directory that holds something is not removed", .directoryNotEmpty, or: .fileExists) {
+        refuses("a non-empty directory is not removed", .directoryNotEmpty, or: .fileExists) {
             try $0.fileSystem.removeDirectory($0("d"))
         },
         refuses("a file is not removed as a directory", .notDirectory) { try $0.fileSystem.removeDirectory($0("f")) },
         refuses("a link to a directory is not removed as a directory", .notDirectory) {
             try $0.fileSystem.removeDirectory($0("sd"))
         },
-        refuses("a directory that is missing is not removed", .noSuchFileOrDirectory) {
+        refuses("a missing directory is not removed", .noSuchFileOrDirectory) {
             try $0.fileSystem.removeDirectory($0("missing"))
         },
         refuses("a directory is not removed as `.`", .invalidArgument) { try $0.fileSystem.removeDirectory($0("e/.")) },
@@ -46,7 +48,7 @@ extension ConformanceChecks {
         refuses("the root directory is not removed", .resourceBusy, darwin: .isDirectory) {
             try $0.fileSystem.removeDirectory("/")
         },
-        refuses("a slash behind a link does not make it removable as a directory", .notDirectory) {
+        refuses("a slash after a link does not make it removable as a directory", .notDirectory) {
             try $0.fileSystem.removeDirectory($0("sd/"))
         },
         holds("an empty directory is removed, also with a slash after its name") { tree in
@@ -54,13 +56,13 @@ extension ConformanceChecks {
             try tree.fileSystem.removeDirectory(tree("empty/"))
             try expect(try !tree.exists("e") && !tree.exists("empty"), "both are gone")
         },
-        refuses("a file that is missing is not unlinked", .noSuchFileOrDirectory) {
+        refuses("a missing file is not unlinked", .noSuchFileOrDirectory) {
             try $0.fileSystem.unlink($0("missing"))
         },
         refuses("a directory is not unlinked", .isDirectory, darwin: .notPermitted) {
             try $0.fileSystem.unlink($0("e"))
         },
-        refuses("a file is not unlinked with a slash behind its name", .notDirectory) {
+        refuses("a file is not unlinked with a slash after its name", .notDirectory) {
             try $0.fileSystem.unlink($0("f/"))
         },
         refuses("nothing is unlinked below a file", .notDirectory) { try $0.fileSystem.unlink($0("f/x")) },
@@ -71,8 +73,8 @@ extension ConformanceChecks {
     ]
 
     static let fileSystemRenaming: [FileSystemCheck] = [
-        refuses("nothing is renamed that is missing", .noSuchFileOrDirectory) { try rename($0, "missing", "x") },
-        refuses("nothing is renamed into a directory that is missing", .noSuchFileOrDirectory) {
+        refuses("a missing file is not renamed", .noSuchFileOrDirectory) { try rename($0, "missing", "x") },
+        refuses("a file is not renamed into a missing directory", .noSuchFileOrDirectory) {
             try rename($0, "f", "missing/x")
         },
         refuses("a file does not replace a directory", .isDirectory) { try rename($0, "f", "e") },
@@ -83,20 +85,20 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("e").inode, inode, "what stands there now")
             try expect(try !tree.exists("d") && tree.exists("e/s"), "the tree moved")
         },
-        refuses("a directory does not replace one that holds something", .directoryNotEmpty, or: .fileExists) {
+        refuses("a directory does not replace a non-empty directory", .directoryNotEmpty, or: .fileExists) {
             try rename($0, "e", "d")
         },
         refuses("a directory does not move into its own subtree", .invalidArgument) { try rename($0, "d", "d/s/x") },
         refuses("a directory does not replace its parent", .directoryNotEmpty, or: .fileExists) {
             try rename($0, "d/s", "d")
         },
-        holds("renaming something to itself changes nothing") { tree in
+        holds("renaming a file or directory to itself changes nothing") { tree in
             let before = try tree.snapshot()
             try rename(tree, "f", "f")
             try rename(tree, "d", "d/")
             try expectEqual(try tree.snapshot(), before, "the tree")
         },
-        holds("renaming a file over another name of its own changes nothing") { tree in
+        holds("renaming a file over another of its names changes nothing") { tree in
             try tree.fileSystem.link(tree("f"), to: tree("h"))
             try rename(tree, "f", "h")
             try expect(try tree.exists("f") && tree.exists("h"), "both names stay")
@@ -104,22 +106,22 @@ extension ConformanceChecks {
         },
         refuses("`.` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/.", "x") },
         refuses("`..` is not renamed", .resourceBusy, darwin: .invalidArgument) { try rename($0, "d/..", "x") },
-        refuses("a file is not renamed to a name with a slash behind it", .notDirectory) {
+        refuses("a file is not renamed to a name with a trailing slash", .notDirectory) {
             try rename($0, "f", "new/")
         },
-        holds("a directory is renamed to a name with a slash behind it") { tree in
+        holds("a directory is renamed to a name with a trailing slash") { tree in
             try rename(tree, "e", "new/")
             try expectEqual(try tree.status("new").type, .directory, "the type")
         },
-        refuses("nothing is renamed through links in a circle", .tooManySymbolicLinkLevels) {
+        refuses("a rename through a cycle of links is refused", .tooManySymbolicLinkLevels) {
             try rename($0, "l1/x", "y")
         },
-        holds("renaming a link moves the link with its text") { tree in
+        holds("renaming a link moves the link with its target path") { tree in
             try rename(tree, "sf", "d/sf")
             try expectEqual(try tree.fileSystem.readSymbolicLink(tree("d/sf")), "f", "the text")
             try expect(try tree.exists("f"), "the target stays")
         },
-        refuses("an exclusive rename does not replace", .fileExists) { try rename($0, "f", "sf", .exclusive) },
+        refuses("an exclusive rename does not replace a file", .fileExists) { try rename($0, "f", "sf", .exclusive) },
         refuses("an exclusive rename does not replace another name of the same file", .fileExists) {
             try rename($0, "f", "f", .exclusive)
         },
@@ -153,7 +155,7 @@ extension ConformanceChecks {
     ]
 
     static let fileSystemLinks: [FileSystemCheck] = [
-        refuses("a link is not made where something is", .fileExists) {
+        refuses("a hard link does not replace an existing file", .fileExists) {
             try $0.fileSystem.link($0("f"), to: $0("sf"))
         },
         refuses("a directory gets no second name", .notPermitted) { try $0.fileSystem.link($0("d"), to: $0("x")) },
@@ -162,10 +164,10 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("x").inode, try tree.status("sf").inode, "the inode")
             try expectEqual(try tree.status("x").type, .symbolicLink, "the type")
         },
-        refuses("a symbolic link is not made where something is", .fileExists) { try $0.makeLink("dang", to: "f") },
-        refuses("a symbolic link holds at least one byte", .noSuchFileOrDirectory) { try $0.makeLink("x", to: "") },
+        refuses("a symbolic link does not replace an existing file", .fileExists) { try $0.makeLink("dang", to: "f") },
+        refuses("a symbolic link is not empty", .noSuchFileOrDirectory) { try $0.makeLink("x", to: "") },
         refuses("a file has no target", .invalidArgument) { _ = try $0.fileSystem.readSymbolicLink($0("f")) },
-        holds("a target as long as a path may be is kept byte for byte") { tree in
+        holds("a target of the maximum path length is kept byte for byte") { tree in
             let target = POSIXPath(repeatElement(UInt8(ascii: "t"), count: tree.isDarwin ? 1023 : 4095))
             do {
                 try tree.makeLink("x", to: target)
@@ -178,7 +180,7 @@ extension ConformanceChecks {
         refuses("a target may not be one byte longer", .fileNameTooLong) { tree in
             try tree.makeLink("x", to: POSIXPath(repeatElement(UInt8(ascii: "t"), count: tree.isDarwin ? 1024 : 4096)))
         },
-        holds("`..` behind a link is the parent of where it leads") { tree in
+        holds("`..` after a link is the parent of the link's target") { tree in
             try tree.makeDirectory("far")
             try tree.makeDirectory("far/in")
             try tree.create("far/mark")

@@ -3,16 +3,16 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemOpening: [FileSystemCheck] = [
-        refuses("a file cannot be created in a directory that is missing", .noSuchFileOrDirectory) {
+        refuses("a file cannot be created in a missing directory", .noSuchFileOrDirectory) {
             try $0.open("missing/new", .writeOnly, [.create])
         },
         refuses("a path through a file is refused", .notDirectory) { try $0.open("f/x") },
-        refuses("a file cannot be opened with a slash behind its name", .notDirectory) { try $0.open("f/") },
-        refuses("a file cannot be created with a slash behind its name", .isDirectory) {
+        refuses("a file cannot be opened with a slash after its name", .notDirectory) { try $0.open("f/") },
+        refuses("a file cannot be created with a slash after its name", .isDirectory) {
             try $0.open("new/", .writeOnly, [.create])
         },
-        refuses("`.` behind a file is refused", .notDirectory) { _ = try $0.status("f/.") },
-        refuses("`..` behind a file is refused", .notDirectory) { _ = try $0.status("f/..") },
+        refuses("`.` after a file is refused", .notDirectory) { _ = try $0.status("f/.") },
+        refuses("`..` after a file is refused", .notDirectory) { _ = try $0.status("f/..") },
         refuses("a directory cannot be opened for writing", .isDirectory) { try $0.open("d", .writeOnly) },
         refuses("a directory cannot be read as a file", .isDirectory) { tree in
             try tree.opening(tree("d"), .readOnly) { _ = try tree.read($0) }
@@ -30,16 +30,16 @@ extension ConformanceChecks {
             try expectEqual(try tree.status("nowhere").type, .regular, "the target")
             try expectEqual(try tree.status("dang").type, .symbolicLink, "the link")
         },
-        refuses("a link is not followed if that is asked for", .tooManySymbolicLinkLevels) {
+        refuses("a link is not followed if the call forbids it", .tooManySymbolicLinkLevels) {
             try $0.open("sf", .readOnly, [.noFollow])
         },
-        holds("a slash behind a link follows it all the same") { tree in
+        holds("a slash after a link follows it even so") { tree in
             try tree.opening(tree("sd/"), .readOnly, [.noFollow, .directory]) { descriptor in
                 let opened = try tree.fileSystem.status(of: .descriptor(descriptor))
                 try expectEqual(opened.inode, try tree.status("d").inode, "what was opened")
             }
         },
-        refuses("a link that is not followed is no directory", .notDirectory) {
+        refuses("a link that is not followed is not a directory", .notDirectory) {
             try $0.open("sd", .readOnly, [.noFollow, .directory])
         },
         refuses("a file is not opened as a directory", .notDirectory) { try $0.open("f", .readOnly, [.directory]) },
@@ -64,7 +64,7 @@ extension ConformanceChecks {
         refuses("a name may not have 256 bytes", .fileNameTooLong) {
             try $0.create(String(repeating: "n", count: 256))
         },
-        refuses("a name of 256 bytes cannot even be looked for", .fileNameTooLong) {
+        refuses("a name of 256 bytes cannot even be looked up", .fileNameTooLong) {
             _ = try $0.status(String(repeating: "n", count: 256))
         },
         holds("the name limit counts bytes: 85 three-byte characters are accepted") {
@@ -82,7 +82,7 @@ extension ConformanceChecks {
         refuses("a path with a NUL inside cannot be opened", .invalidArgument) {
             try $0.open("f\0.txt", .writeOnly, [.create])
         },
-        refuses("a path with a NUL inside is refused before anything is looked at", .invalidArgument) {
+        refuses("a path with a NUL inside is refused before any lookup", .invalidArgument) {
             _ = try $0.status("missing/f\0")
         },
         refuses("a path with a NUL inside cannot be created or removed", .invalidArgument) { tree in
@@ -99,7 +99,7 @@ extension ConformanceChecks {
             for call in calls { try tree.expectErrno(.invalidArgument, "a NUL", call) }
             try tree.fileSystem.unlink(path)
         },
-        holds("a name of bytes that are no UTF-8 is kept as it is, or refused on Darwin") { tree in
+        holds("a name that is not UTF-8 is kept unchanged, or refused on Darwin") { tree in
             let name = POSIXPath([0x66, 0xFF, 0xC3, 0x28])
             guard !tree.isDarwin else {
                 return try tree.expectErrno(.illegalByteSequence, "the name") { try tree.create(path: tree.path(name)) }
@@ -110,11 +110,11 @@ extension ConformanceChecks {
             }.map(\.name)
             try expect(names.contains(name), "the bytes are listed as given")
         },
-        holds("canonically equivalent names are two, unless normalisation is ignored") { tree in
+        holds("canonically equivalent names differ, unless normalisation is ignored") { tree in
             try tree.create("\u{E9}")
             try expectEqual(try tree.exists("e\u{301}"), tree.subject.isNormalisationInsensitive, "found")
         },
-        holds("names that differ in case are two, unless case is ignored") { tree in
+        holds("names with different case differ, unless case is ignored") { tree in
             try tree.create("Case")
             try expectEqual(try tree.exists("case"), tree.subject.isCaseInsensitive, "found")
         },

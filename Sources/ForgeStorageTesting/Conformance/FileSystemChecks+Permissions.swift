@@ -8,20 +8,22 @@ extension ConformanceChecks {
     }
 
     private static let permissions: [ConformanceCheck<FileSystemUnderTest>] = [
-        forbids("a user creates nothing in another's directory", .permissionDenied) {
+        forbids("a user cannot create a file in another user's directory", .permissionDenied) {
             try $0.fileSystem.createDirectory($0("d/new"))
         },
-        forbids("a user unlinks nothing in another's directory", .permissionDenied) {
+        forbids("a user cannot unlink a file in another user's directory", .permissionDenied) {
             try $0.fileSystem.unlink($0("d/x"))
         },
-        forbids("nothing is found in a directory that may not be searched", .permissionDenied, mode: 0o744) {
+        forbids("a lookup in a directory without search permission fails", .permissionDenied, mode: 0o744) {
             _ = try $0.status("d/x")
         },
-        forbids("a directory that may not be read is not opened", .permissionDenied, mode: 0o711) { try $0.open("d") },
+        forbids("a directory without read permission is not opened", .permissionDenied, mode: 0o711) {
+            try $0.open("d")
+        },
         asOtherUser("names can be looked up in a directory without read permission", mode: 0o711) {
             _ = try $0.status("d/x")
         },
-        asOtherUser("names are listed in a directory that may be read but not searched", mode: 0o744) {
+        asOtherUser("names can be listed in a directory without search permission", mode: 0o744) {
             try expectEqual(try $0.list("d").sorted(), ["s", "x"], "the listing")
         },
         forbids("another's private file is not opened", .permissionDenied) { try $0.open("d/x") },

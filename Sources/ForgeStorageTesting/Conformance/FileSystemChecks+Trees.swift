@@ -6,17 +6,17 @@ import SystemPackage
 
 extension ConformanceChecks {
     static let fileSystemConcurrency: [FileSystemCheck] = [
-        holds("of many attempts to create one directory at once exactly one succeeds") { tree in
+        holds("of many concurrent attempts to create one directory, exactly one succeeds") { tree in
             let outcomes = concurrently(8) { _ in try tree.makeDirectory("race") }
             try expectEqual(outcomes.count { $0 == nil }, 1, "successes")
             try expectEqual(outcomes.count { $0?.errno == .fileExists }, 7, "refusals")
         },
-        holds("a thousand files created at once are all there") { tree in
+        holds("a thousand files created concurrently all exist") { tree in
             let outcomes = concurrently(1000) { number in try tree.create("e/n\(number)") }
             try expect(outcomes.allSatisfy { $0 == nil }, "each creation succeeds")
             try expectEqual(Set(try tree.list("e")).count, 1000, "the names")
         },
-        holds("records appended at once through several opens are whole and none is lost") { tree in
+        holds("records appended concurrently through several opens are whole, and none is lost") { tree in
             let writers = 8
             let each = 1000
             try tree.create("log")
@@ -31,7 +31,7 @@ extension ConformanceChecks {
             try expectEqual(records.count, writers * each, "the records")
             try expect(records.allSatisfy { $0.count == 15 && Set($0).count == 1 }, "no record is mixed")
         },
-        holds("a listing during removals shows every name that stays exactly once") { tree in
+        holds("a listing during removals contains every remaining name exactly once") { tree in
             for number in 0..<200 { try tree.create("e/n\(number)") }
             let listings = Mutex<[[String]]>([])
             let outcomes = concurrently(2) { worker in
@@ -77,10 +77,10 @@ extension ConformanceChecks {
     ]
 
     static let fileSystemTrees: [FileSystemCheck] = [
-        refuses("removing a tree that is missing is an error", .noSuchFileOrDirectory) {
+        refuses("removing a missing tree is an error", .noSuchFileOrDirectory) {
             try $0.fileSystem.removeTree($0("missing"))
         },
-        holds("removing a link to a directory as a tree takes the link only") { tree in
+        holds("removing a link to a directory as a tree removes only the link") { tree in
             try tree.fileSystem.removeTree(tree("sd"))
             try expect(try !tree.exists("sd") && tree.exists("d/s"), "the directory stays")
         },
@@ -90,7 +90,7 @@ extension ConformanceChecks {
             try tree.fileSystem.removeTree(tree("e"))
             try expect(try !tree.exists("e") && tree.exists("d/s/x"), "what the link led to stays")
         },
-        holds("a copied tree has everything, in new files") { tree in
+        holds("a copied tree is complete and consists of new files") { tree in
             try tree.create("d/s/x", "deep")
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o640), of: .path(tree("d/s/x")))
             try tree.fileSystem.setPermissions(FilePermissions(rawValue: 0o711), of: .path(tree("d/s")))
@@ -117,14 +117,14 @@ extension ConformanceChecks {
         refuses("a file is not copied as a tree", .notDirectory) {
             try $0.fileSystem.copyTree($0("f"), to: $0("copy"))
         },
-        holds("a listing holds what is in the directory, not what is named like it") { tree in
+        holds("a listing contains the directory's entries, not names that share its prefix") { tree in
             try tree.makeDirectory("dd")
             try tree.create("dd/other")
             try expectEqual(try tree.list("d"), ["s"], "the listing")
             let urls = try tree.fileSystem.contentsOfDirectory(at: URL(tree("d")))
             try expectEqual(urls.map(\.lastPathComponent), ["s"], "the listing by URL")
         },
-        holds("a directory exists, a link to nowhere does not") { tree in
+        holds("a directory exists, a dangling link does not") { tree in
             try expect(tree.fileSystem.fileExists(atPath: String(tree("d"))), "the directory")
             try expect(!tree.fileSystem.fileExists(atPath: String(tree("dang"))), "the link")
             try expectEqual(try tree.status("dang").type, .symbolicLink, "the link itself")
@@ -132,7 +132,7 @@ extension ConformanceChecks {
         refuses("directories are not created over a file on the way", .notDirectory) { tree in
             try tree.fileSystem.createDirectory(at: URL(tree("f/x/y")), withIntermediateDirectories: true)
         },
-        holds("creating directories that exist succeeds, at once from many threads too") { tree in
+        holds("creating existing directories succeeds, also concurrently") { tree in
             let url = URL(tree("d/s"))
             try tree.fileSystem.createDirectory(at: url, withIntermediateDirectories: true)
             let deep = URL(tree("deep/er/still"))

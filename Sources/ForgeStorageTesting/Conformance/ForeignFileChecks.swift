@@ -23,7 +23,7 @@ extension ConformanceChecks {
             for name in ["#notes#", "##"] { try place.plant(POSIXPath(name), in: directory) }
             try place.fileSystem.createSymbolicLink(place.path(".#notes", in: directory), to: "user@host.1")
         },
-        keeps("names that no key can have") { place, directory in
+        keeps("names that are not valid keys") { place, directory in
             try place.plant(POSIXPath([0xff, 0xfe]), in: directory)
             try place.plant("back\\slash", in: directory)
             try place.plant("line\nbreak", in: directory)
@@ -42,7 +42,7 @@ extension ConformanceChecks {
                     permissions: .ownerReadWrite, deviceNumber: 0)
             }
         },
-        keeps("files with a second name") { place, directory in
+        keeps("files with a second hard link") { place, directory in
             try place.plant("first", in: directory)
             try place.fileSystem.link(place.path("first", in: directory), to: place.path("second", in: directory))
         },

@@ -3,7 +3,7 @@ import ForgeKVStore
 
 extension ConformanceChecks {
     static let keyValueBatches: [ConformanceCheck<any KVTransactionalStoring>] = [
-        ConformanceCheck("a batch makes its changes in their order") { store in
+        ConformanceCheck("a batch applies its changes in order") { store in
             let (a, b, c) = (KVKey<Int>("a"), KVKey<Int>("b"), KVKey<String>("c"))
             try store.set(b, value: 1)
             try store.batch { batch in
@@ -19,7 +19,7 @@ extension ConformanceChecks {
             try expect(!store.contains(b), "b is still there")
             try expectEqual(store.get(c), "two", "c")
         },
-        ConformanceCheck("revisions in a batch grow in its order") { store in
+        ConformanceCheck("revisions in a batch increase in order") { store in
             try store.set(KVKey<Int>("z"), value: 1)
             let before = try revision(of: "z", in: store)
             try store.batch { batch in for name in ["c", "a", "b"] { try batch.set(KVKey<Int>(name), value: 1) } }
@@ -50,7 +50,7 @@ extension ConformanceChecks {
                 try expectEqual(error.key, name, "key")
             }
             try expectEqual(store.get(KVKey<Int>("a")), 1, "a")
-            try expect(!store.contains(KVKey<Int>("c")), "half of the batch was made")
+            try expect(!store.contains(KVKey<Int>("c")), "half of the batch was applied")
             try store.batch { batch in
                 batch.require("a", revision: present)
                 batch.require("b", revision: nil)
@@ -58,7 +58,7 @@ extension ConformanceChecks {
             }
             try expectEqual(store.get(KVKey<Int>("c")), 2, "c")
         },
-        ConformanceCheck("requirements are checked without changes too") { store in
+        ConformanceCheck("requirements are checked even without changes") { store in
             try store.batch { $0.require("a", revision: nil) }
             let error = try await expectError(KVStoreError.self, "commit") {
                 try store.batch { $0.require("a", revision: 1) }
@@ -73,9 +73,9 @@ extension ConformanceChecks {
                 }
             }
             try expectEqual(error.code, .invalidKey, "code")
-            try expect(!store.contains(KVKey<Int>("a")), "half of the batch was made")
+            try expect(!store.contains(KVKey<Int>("a")), "half of the batch was applied")
         },
-        ConformanceCheck("making writes durable leaves them as they are") { store in
+        ConformanceCheck("making writes durable does not change them") { store in
             let key = KVKey<Int>("a")
             try store.synchronize()
             try store.set(key, value: 1)
@@ -87,7 +87,7 @@ extension ConformanceChecks {
     ]
 
     static let keyValueSnapshots: [ConformanceCheck<any KVTransactionalStoring>] = [
-        ConformanceCheck("a snapshot has every name with its entry") { store in
+        ConformanceCheck("a snapshot contains every name with its entry") { store in
             try expect(try store.snapshot().isEmpty, "a snapshot of an empty store is not empty")
             for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
             let snapshot = try store.snapshot()
@@ -98,7 +98,7 @@ extension ConformanceChecks {
             }
             try expect(snapshot["never there"] == nil, "an absent name has an entry")
         },
-        ConformanceCheck("a snapshot stays as it is when the store changes") { store in
+        ConformanceCheck("a snapshot is unaffected by later writes") { store in
             let (a, b) = (KVKey<String>("a"), KVKey<String>("b"))
             try store.set(a, value: "one")
             let snapshot = try store.snapshot()
@@ -109,7 +109,7 @@ extension ConformanceChecks {
             try store.removeAll()
             try expectEqual(try snapshot.read(a), "one", "a")
         },
-        ConformanceCheck("a snapshot sees the whole of a batch or nothing of it") {
+        ConformanceCheck("a snapshot contains a whole batch or nothing of it") {
             store in
             let (a, b) = (KVKey<Int>("a"), KVKey<Int>("b"))
             try store.batch { batch in

@@ -2,7 +2,7 @@ import ForgeKVStore
 
 extension ConformanceChecks {
     static let keyValueConcurrency: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("writers of different keys do not disturb one another") { store in
+        ConformanceCheck("writers of different keys do not interfere") { store in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<8 {
                     group.addTask {
@@ -22,7 +22,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        ConformanceCheck("of writers of one key one wins, and no reader sees half a value") { store in
+        ConformanceCheck("of concurrent writers of one key one wins, and no reader sees a torn value") { store in
             let key = KVKey<[Int]>("a")
             try store.set(key, value: [Int](repeating: 0, count: 100))
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -42,7 +42,7 @@ extension ConformanceChecks {
             }
             try expect((1...4).contains(store.get(key)?.first ?? 0), "no writer has won")
         },
-        ConformanceCheck("removals and writes of one key leave it present or absent, never in between") { store in
+        ConformanceCheck("concurrent removals and writes of one key leave it present or absent") { store in
             let key = KVKey<String>("a")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<4 {

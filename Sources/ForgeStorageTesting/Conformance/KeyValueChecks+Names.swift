@@ -3,7 +3,7 @@ import Foundation
 
 extension ConformanceChecks {
     static let keyValueNames: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("any text is a name of its own") { store in
+        ConformanceCheck("every text is a distinct name") { store in
             let names = hostileNames
             for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
             for (index, name) in names.enumerated() {
@@ -37,7 +37,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<Int>("name")), 1, "name")
             try expectEqual(store.get(KVKey<Int>("NAME")), 2, "NAME")
         },
-        ConformanceCheck("a name that begins another is a key of its own") { store in
+        ConformanceCheck("a name that is a prefix of another is a distinct key") { store in
             let names = ["a", "a.b", "a.b.c", "a/b", "a/b/c"]
             for (index, name) in names.enumerated() { try store.set(KVKey<Int>(name), value: index) }
             try store.remove(KVKey<Int>("a.b"))
@@ -52,7 +52,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(key), nil, "get")
             try expect(!store.contains(key), "contains is true")
         },
-        ConformanceCheck("many keys keep their values apart") { store in
+        ConformanceCheck("many keys keep distinct values") { store in
             for index in 0..<300 { try store.set(KVKey<String>("key \(index)"), value: "value \(index)") }
             for index in 0..<300 {
                 try expectEqual(store.get(KVKey<String>("key \(index)")), "value \(index)", "key \(index)")

@@ -3,7 +3,7 @@ import ForgeKVStore
 
 extension ConformanceChecks {
     static let keyValueErrors: [ConformanceCheck<any KVStoring>] = [
-        ConformanceCheck("read gives nil for an absent key and the value for a present one") { store in
+        ConformanceCheck("read returns nil for an absent key and the value for a present one") { store in
             let key = KVKey<Int>("a")
             try expectEqual(try store.read(key), nil, "read of an absent key")
             try store.set(key, value: 1)
@@ -19,7 +19,7 @@ extension ConformanceChecks {
             try expect(!"\(error)".contains("\n"), "the error has more than one line")
             try expectEqual(try store.read(KVKey<String>("a")), "a secret value", "the value")
         },
-        ConformanceCheck("read tells a stored nil from an absent key") { store in
+        ConformanceCheck("read distinguishes a stored nil from an absent key") { store in
             let key = KVKey<String?>("a")
             try store.set(key, value: nil)
             try expect(try store.read(key) == .some(.none), "read does not give the stored nil")
@@ -64,7 +64,7 @@ extension ConformanceChecks {
                     "keys(prefix: \(KVKey<Int>(prefix)))")
             }
         },
-        ConformanceCheck("keys leaves out what was removed") { store in
+        ConformanceCheck("keys omits removed keys") { store in
             for name in ["a", "b", "c"] { try store.set(KVKey<Int>(name), value: 1) }
             try store.remove(KVKey<Int>("b"))
             try expectEqual(try store.keys().sorted(), ["a", "c"], "keys")
@@ -77,7 +77,7 @@ extension ConformanceChecks {
             try expectEqual(try ValueCoder().decode([String: Int].self, from: bytes), ["one": 1], "decoded")
             try expect(try store.rawValue(named: "b") == nil, "an absent key has a raw value")
         },
-        ConformanceCheck("a raw value can be put back under another name") { store in
+        ConformanceCheck("a raw value can be stored under another name") { store in
             for (index, name) in ["int", "text", "struct", "nil"].enumerated() {
                 switch index {
                 case 0: try store.set(KVKey<Int>(name), value: -5)
@@ -109,7 +109,7 @@ extension ConformanceChecks {
             try store.set(KVKey<Int>("a"), value: 1)
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get after set")
         },
-        ConformanceCheck("a raw value that is set replaces what was read before") { store in
+        ConformanceCheck("setting a raw value replaces a value that was read before") { store in
             let key = KVKey<Int>("a")
             try store.set(key, value: 1)
             try expectEqual(store.get(key), 1, "get")

@@ -15,7 +15,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        ConformanceCheck("a value reads as another type as it does in memory, whatever was read before") { store in
+        ConformanceCheck("a value reads as another type as it does in memory, regardless of earlier reads") { store in
             let model = InMemoryKVStore()
             for sample in TypeSample.all {
                 for name in ["\(sample.name) forwards", "\(sample.name) backwards"] { try sample.set(store, name) }
@@ -30,7 +30,7 @@ extension ConformanceChecks {
                 }
             }
         },
-        ConformanceCheck("an object inside a value belongs to one reader alone") { store in
+        ConformanceCheck("an object inside a value is not shared between readers") { store in
             func check<Value: Codable & Sendable>(
                 _ name: String, _ value: Value, _ box: (Value) -> CheckBox?
             ) throws {

@@ -16,7 +16,7 @@ extension ConformanceChecks {
             try store.remove(KVKey<String>("a"))
             try expect(try store.entry(named: "a") == nil, "a removed key has an entry")
         },
-        ConformanceCheck("revisions grow with every write, of whatever key") {
+        ConformanceCheck("revisions increase with every write of any key") {
             store in
             var last: UInt64 = 0
             let writes: [(String, () throws -> Void)] = [
@@ -45,7 +45,7 @@ extension ConformanceChecks {
                 last = revision
             }
         },
-        ConformanceCheck("reading leaves revisions as they are") { store in
+        ConformanceCheck("reading does not change revisions") { store in
             try store.set(KVKey<CheckProfile>("a"), value: CheckProfile())
             let entry = try store.entry(named: "a")
             _ = store.get(KVKey<CheckProfile>("a"))
@@ -59,7 +59,7 @@ extension ConformanceChecks {
             try expectEqual(error.code, .invalidKey, "code")
         },
         ConformanceCheck(
-            "compareAndSet stores where the revision is the expected one, and nowhere else"
+            "compareAndSet stores only if the revision is the expected one"
         ) {
             store in
             let key = KVKey<Int>("a")
@@ -79,14 +79,14 @@ extension ConformanceChecks {
                 try !store.compareAndSet(key, revision: last, value: 4), "a removed value still matches")
             try expect(!store.contains(key), "contains is true")
         },
-        ConformanceCheck("createIfAbsent creates once, a stored nil counts") { store in
+        ConformanceCheck("createIfAbsent creates once, and a stored nil counts as present") { store in
             try expect(try store.createIfAbsent(KVKey<Int>("a"), value: 1), "an absent key is not created")
             try expect(try !store.createIfAbsent(KVKey<Int>("a"), value: 2), "a present key is created")
             try expectEqual(store.get(KVKey<Int>("a")), 1, "get")
             try store.set(KVKey<Int?>("b"), value: nil)
             try expect(try !store.createIfAbsent(KVKey<Int?>("b"), value: 2), "a stored nil is taken for absent")
         },
-        ConformanceCheck("versioned gives the value and its revision") { store in
+        ConformanceCheck("versioned returns the value and its revision") { store in
             let key = KVKey<[String]>("a")
             try expect(try store.versioned(key) == nil, "an absent key has a value")
             try store.set(key, value: ["one"])
@@ -96,13 +96,13 @@ extension ConformanceChecks {
             let error = try await expectError(KVStoreError.self, "versioned") { try store.versioned(KVKey<Int>("a")) }
             try expectEqual(error.code, .undecodable, "code")
         },
-        ConformanceCheck("an update starts from the default and returns what it stored") { store in
+        ConformanceCheck("an update starts from the default and returns the stored value") { store in
             let key = KVKey<[Int]>("a")
             try expectEqual(try store.update(key, default: [0]) { $0.append(1) }, [0, 1], "the first update")
             try expectEqual(try store.update(key, default: []) { $0.append(2) }, [0, 1, 2], "the second update")
             try expectEqual(store.get(key), [0, 1, 2], "get")
         },
-        ConformanceCheck("of 1,000 updates by 4 threads none is lost") { store in
+        ConformanceCheck("none of 1,000 updates by 4 threads is lost") { store in
             let key = KVKey<Int>("a")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<4 {
@@ -112,7 +112,7 @@ extension ConformanceChecks {
             }
             try expectEqual(store.get(key), 1000, "the sum")
         },
-        ConformanceCheck("of 4 threads that create one key exactly one succeeds") { store in
+        ConformanceCheck("exactly one of 4 threads that create one key succeeds") { store in
             for round in 0..<20 {
                 let key = KVKey<Int>("\(round)")
                 let winners = try await withThrowingTaskGroup(of: Int?.self) { group in

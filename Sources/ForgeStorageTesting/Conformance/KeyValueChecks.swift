@@ -18,7 +18,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<Int>("a")), nil, "get")
             try expect(!store.contains(KVKey<Int>("a")), "contains is true")
         },
-        ConformanceCheck("a value that was set is read") { store in
+        ConformanceCheck("a value that was set can be read") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(store.get(KVKey<String>("a")), "one", "get")
             try expect(store.contains(KVKey<String>("a")), "contains is false")
@@ -28,7 +28,7 @@ extension ConformanceChecks {
             for value in [1, 2, 3] { try store.set(key, value: value) }
             try expectEqual(store.get(key), 3, "get")
         },
-        ConformanceCheck("setting again may change the type") { store in
+        ConformanceCheck("setting again can change the type") { store in
             try store.set(KVKey<Int>("a"), value: 1)
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(store.get(KVKey<String>("a")), "one", "get as String")
@@ -48,17 +48,17 @@ extension ConformanceChecks {
             try store.set(key, value: 2)
             try expectEqual(store.get(key), 2, "get")
         },
-        ConformanceCheck("removing an absent key is no error") { store in
+        ConformanceCheck("removing an absent key succeeds") { store in
             try store.remove(KVKey<Int>("a"))
             try expect(!store.contains(KVKey<Int>("a")), "contains is true")
         },
-        ConformanceCheck("removing a key leaves the others") { store in
+        ConformanceCheck("removing a key keeps the others") { store in
             try store.set(KVKey<Int>("a"), value: 1)
             try store.set(KVKey<Int>("b"), value: 2)
             try store.remove(KVKey<Int>("a"))
             try expectEqual(store.get(KVKey<Int>("b")), 2, "get")
         },
-        ConformanceCheck("removing takes no account of the type") { store in
+        ConformanceCheck("removing ignores the type") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try store.remove(KVKey<Int>("a"))
             try expect(!store.contains(KVKey<String>("a")), "contains is true")
@@ -70,7 +70,7 @@ extension ConformanceChecks {
                 try expect(!store.contains(KVKey<Int>("key \(index)")), "key \(index) is still there")
             }
         },
-        ConformanceCheck("removeAll of an empty store is no error") { store in
+        ConformanceCheck("removeAll of an empty store succeeds") { store in
             try store.removeAll()
             try store.removeAll()
         },
@@ -92,11 +92,11 @@ extension ConformanceChecks {
             try store.remove(key)
             try expect(store.get(key) == nil, "a removed nil is still there")
         },
-        ConformanceCheck("contains looks at the name, not at the type") { store in
+        ConformanceCheck("contains checks the name, not the type") { store in
             try store.set(KVKey<Int>("a"), value: 1)
             try expect(store.contains(KVKey<String>("a")), "contains is false")
         },
-        ConformanceCheck("a value of another type reads as nil and stays") { store in
+        ConformanceCheck("a value of another type reads as nil and is kept") { store in
             try store.set(KVKey<String>("a"), value: "one")
             try expectEqual(store.get(KVKey<Int>("a")), nil, "get as Int")
             try expectEqual(store.get(KVKey<[Int]>("a")), nil, "get as [Int]")
@@ -107,7 +107,7 @@ extension ConformanceChecks {
             try expectEqual(store.get(KVKey<UInt8>("a")), nil, "get as UInt8")
             try expectEqual(store.get(KVKey<Int16>("a")), 300, "get as Int16")
         },
-        ConformanceCheck("an object that is read is not the one that was set") { store in
+        ConformanceCheck("reading returns another object than the one that was set") { store in
             let key = KVKey<CheckObject>("a")
             let object = CheckObject(7)
             try store.set(key, value: object)

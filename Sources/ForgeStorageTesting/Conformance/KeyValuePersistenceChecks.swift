@@ -30,7 +30,7 @@ extension ConformanceChecks {
             + transactionalKeyValuePersistence
 
     private static let keyValuePersistence: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] = [
-        ConformanceCheck("values of every kind are there after reopening") { place in
+        ConformanceCheck("values of every kind persist across reopening") { place in
             try {
                 let store = try place.open()
                 for (index, text) in CheckTexts.all.enumerated() {
@@ -51,7 +51,7 @@ extension ConformanceChecks {
             try expect(store.get(KVKey<Int?>("nil")) == .some(.none), "the stored nil is gone")
             try expectEqual(store.get(KVKey<UInt64>("large")), .max, "large")
         },
-        ConformanceCheck("the last of several values is there after reopening") { place in
+        ConformanceCheck("the last of several values persists across reopening") { place in
             try {
                 let store = try place.open()
                 for value in 0..<100 { try store.set(KVKey<Int>("a"), value: value) }
@@ -59,7 +59,7 @@ extension ConformanceChecks {
             try expectEqual(try place.open().get(KVKey<Int>("a")), 99, "get")
         },
         ConformanceCheck(
-            "a value of another type is still undecodable after reopening, and still there", needs: [.typedReads]
+            "a value of another type is still undecodable after reopening, and is kept", needs: [.typedReads]
         ) { place in
             try place.open().set(KVKey<String>("a"), value: "one")
             let store = try place.open()
@@ -74,7 +74,7 @@ extension ConformanceChecks {
             try expectEqual(try place.open().keys(), [], "keys")
             try expectEqual(try place.open().keys(), [], "keys after reopening")
         },
-        ConformanceCheck("names of every kind are there after reopening") { place in
+        ConformanceCheck("names of every kind persist across reopening") { place in
             try {
                 let store = try place.open()
                 for (index, name) in hostileNames.enumerated() { try store.set(KVKey<Int>(name), value: index) }
@@ -93,7 +93,7 @@ extension ConformanceChecks {
             }()
             try expectEqual(try place.open().keys(), ["b"], "keys")
         },
-        ConformanceCheck("removeAll stays done after reopening, and what was set after it is there") { place in
+        ConformanceCheck("removeAll and the values set after it persist across reopening") { place in
             try {
                 let store = try place.open()
                 for name in ["a", "b"] { try store.set(KVKey<Int>(name), value: 1) }
@@ -102,7 +102,7 @@ extension ConformanceChecks {
             }()
             try expectEqual(try place.open().keys(), ["c"], "keys")
         },
-        ConformanceCheck("a store that is opened many times keeps what each opening wrote") { place in
+        ConformanceCheck("a store opened many times keeps the writes of each opening") { place in
             for index in 0..<10 {
                 let store = try place.open()
                 try expectEqual(try store.keys().count, index, "how many keys opening \(index) finds")
@@ -115,7 +115,7 @@ extension ConformanceChecks {
 
     private static let transactionalKeyValuePersistence:
         [ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>] = [
-            ConformanceCheck("revisions go on after reopening where they were") { place in
+            ConformanceCheck("revisions continue after reopening") { place in
                 let key = KVKey<Int>("a")
                 let removed = KVKey<Int>("b")
                 let before = try {
@@ -134,7 +134,7 @@ extension ConformanceChecks {
                 let after = try revision(of: "a", in: store)
                 try expect(after > before.1, "revision \(after) after \(before.1)")
             },
-            ConformanceCheck("a batch is there after reopening, in its order") { place in
+            ConformanceCheck("a batch persists across reopening, in order") { place in
                 try {
                     let store = try place.open()
                     try store.set(KVKey<Int>("a"), value: 1)

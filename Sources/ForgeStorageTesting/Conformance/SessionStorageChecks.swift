@@ -20,12 +20,12 @@ extension ConformanceChecks {
         ConformanceCheck("a new storage is empty") { storage in
             try expectEqual(try storage.loadUser(), nil, "the user of a new storage")
         },
-        ConformanceCheck("a user who was saved is loaded, as often as asked") { storage in
+        ConformanceCheck("a saved user can be loaded repeatedly") { storage in
             try storage.saveUser(john)
             try expectEqual(try storage.loadUser(), john, "the user, the first time")
             try expectEqual(try storage.loadUser(), john, "the user, the second time")
         },
-        ConformanceCheck("saving replaces the user who was there") { storage in
+        ConformanceCheck("saving replaces the previous user") { storage in
             try storage.saveUser(john)
             try storage.saveUser(jane)
             try expectEqual(try storage.loadUser(), jane, "the user after the second save")
@@ -62,7 +62,7 @@ extension ConformanceChecks {
                     "a name of \(name.utf8.count) bytes was changed")
             }
         },
-        ConformanceCheck("a session manager over the storage sees what the storage holds") { storage in
+        ConformanceCheck("a session manager and its storage see the same user") { storage in
             try checkManager(over: storage)
         },
     ]

@@ -4,14 +4,14 @@ import Foundation
 extension ConformanceChecks {
     /// The promises of a byte storage with the four required calls.
     public static let storage: [ConformanceCheck<any Storage>] = [
-        ConformanceCheck("a key that nothing was stored for is not found") { storage in
+        ConformanceCheck("a key without a value is not found") { storage in
             try await expectNotFound("missing", in: storage)
         },
-        ConformanceCheck("a value that was saved is fetched") { storage in
+        ConformanceCheck("a saved value can be fetched") { storage in
             try saveNow(hello, for: "greeting", in: storage)
             try expectEqual(try fetchNow("greeting", from: storage), hello, "the value")
         },
-        ConformanceCheck("saving replaces the value, a longer one too") { storage in
+        ConformanceCheck("saving replaces the value, even a longer one") { storage in
             try saveNow(Data(repeating: 7, count: 10_000), for: "greeting", in: storage)
             try saveNow(hello, for: "greeting", in: storage)
             try expectEqual(try fetchNow("greeting", from: storage), hello, "the value after the second save")
@@ -20,14 +20,14 @@ extension ConformanceChecks {
             try saveNow(Data(), for: "empty", in: storage)
             try expectEqual(try fetchNow("empty", from: storage), Data(), "the empty value")
         },
-        ConformanceCheck("values of any size and any bytes come back") { storage in
+        ConformanceCheck("values of any size and any bytes round-trip") { storage in
             for size in [1, 511, 512, 513, 4095, 4096, 4097, 1 << 20] {
                 let value = Data.patterned(count: size)
                 try saveNow(value, for: "sized", in: storage)
                 try expect(try fetchNow("sized", from: storage) == value, "a value of \(size) bytes was changed")
             }
         },
-        ConformanceCheck("a slice of other data is saved as what it shows") { storage in
+        ConformanceCheck("a slice of data is saved as the slice's bytes") { storage in
             let slice = Data("0123456789".utf8)[3..<7]
             try saveNow(slice, for: "slice", in: storage)
             try expectEqual(try fetchNow("slice", from: storage), Data("3456".utf8), "the value")
@@ -39,18 +39,18 @@ extension ConformanceChecks {
             for key in keys { try saveNow(Data(key.utf8), for: key, in: storage) }
             for key in keys { try expectEqual(try fetchNow(key, from: storage), Data(key.utf8), "the value of \(key)") }
         },
-        ConformanceCheck("a handler is given the value that was saved, and the value that is fetched") { storage in
+        ConformanceCheck("handlers receive the saved and the fetched value") { storage in
             let saved = try await outcome { storage.save(value: hello, for: "greeting", handler: $0) }.get()
             try expectEqual(saved, hello, "the value passed to the save's handler")
             let fetched = try await outcome { storage.fetchValue(for: "greeting", handler: $0) }.get()
             try expectEqual(fetched, hello, "the value passed to the fetch's handler")
         },
-        ConformanceCheck("a handler is given the error for a key that nothing was stored for") { storage in
+        ConformanceCheck("a handler receives the error for a key without a value") { storage in
             let fetched = await outcome { storage.fetchValue(for: "missing", handler: $0) }
             let error = try await expectError(StorageError.self, "fetching a missing key") { try fetched.get() }
             try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
         },
-        ConformanceCheck("the async calls save and fetch the same values as those that wait") { storage in
+        ConformanceCheck("the async and the blocking calls save and fetch the same values") { storage in
             try await storage.saveInBackground(value: hello, for: "greeting")
             try expectEqual(try fetchNow("greeting", from: storage), hello, "the value saved by the async call")
             let fetched = try await storage.fetchValueInBackground(for: "greeting")
@@ -60,7 +60,7 @@ extension ConformanceChecks {
             }
             try expect(error.isNotFound, "fetching a missing key: expected notFound, got \(error)")
         },
-        ConformanceCheck("saves of one key at once leave one of the values, whole") { storage in
+        ConformanceCheck("concurrent saves of one key leave one of the values, whole") { storage in
             let size = 50_000
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<8 {
@@ -79,18 +79,18 @@ extension ConformanceChecks {
 
     /// The promises of a storage that supports removal.
     public static let storageRemoval: [ConformanceCheck<any Storage>] = [
-        ConformanceCheck("a value that was removed is not found", needs: [.removal]) { storage in
+        ConformanceCheck("a removed value is not found", needs: [.removal]) { storage in
             try saveNow(hello, for: "greeting", in: storage)
             try storage.removeValue(for: "greeting")
             try await expectNotFound("greeting", in: storage)
         },
-        ConformanceCheck("removing takes the one value only", needs: [.removal]) { storage in
+        ConformanceCheck("removing removes only one value", needs: [.removal]) { storage in
             try saveNow(hello, for: "dir/a", in: storage)
             try saveNow(hello, for: "dir/b", in: storage)
             try storage.removeValue(for: "dir/a")
             try expectEqual(try fetchNow("dir/b", from: storage), hello, "the other value")
         },
-        ConformanceCheck("removing what is not stored is no error", needs: [.removal]) { storage in
+        ConformanceCheck("removing a missing value succeeds", needs: [.removal]) { storage in
             try storage.removeValue(for: "missing")
             try storage.removeValue(for: "missing/below")
         },

@@ -9,7 +9,7 @@ extension ConformanceChecks {
             try saveNow(hello, for: key, in: storage)
             try expectEqual(try fetchNow(key, from: storage), hello, "the value of a key with 32 components")
         },
-        ConformanceCheck("nothing can be stored below a key that holds a value", needs: [.keysArePaths]) { storage in
+        ConformanceCheck("nothing can be stored below a key with a value", needs: [.keysArePaths]) { storage in
             try saveNow(hello, for: "foo", in: storage)
             let saving = try await expectError(StorageError.self, "saving below a value") {
                 try saveNow(hello, for: "foo/bar", in: storage)

@@ -22,8 +22,8 @@ public import SystemPackage
 ///   - effects: Whether a failing call takes effect; by default it does not.
 ///   - step: The distance between the runs that are made, in the order of calls, error numbers, modes and effects; 1
 ///     makes all of them.
-///   - start: The first run that is made, counted from 0. Tests that begin with the same calls cover all of them if they
-///     start at different runs.
+///   - start: The first run that is made, counted from 0. Tests that begin with the same calls cover all of them if
+///     they start at different runs.
 ///   - makeFileSystem: Makes a file system in the initial state.
 ///   - body: The code under test. It must make the same calls in every run until one fails.
 ///   - verify: Checks the file system, with faults disarmed; `error` is the error of `body`.

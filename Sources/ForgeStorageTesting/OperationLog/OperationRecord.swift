@@ -3,8 +3,8 @@ public import SystemPackage
 
 /// A file-system call and its result.
 ///
-/// Numbers that vary between runs are replaced: descriptors by the lowest number that is free in the log, inodes by the order of
-/// appearance.
+/// Numbers that vary between runs are replaced: descriptors by the lowest number that is free in the log, inodes by the
+/// order of appearance.
 public struct OperationRecord: Hashable, Sendable {
     /// The result of a call.
     public enum Outcome: Hashable, Sendable {

@@ -19,8 +19,8 @@ extension Int: Sample {
     func number(key: Int) -> Int? { self % Self.keyLimit == key ? self / Self.keyLimit : nil }
 }
 
-/// `KEY:NUMBER:` and padding, whose kind and length depend on the number: none, so that the text takes at most 15 bytes and
-/// no memory of its own; ASCII; or characters of two bytes.
+/// `KEY:NUMBER:` and padding, whose kind and length depend on the number: none, so that the text takes at most 15 bytes
+/// and no memory of its own; ASCII; or characters of two bytes.
 ///
 /// Making and checking a text costs tens of nanoseconds, so that the threads spend their time in the store.
 extension String: Sample {

@@ -7,16 +7,16 @@ final class BrokenKeyValuePlace: Sendable {
     /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case isNeverEmpty = "a new place is empty"
-        case losesLargeNumbers = "values of every kind are there after reopening"
-        case losesOddNames = "names of every kind are there after reopening"
-        case goesBack = "the last of several values is there after reopening"
+        case losesLargeNumbers = "values of every kind persist across reopening"
+        case losesOddNames = "names of every kind persist across reopening"
+        case goesBack = "the last of several values persists across reopening"
         case bringsBack = "a removed key stays absent after reopening"
-        case emptiesLate = "removeAll stays done after reopening, and what was set after it is there"
-        case wearsOut = "a store that is opened many times keeps what each opening wrote"
-        case countsAnew = "revisions go on after reopening where they were"
-        case repeatsBatches = "a batch is there after reopening, in its order"
+        case emptiesLate = "removeAll and the values set after it persist across reopening"
+        case wearsOut = "a store opened many times keeps the writes of each opening"
+        case countsAnew = "revisions continue after reopening"
+        case repeatsBatches = "a batch persists across reopening, in order"
         case roundsNumbers = "a value reads as another type after reopening as it did before, and is not changed"
-        case dropsTexts = "a value of another type is still undecodable after reopening, and still there"
+        case dropsTexts = "a value of another type is still undecodable after reopening, and is kept"
     }
 
     private let defect: Defect?

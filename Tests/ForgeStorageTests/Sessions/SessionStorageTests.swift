@@ -111,14 +111,14 @@ final class BrokenSessionStorage: SessionStorage {
     /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case hasAUser = "a new storage is empty"
-        case loadsOnce = "a user who was saved is loaded, as often as asked"
-        case keepsTheFirst = "saving replaces the user who was there"
+        case loadsOnce = "a saved user can be loaded repeatedly"
+        case keepsTheFirst = "saving replaces the previous user"
         case clearsNothing = "clearing removes the user"
         case refusesToClearNothing = "clearing an empty storage succeeds"
         case closes = "a user can be saved after clearing"
         case fillsIn = "nil and empty fields are preserved"
         case normalises = "any text round-trips byte for byte"
-        case loadsTheFirst = "a session manager over the storage sees what the storage holds"
+        case loadsTheFirst = "a session manager and its storage see the same user"
     }
 
     typealias User = ConformanceUser

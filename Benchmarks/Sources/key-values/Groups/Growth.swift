@@ -3,8 +3,8 @@ import Foundation
 import Measuring
 
 /// Fills a new store and measures the memory that each key takes: half of the values are `Int`, half `String` of 32
-/// characters; names have 20 bytes. Runs in a new process, in which a store of one key has been used before, so that the
-/// pages of the code do not count.
+/// characters; names have 20 bytes. Runs in a new process, in which a store of one key has been used before, so that
+/// the pages of the code do not count.
 struct Growth {
     /// The argument that marks a child process.
     static let argument = "--growth"

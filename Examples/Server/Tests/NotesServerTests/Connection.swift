@@ -30,7 +30,7 @@ final class Connection {
 
     func write(_ text: String) throws { try socket.write(contentsOf: Data(text.utf8)) }
 
-    /// What was received up to and including a text, or up to the end of the connection.
+    /// The bytes received up to and including a text, or up to the end of the connection.
     func read(until end: String) -> String {
         var text = ""
         while !text.contains(end) {
