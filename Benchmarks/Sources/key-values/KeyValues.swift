@@ -57,6 +57,7 @@ enum KeyValues {
             report(try SettingReads<Int>(workspace).line(.ratioAtMost(1.3)))
             report(try SettingReads<String>(workspace).line(.ratioAtMost(1.3)))
             report(try SettingReads<Settings>(workspace).line(.ratioAtMost(1.3)))
+            report(try SettingReads<String>(workspace).line(.ratioAtMost(1.3), isHome: true))
         case .set:
             report(try Writes<Int>(workspace).line(.ratioAtMost(0.3), elsewhere: 270))
             report(try Writes<String>(workspace).line(.ratioAtMost(0.3), elsewhere: 430))

@@ -14,14 +14,19 @@ struct SettingReads<Value: Sample> {
         self.workspace = workspace
     }
 
-    func line(_ goal: GoalLine.Goal) throws -> GoalLine {
-        let store = try FileKVStore(at: workspace.place("setting-\(Value.title)"))
+    /// - Parameter isHome: Whether the store is the home of the settings, which name no store then; once in a process.
+    func line(_ goal: GoalLine.Goal, isHome: Bool = false) throws -> GoalLine {
+        let store = try FileKVStore(at: workspace.place("setting-\(Value.title)\(isHome ? "-home" : "")"))
+        if isHome { try SettingsHome.open { store } }
+        func property(_ setting: KVSetting<Value>) -> Setting<Value> {
+            isHome ? Setting(setting) : Setting(setting, in: store)
+        }
         let absent = Value(sample: 0)
         let settings = samples.keys.map { KVSetting($0, default: absent) }
         for (setting, value) in zip(settings, samples.values) { try store.set(setting, value: value) }
-        let properties = settings.map { Setting($0, in: store) }
+        let properties = settings.map(property)
         try check("Setting", samples.names, samples.values) { name in
-            Setting(KVSetting(name, default: absent), in: store).wrappedValue
+            property(KVSetting(name, default: absent)).wrappedValue
         }
         let (keys, rounds) = (samples.keys, Self.rounds)
         contest.add("FileKVStore.get", count: rounds * keys.count) {
@@ -31,6 +36,8 @@ struct SettingReads<Value: Sample> {
             for _ in 0..<rounds { for index in properties.indices { keep(properties[index].wrappedValue) } }
         }
         let measured = try contest.run(runs: 11)
-        return GoalLine("Setting<\(Value.title)>", goal, measured[1], reference: measured[0], peers: [])
+        return GoalLine(
+            "Setting<\(Value.title)>\(isHome ? " without a store" : "")", goal, measured[1], reference: measured[0],
+            peers: [])
     }
 }
