@@ -14,7 +14,7 @@ struct SettingReads<Value: Sample> {
         self.workspace = workspace
     }
 
-    /// - Parameter isHome: Whether the store is the home of the settings, which name no store then; once in a process.
+    /// Reads through settings that name no store if `isHome`; once in a process.
     func line(_ goal: GoalLine.Goal, isHome: Bool = false) throws -> GoalLine {
         let store = try FileKVStore(at: workspace.place("setting-\(Value.title)\(isHome ? "-home" : "")"))
         if isHome { try SettingsHome.open { store } }
