@@ -6,7 +6,7 @@ import SystemPackage
 import TestDepth
 import Testing
 
-@Suite("Foreign entries in a store's directory are not followed", .timeLimit(.minutes(20)))
+@Suite("Foreign entries in a store's directory are not followed", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct LinkAttackTests {
     private let directory: TemporaryDirectory
     private let store: DiskFileStore

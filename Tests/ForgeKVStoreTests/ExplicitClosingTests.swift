@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -102,7 +103,9 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 1)
     }
 
-    @Test("calls of close during and after a failing one throw its error", .timeLimit(.minutes(1)))
+    @Test(
+        "calls of close during and after a failing one throw its error",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func closingTwice() throws {
         let fileSystem = FailingFileSystem()
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem)
@@ -135,7 +138,9 @@ import Testing
         #expect(code { try store.close() } == .durabilityUnknown)
     }
 
-    @Test("closing from a report made by closing throws instead of deadlocking", .timeLimit(.minutes(1)))
+    @Test(
+        "closing from a report made by closing throws instead of deadlocking",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func fromClosing() throws {
         let fileSystem = FailingFileSystem()
         let opened = Mutex<FileKVStore?>(nil)
@@ -156,7 +161,9 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).read(key) == 999)
     }
 
-    @Test("closing from a background job's report of an issue throws instead of deadlocking", .timeLimit(.minutes(1)))
+    @Test(
+        "closing from a background job's report of an issue throws instead of deadlocking",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func fromHandler() throws {
         let fileSystem = FailingFileSystem()
         let opened = Mutex<FileKVStore?>(nil)

@@ -1,11 +1,14 @@
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
 
 @Suite("Group commit") struct GroupCommitTests {
-    @Test("a waiter woken as leader whose work is already done passes the lead on", .timeLimit(.minutes(1)))
+    @Test(
+        "a waiter woken as leader whose work is already done passes the lead on",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func passedLead() throws {
         let commit = GroupCommit()
         let done = Atomic<UInt64>(0)

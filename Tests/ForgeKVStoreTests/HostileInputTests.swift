@@ -3,6 +3,7 @@ import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -155,7 +156,9 @@ struct HostileInputTests {
         #expect(throws: KVStoreError.self) { try KVImportSource.propertyList(data) }
     }
 
-    @Test("a list that expands exponentially or infinitely is refused", .timeLimit(.minutes(1)))
+    @Test(
+        "a list that expands exponentially or infinitely is refused", .timeLimit(.minutes(TestDepth.hangLimitInMinutes))
+    )
     func growingLists() {
         let doubling = (0..<30).map { [0xA2, UInt8($0 + 3), UInt8($0 + 3)] }
         let data = list([[0xD1, 1, 2], [0x51, 0x61]] + doubling + [[0x10, 1]])

@@ -1,9 +1,10 @@
 import ForgeKVStore
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
-@Suite("App code called by a layer may use the layer", .timeLimit(.minutes(1)))
+@Suite("App code called by a layer may use the layer", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct LayerCallbackTests {
     /// Uses a store while it is encoded.
     private struct Curious: Codable, Sendable {

@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -11,7 +12,7 @@ import Testing
 @Suite("Opening and closing many stores") struct OpeningConcurrencyTests {
     private let key = KVKey<Int>("a")
 
-    @Test("a slow opening delays no other store", .timeLimit(.minutes(1)))
+    @Test("a slow opening delays no other store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func slowOpening() throws {
         let fileSystem = FailingFileSystem()
         let isSlow = DispatchSemaphore(value: 0)
@@ -40,7 +41,7 @@ import Testing
         isDone.wait()
     }
 
-    @Test("threads that open one store at once get one engine", .timeLimit(.minutes(1)))
+    @Test("threads that open one store at once get one engine", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func together() throws {
         let fileSystem = InMemoryFileSystem()
         let failures = Atomic(0)
@@ -56,7 +57,9 @@ import Testing
         #expect(try FileKVStore(at: "/store", fileSystem: fileSystem).keys().count == 50)
     }
 
-    @Test("threads that read while others open and list the store find every key", .timeLimit(.minutes(1)))
+    @Test(
+        "threads that read while others open and list the store find every key",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func readingAtOnce() throws {
         let fileSystem = InMemoryFileSystem()
         let keys = (0..<500).map { KVKey<Int>("key.\($0)") }
@@ -82,7 +85,8 @@ import Testing
         #expect(missing.load(ordering: .relaxed) == 0)
     }
 
-    @Test("stores that are released on the utility queue are closed", .timeLimit(.minutes(1)))
+    @Test(
+        "stores that are released on the utility queue are closed", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func utilityQueue() throws {
         let fileSystem = InMemoryFileSystem()
         let group = DispatchGroup()
@@ -100,7 +104,9 @@ import Testing
         #expect(group.wait(timeout: .now() + 30) == .success)
     }
 
-    @Test("several threads that wait for a shared store wait no longer than a single one", .timeLimit(.minutes(1)))
+    @Test(
+        "several threads that wait for a shared store wait no longer than a single one",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func lockTimeout() throws {
         let fixture = SharedFixture()
         let process = fixture.process(1)

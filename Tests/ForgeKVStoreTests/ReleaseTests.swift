@@ -3,6 +3,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -15,7 +16,8 @@ struct ReleaseTests {
         let hasReleased = DispatchSemaphore(value: 0)
     }
 
-    @Test("in the issue handler, in another thread, closes the store", .timeLimit(.minutes(20)))
+    @Test(
+        "in the issue handler, in another thread, closes the store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func inBackground() throws {
         let memory = InMemoryFileSystem()
         let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
@@ -47,7 +49,7 @@ struct ReleaseTests {
 
     @Test(
         "while another thread waits for it, other stores can be opened in the issue handler",
-        .timeLimit(.minutes(20)))
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func anotherStore() throws {
         let memory = InMemoryFileSystem()
         // The second rename is that of the log rewritten at closing.

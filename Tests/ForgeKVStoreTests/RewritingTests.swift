@@ -88,7 +88,7 @@ struct RewritingTests {
         #expect(recorder.damage.allSatisfy { $0.kind == .records })
     }
 
-    @Test("by the issue handler, again", .timeLimit(.minutes(20)))
+    @Test("by the issue handler, again", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func rewritingAgain() throws {
         try damage()
         let owner = Mutex<FileKVStore?>(nil)

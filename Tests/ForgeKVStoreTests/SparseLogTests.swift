@@ -3,6 +3,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -81,7 +82,7 @@ struct SparseLogTests {
         #expect(try reader.contentEnd(from: 0) == 5 << 20 + 1)
     }
 
-    @Test("on the disk opens at once", .timeLimit(.minutes(1)))
+    @Test("on the disk opens at once", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func onDisk() throws {
         let directory = TemporaryDirectory()
         do { try FileKVStore(at: directory.url).set(key, value: 1) }

@@ -3,6 +3,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("Import and export")
@@ -152,7 +153,9 @@ struct TransferTests {
         #expect(try store.exportJSON(prettyPrinted: true).json.contains("\n"))
     }
 
-    @Test("a value without a JSON form is a failure, and the others are exported", .timeLimit(.minutes(1)))
+    @Test(
+        "a value without a JSON form is a failure, and the others are exported",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func noJSONForm() throws {
         try store.set(KVKey<Int>("a"), value: 1)
         try store.setRawValue([0x11, 1, 0xA2, 1, 1, 0x61, 0x31, 2], named: "equal")
@@ -201,7 +204,7 @@ struct TransferTests {
         }
     }
 
-    @Test("a FIFO instead of a file is refused", .timeLimit(.minutes(1)))
+    @Test("a FIFO instead of a file is refused", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func pipe() throws {
         let directory = TemporaryDirectory()
         try FileManager.default.createDirectory(at: directory.url, withIntermediateDirectories: true)

@@ -8,6 +8,9 @@ package enum TestDepth {
     /// Whether this is a deep run.
     package static let isDeep = ProcessInfo.processInfo.environment["FORGE_DEEP"] != nil
 
+    /// The time after which an asynchronous test counts as hanging; it includes waiting for synchronous tests.
+    package static let hangLimitInMinutes = isDeep ? 120 : 5
+
     /// A limit of a check.
     package static func limit(_ quick: Int, deep: Int) -> Int { isDeep ? deep : quick }
 

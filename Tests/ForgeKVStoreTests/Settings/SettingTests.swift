@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -141,7 +142,7 @@ extension KVSettings {
     }
 }
 
-@Suite("The values of a setting", .timeLimit(.minutes(1))) struct SettingValuesTests {
+@Suite("The values of a setting", .timeLimit(.minutes(TestDepth.hangLimitInMinutes))) struct SettingValuesTests {
     private let store = InMemoryKVStore()
 
     @Test("begin with the current one, and the last one is always delivered")

@@ -2,6 +2,7 @@ import Dispatch
 import ForgeTestTraits
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -151,7 +152,9 @@ private struct HomeCounter {
         #expect(settings.openingError is Refused)
     }
 
-    @Test("the use of a setting while the store is chosen is detected, and does not deadlock", .timeLimit(.minutes(1)))
+    @Test(
+        "the use of a setting while the store is chosen is detected, and does not deadlock",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func usedMeanwhile() throws {
         try withDirectory { directory in
             let settings = ProcessSettings(isTest: false) { directory }

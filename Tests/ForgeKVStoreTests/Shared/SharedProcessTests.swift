@@ -91,7 +91,7 @@ struct SharedProcessTests {
         #expect(try own.read(count) == 4000)
     }
 
-    @Test("a change reaches a stream in another process and back", .timeLimit(.minutes(20)))
+    @Test("a change reaches a stream in another process and back", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func streams() async throws {
         let (ping, pong) = (KVKey<Int>("ping"), KVKey<Int>("pong"))
         let own = ReactiveKVStore(try openShared(path))
@@ -107,7 +107,9 @@ struct SharedProcessTests {
         _ = await other.value
     }
 
-    @Test("no lock is held between calls while two processes have the store open", .timeLimit(.minutes(20)))
+    @Test(
+        "no lock is held between calls while two processes have the store open",
+        .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func noLock() async throws {
         let own = ReactiveKVStore(try openShared(path))
         let other = Task { [path] in

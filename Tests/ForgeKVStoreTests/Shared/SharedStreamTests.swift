@@ -2,11 +2,12 @@ import ForgeFileSystem
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
 
-@Suite("Streams of changes by other processes", .timeLimit(.minutes(20)))
+@Suite("Streams of changes by other processes", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
 struct SharedStreamTests {
     private let fixture = SharedFixture()
     private let key = KVKey<Int>("a")
