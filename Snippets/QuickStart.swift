@@ -8,7 +8,7 @@ let root = URL(fileURLWithPath: "my-app-data")
 // Settings: typed keys; a value survives a kill once `set` returns.
 let launches = KVKey<Int>("launches")
 let settings = try FileKVStore(at: root.appendingPathComponent("settings"))
-try settings.update(launches, default: 0) { $0 += 1 }
+let launch = try settings.update(launches, default: 0) { $0 += 1 }  // Atomic; returns the new value.
 try settings.synchronize()  // Now it also survives a power cut.
 
 // Files: replaced atomically and durably; keys cannot leave the root.
@@ -32,4 +32,4 @@ try images.cacheImage(id: "avatar", data: Data([0x89, 0x50, 0x4E, 0x47]))
 let values = CodableStorage(storage: DiskStorage(path: root.appendingPathComponent("values")))
 try values.save(["Hello", "World"], for: "timeline")
 
-print("launch \(settings.get(launches) ?? 0) of", try session.loadUser()?.name ?? "nobody")
+print("launch \(launch) of", try session.loadUser()?.name ?? "nobody")

@@ -33,12 +33,12 @@ static void prepare(void) {
 #endif
 }
 
-int forge_orders_readers(void) {
+int forge_writer_fences_readers(void) {
     pthread_once(&once, prepare);
     return is_ordered;
 }
 
-int forge_order_readers(void) {
+int forge_fence_readers(void) {
 #if defined(__linux__)
     if (is_ordered) {
         if (syscall(SYS_membarrier, private_expedited, 0, 0) == 0) return 1;

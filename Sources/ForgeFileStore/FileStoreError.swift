@@ -36,10 +36,10 @@ public struct FileStoreError: Error, Sendable {
         /// The file exceeds the store's load limit, or the maximum file size of the file system.
         case tooLarge
 
-        /// The key names an entry that no store creates, such as a symbolic link; the entry is left unchanged.
+        /// The key names an entry that this store did not create, such as a symbolic link; the entry is left unchanged.
         case unsafe(UnsafeFile)
 
-        /// The directory to delete contains an entry that no store creates; the underlying error has the path. Nothing
+        /// The directory to delete contains an entry that this store did not create; the underlying error has the path. Nothing
         /// was deleted, unless another program added the entry during the deletion.
         case foreignContent
 

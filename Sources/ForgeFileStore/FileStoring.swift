@@ -40,6 +40,8 @@ public protocol FileStoring: Sendable {
     func delete(_ key: String) async throws
 
     /// Lists the directory at `directory`, one level deep and in no particular order; `""` is the root directory.
+    ///
+    /// Throws ``FileStoreError/Code/notFound`` if there is no such directory; the root is empty until it exists.
     func list(in directory: String) async throws -> [StoredFile]
 
     /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be removed.
@@ -92,7 +94,7 @@ public protocol FileStoring: Sendable {
     /// Creates a directory and its missing parents; succeeds if the directory exists.
     func createDirectory(_ key: String) async throws
 
-    /// Removes the directory at `key` with its whole tree.
+    /// Removes the directory at `key` with its whole tree; ``FileStoreError/Code/notFound`` if there is none.
     ///
     /// The stores of this package remove the directory atomically, by a rename; the default implementation removes its
     /// files one by one.

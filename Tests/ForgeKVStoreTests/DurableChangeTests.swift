@@ -47,6 +47,64 @@ import Testing
     }
 }
 
+@Suite("Changes of present values only") struct PresentValueTests {
+    private let store = InMemoryKVStore()
+    private let key = KVKey<Int>("a")
+
+    @Test("an update stores the changed value, and nothing for an absent key or after an error")
+    func updating() throws {
+        #expect(try store.updateIfPresent(key) { $0 += 1 } == nil)
+        #expect(!store.contains(key))
+        try store.set(key, value: 1)
+        #expect(try store.updateIfPresent(key) { $0 += 1 } == 2)
+        #expect(throws: CancellationError.self) {
+            try store.updateIfPresent(key) { value in
+                value = 9
+                throw CancellationError()
+            }
+        }
+        #expect(store.get(key) == 2)
+    }
+
+    @Test("an update beside other writes starts again with their value")
+    func racing() throws {
+        try store.set(key, value: 1)
+        var runs = 0
+        try store.updateIfPresent(key) { value in
+            runs += 1
+            if runs == 1 { try store.set(key, value: 10) }
+            value += 1
+        }
+        #expect(store.get(key) == 11)
+        #expect(runs == 2)
+        #expect(
+            try store.updateIfPresent(key) { value in
+                try store.remove(key)
+                value += 1
+            } == nil)
+        #expect(!store.contains(key))
+    }
+
+    @Test("of several removals one finds the value, of whatever type it is")
+    func removing() throws {
+        #expect(try !store.removeIfPresent(key))
+        try store.set(KVKey<String>("a"), value: "text")
+        #expect(try store.removeIfPresent(key))
+        #expect(try !store.removeIfPresent(key))
+        #expect(!store.contains(key))
+    }
+
+    @Test("an error of an update names the key")
+    func naming() throws {
+        let memory = InMemoryFileSystem()
+        let store = try FileKVStore(at: "/store", fileSystem: memory, options: IssueRecorder().options())
+        try store.close()
+        let error = #expect(throws: KVStoreError.self) { try store.update(key, default: 0) { $0 += 1 } }
+        #expect(error?.key == "a")
+        #expect(error?.operation == .set)
+    }
+}
+
 @Suite("Values of a snapshot under a prefix") struct SnapshotValuesTests {
     @Test("are those of the prefix alone, with their keys, in the order of their names")
     func prefix() throws {

@@ -25,13 +25,13 @@ extern _Thread_local struct forge_reader *_Nullable forge_own_reader;
 /// Makes the record of the calling thread.
 struct forge_reader *_Nonnull forge_make_reader(void);
 
-/// Whether `forge_order_readers` makes other threads pass a fence, so that readers need none of their own.
-int forge_orders_readers(void);
+/// Whether `forge_fence_readers` makes other threads pass a fence, so that readers need none of their own.
+int forge_writer_fences_readers(void);
 
 /// Makes every thread of the process pass a memory fence (`membarrier(2)`, `MEMBARRIER_CMD_PRIVATE_EXPEDITED`), or the
 /// calling one where readers pass fences of their own. Returns 0 if the system refuses, as a sandbox does that was entered
 /// after the first use: nothing is known of other threads then.
-int forge_order_readers(void);
+int forge_fence_readers(void);
 
 /// The first of all records; each leads to the next.
 struct forge_reader *_Nullable forge_first_reader(void);

@@ -15,7 +15,7 @@ final class DataProtection: Sendable {
 
     private struct State {
         var lock = LockState.unlocked
-        /// Classes by inode number, which a file system never reuses; a missing inode has the default class.
+        /// Classes by inode number, which is not reused before a power cut; a missing inode has the default class.
         var classes: [UInt64: FileProtection] = [:]
     }
 

@@ -13,8 +13,7 @@ import SystemPackage
 /// let drafts = device.fileStore(namespace: "drafts", fileProtection: .complete)
 /// try await drafts.save(text, to: "letter")
 /// device.lock()
-/// await #expect(throws: FileStoreError.self) { try await drafts.load("letter") }   // .unavailable(.locked), not
-/// .notFound
+/// await #expect(throws: FileStoreError.self) { try await drafts.load("letter") }  // .unavailable(.locked)
 /// ```
 ///
 /// The stores are those of production, on a file system and a Keychain that follow the device's state: an item that is

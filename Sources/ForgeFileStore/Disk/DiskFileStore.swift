@@ -12,7 +12,7 @@ public import Foundation
 /// it.
 ///
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
-/// entries that no store creates: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
+/// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
 /// hard links, root directories of other stores, and mount points.
 public final class DiskFileStore: FileStoring {
     private let engine: FileStoreEngine

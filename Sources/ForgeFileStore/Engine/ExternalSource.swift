@@ -81,6 +81,9 @@ struct ExternalSource {
                 case .isDirectory, .noSuchAddressOrDevice: .notRegular
                 default: .unreadable
                 }
+            // The failed call may have had a part of the path only.
+            var error = error
+            error.path = path
             throw failure(problem, error)
         }
     }

@@ -14,7 +14,7 @@ package enum FileSystemEffect: Sendable {
     case setSize(inode: UInt64, size: Int64, time: FileTime)
     /// Space was reserved up to `end`; the file is now at least that long.
     case reserve(inode: UInt64, end: Int64, time: FileTime)
-    /// Bytes were stored through a mapping. The time is set if the store counted as a modification.
+    /// Bytes were stored through a mapping. The time is set if that counted as a modification.
     case store(inode: UInt64, offset: Int64, bytes: [UInt8], time: FileTime?)
     /// Stores through mappings in a range of a file were written back, or failed to be.
     case writeBack(inode: UInt64, Range<Int64>, succeeds: Bool)

@@ -21,7 +21,10 @@ extension TemporaryFileJournalFile {
                     (parent) throws(FileSystemError) in
                     try removeLeftovers(slot, in: parent, at: directory, below: root, &kept)
                 }
-            } catch  where error.errno.isRefusal || error.errno.isDisappearance || error.errno.isUnusablePath {
+            } catch  where error.errno.isRefusal {
+                // The directory cannot be entered now; its record stays, so that a later owner can.
+                kept.insert(slot)
+            } catch  where error.errno.isDisappearance || error.errno.isUnusablePath {
                 continue
             }
         }

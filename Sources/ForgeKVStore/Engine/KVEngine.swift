@@ -25,7 +25,7 @@ final class KVEngine: Sendable {
     /// The observers of changes, also of those by other processes while there is one.
     let changes = ChangeObservers()
 
-    /// Tells a forked child, which may not touch the store.
+    /// Detects that this process is a forked child, which may not touch the store.
     let fork = ForkDetector()
 
     /// Whether the store was closed, after which writes throw and reads give what it held then. Set under `writer`.
@@ -132,19 +132,19 @@ extension KVEngine {
         // Rewriting may have found damage that could not be set aside: the log is left as it is then.
         guard writer.withLock({ $0.isWritable }) else { return }
         try appendFlushMarker()
-        try changeLog { (log) throws(FileSystemError) in try log.trim() }
+        try withLog { (log) throws(FileSystemError) in try log.trim() }
     }
 
     /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken
     /// for a torn tail otherwise.
     func appendFlushMarker() throws(KVStoreError) {
-        try changeLog { (log) throws(FileSystemError) in
+        try withLog { (log) throws(FileSystemError) in
             if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
         }
     }
 
-    /// Does something with the log that is not about a key.
-    private func changeLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
+    /// Calls `change` with the log; for changes that are not about a key.
+    private func withLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
         try writer.withLock { (writer) throws(KVStoreError) in
             do throws(FileSystemError) {
                 try change(&writer.log)

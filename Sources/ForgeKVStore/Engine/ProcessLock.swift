@@ -86,7 +86,7 @@ final class ProcessLock: Sendable {
             try fileSystem.retryingInterrupts { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, .exclusive, waiting: false)
             }
-            // Another program has removed the lock file, so other processes lock a new file of that name.
+            // If another program has removed the lock file, other processes lock a new file of that name: open that.
             guard try fileSystem.status(of: .descriptor(descriptor)).linkCount > 0 else {
                 close()
                 return false

@@ -1,6 +1,6 @@
 /// A store that forwards its writes to another one, for stores that change only how values are read.
 ///
-/// Together with ``KVReadForwarding``, a wrapper must implement only the calls that it changes.
+/// Together with ``KVReadForwarding``, a wrapper need implement only the calls that it changes.
 public protocol KVWriteForwarding<Base>: KVStoring {
     associatedtype Base: KVStoring
 

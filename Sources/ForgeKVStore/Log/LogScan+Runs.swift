@@ -74,7 +74,7 @@ extension LogScan {
         return (true, TableWriter.LoadedRecord(change, revision: frame.sequence))
     }
 
-    /// Loads a batch; returns whether the next record is an intact one.
+    /// Loads the next record if it is an intact batch; returns whether it did.
     private static func loadBatch(
         _ rest: inout UnsafeRawBufferPointer, _ seed: CRC32C, after state: inout Outcome,
         into table: inout TableWriter

@@ -98,7 +98,7 @@ struct LogScan {
                 // Determined once, because it is the same for every bad record.
                 if contentEnd == nil { contentEnd = try reader.contentEnd(from: offset) }
                 guard let contentEnd, contentEnd > offset else { break }
-                let next = try resynchronize(from: offset, before: contentEnd, after: state)
+                let next = try nextIntactRecord(from: offset, before: contentEnd, after: state)
                 pending.append(Segment(damage: offset..<(next ?? reader.size)))
                 offset = next ?? reader.size
             }
@@ -186,10 +186,8 @@ struct LogScan {
         return frame
     }
 
-    /// The offset of the next intact record after a bad one.
-    ///
-    /// None begins in the zeros from `contentEnd` on.
-    private mutating func resynchronize(
+    /// The offset of the next intact record after a bad one. The search ends at `contentEnd`; only zeros follow.
+    private mutating func nextIntactRecord(
         from offset: Int64, before contentEnd: Int64, after state: Outcome
     ) throws(FileSystemError) -> Int64? {
         // Usually the payload is damaged and the length still leads to the next record.
@@ -197,9 +195,10 @@ struct LogScan {
             let next = offset + Int64(LogRecord.frameSize + frame.payloadSize)
             if try record(at: next, after: state)?.firstSequence == state.sequence + 2 { return next }
         }
-        let last = min(contentEnd - 1, reader.size - Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize))
+        let smallest = Int64(LogRecord.frameSize + LogRecord.payloadPrefixSize)
+        let last = min(contentEnd - 1, reader.size - smallest)
         // More records than fit into the file cannot be missing.
-        let horizon = state.sequence + 2 + UInt64(clamping: reader.size / 24)
+        let horizon = state.sequence + 2 + UInt64(clamping: reader.size / smallest)
         var candidate = offset + 1
         while candidate <= last, budget > 0 {
             if try isPlausible(at: candidate, after: state, horizon: horizon),

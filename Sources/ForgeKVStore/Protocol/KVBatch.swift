@@ -83,6 +83,9 @@ public struct KVBatch: Sendable {
         return batch
     }
 
+    /// Adds a condition: the key has a value of this revision or, if nil, is absent.
+    public mutating func require<T>(_ key: KVKey<T>, revision: UInt64?) { require(key.name, revision: revision) }
+
     /// Adds a condition: the name has a value of this revision or, if nil, is absent.
     public mutating func require(_ name: String, revision: UInt64?) {
         requirements.append(Requirement(name: name, revision: revision))

@@ -38,7 +38,7 @@ extension KVSnapshot {
     /// The values whose names begin with a prefix, with their keys, in the order of the bytes of their names.
     ///
     /// ```swift
-    /// let notes = try store.snapshot().values(of: Note.self, prefix: "note.")
+    /// let notes = try store.snapshot().values(of: String.self, prefix: "note.")
     /// ```
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` for the first value that is not of the

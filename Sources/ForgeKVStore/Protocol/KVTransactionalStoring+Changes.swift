@@ -40,6 +40,49 @@ extension KVTransactionalStoring {
         return value
     }
 
+    /// Updates a value atomically if there is one.
+    ///
+    /// The closure runs again after a concurrent write, so it must have no other effect. If it throws, nothing is stored.
+    ///
+    /// - Returns: The stored value; nil if the key is absent.
+    /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept, unless the code is
+    ///   `.durabilityUnknown`.
+    @discardableResult
+    public func updateIfPresent<T>(
+        _ key: KVKey<T>, durability: Durability = .none, _ change: (inout T) throws -> Void
+    ) throws -> T? {
+        while let old = try versioned(key) {
+            var value = old.value
+            try change(&value)
+            guard try compareAndSet(key, revision: old.revision, value: value) else { continue }
+            try synchronize(durability, after: .set, key: key.name)
+            return value
+        }
+        return nil
+    }
+
+    /// Removes the value of a key, of whatever type.
+    ///
+    /// - Returns: Whether there was one; of several concurrent calls one returns true.
+    /// - Throws: ``KVStoreError``; the value is kept, unless the code is `.durabilityUnknown`.
+    @discardableResult
+    public func removeIfPresent<T>(_ key: KVKey<T>, durability: Durability = .none) throws -> Bool {
+        while let entry = try entry(named: key.name) {
+            do {
+                try batch { batch in
+                    batch.require(key, revision: entry.revision)
+                    batch.remove(key)
+                }
+            } catch let error as KVStoreError {
+                if error.code == .conflict { continue }
+                throw error.of(.remove, key.name)
+            }
+            try synchronize(durability, after: .remove, key: key.name)
+            return true
+        }
+        return false
+    }
+
     /// Updates a value atomically; returns the result of the closure's last run.
     func changing<T, Result>(
         _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Result
@@ -76,8 +119,9 @@ extension KVTransactionalStoring {
         do {
             try commit(batch)
             return true
-        } catch let error as KVStoreError where error.code == .conflict {
-            return false
+        } catch let error as KVStoreError {
+            if error.code == .conflict { return false }
+            throw error.of(.set, key.name)
         }
     }
 
@@ -121,5 +165,16 @@ extension KVTransactionalStoring {
             let store = (error as? KVStoreError)?.store
             throw KVStoreError(.durabilityUnknown, operation, key: key, store: store, underlying: error)
         }
+    }
+}
+
+extension KVStoreError {
+    /// The error of a batch that a call makes for one key, as an error of that call.
+    fileprivate func of(_ call: Operation, _ name: String) -> KVStoreError {
+        guard operation == .batch else { return self }
+        var error = self
+        error.operation = call
+        error.key = name
+        return error
     }
 }

@@ -36,7 +36,7 @@ final class ChangeObservers: Sendable {
 
     /// Whether there is an observer.
     @inline(__always)
-    var isOn: Bool { count.load(ordering: .relaxed) > 0 }
+    var hasObservers: Bool { count.load(ordering: .relaxed) > 0 }
 
     func add(_ handler: @escaping Handler) -> KVObservation {
         let id = state.withLock { state in
@@ -57,15 +57,15 @@ final class ChangeObservers: Sendable {
         }
     }
 
-    /// Reports that the values of names may have changed; nil if any may have. The change is visible to reads.
+    /// Reports that the values of names may have changed; nil if any may have. Call it once the change is visible to reads.
     @inline(never)
     func notify(_ names: [KeyName]?) {
-        let isScheduled = state.withLock { state in
+        let wasScheduled = state.withLock { state in
             if let names { state.pending.add(names) } else { state.pending = .all }
             defer { state.isScheduled = true }
             return state.isScheduled
         }
-        guard !isScheduled else { return }
+        guard !wasScheduled else { return }
         queue.async { self.report() }
     }
 

@@ -68,7 +68,7 @@ extension SettingsHome {
     @TaskLocal private static var scoped: (any Store)?
     private static let hasScopes = Atomic(false)
 
-    private static let process = ProcessSettings(isTest: TestProcess.isCurrent) {
+    private static let process = ProcessSettingsStore(isTest: TestProcess.isCurrent) {
         let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         let support = try FileManager.default.url(
             for: .applicationSupportDirectory, in: .userDomainMask, appropriateFor: nil, create: false)

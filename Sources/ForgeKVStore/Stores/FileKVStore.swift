@@ -16,8 +16,9 @@ public import Foundation
 /// were overwritten by another type the newest 64 are kept, up to 64 MiB.
 ///
 /// Reads are lock-free and make no system call; a value is decoded once, when it is first read. Opening reads the whole
-/// log. Writes are serialised, and each stores its record into mapped memory. Only ``synchronize()`` and ``compact()``
-/// wait for the device.
+/// log. Writes are serialised, and each stores its record into mapped memory. Only ``synchronize()``, ``compact()``,
+/// ``close()`` and writes with a durability wait for the device, and rarely another write: one that sets an unreadable
+/// value aside, compacts a shared store, or meets the end of a background compaction, a full device or a failed record.
 ///
 /// On a full device `removeAll` works, and `remove` within 4 KiB of log space reserved for it, in a shared store by the
 /// file `#reserve`. A store on a read-only medium, or one that another process has open, can be opened with
@@ -196,14 +197,14 @@ extension FileKVStore {
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
         let issue = try engine.set(value, for: key)
-        if engine.changes.isOn { engine.changes.notify([key.identity]) }
+        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
         if let issue { options.report(issue) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.validate(.remove, in: engine.handle.name)
         try engine.remove(key.identity)
-        if engine.changes.isOn { engine.changes.notify([key.identity]) }
+        if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -215,7 +216,7 @@ extension FileKVStore {
 
     public func removeAll() throws {
         try engine.removeAll()
-        if engine.changes.isOn { engine.changes.notify(nil) }
+        if engine.changes.hasObservers { engine.changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -237,14 +238,14 @@ extension FileKVStore {
             throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.handle.name)
         }
         try engine.set(bytes, named: name)
-        if engine.changes.isOn { engine.changes.notify([name]) }
+        if engine.changes.hasObservers { engine.changes.notify([name]) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.validate(.remove, in: engine.handle.name)
         try engine.remove(name)
-        if engine.changes.isOn { engine.changes.notify([name]) }
+        if engine.changes.hasObservers { engine.changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -261,7 +262,7 @@ extension FileKVStore {
 
     public func commit(_ batch: KVBatch) throws {
         let issue = try engine.commit(batch)
-        if engine.changes.isOn { engine.changes.notify(batch.changes.map { KeyName($0.name) }) }
+        if engine.changes.hasObservers { engine.changes.notify(batch.changes.map { KeyName($0.name) }) }
         if let issue { options.report(issue) }
     }
 

@@ -86,7 +86,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             }
         }
         withExtendedLifetime(encoded) {}
-        if changes.isOn { changes.notify([key.identity]) }
+        if changes.hasObservers { changes.notify([key.identity]) }
     }
 
     /// Stores a value, unless the value that it would replace must be checked first.
@@ -116,7 +116,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     public func remove<T>(_ key: KVKey<T>) throws {
         try key.identity.validate(.remove, in: nil)
         change { _, table in table.remove(key.identity) }
-        if changes.isOn { changes.notify([key.identity]) }
+        if changes.hasObservers { changes.notify([key.identity]) }
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool {
@@ -125,7 +125,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func removeAll() throws {
         change { _, table in table.removeAll() }
-        if changes.isOn { changes.notify(nil) }
+        if changes.hasObservers { changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -143,14 +143,14 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         try name.validate(.set, in: nil)
         guard bytes.count <= maximumValueSize else { throw KVStoreError(.valueTooLarge, .set, key: name.string) }
         change { revision, table in table.store(EncodedCell(bytes, revision: revision), name) }
-        if changes.isOn { changes.notify([name]) }
+        if changes.hasObservers { changes.notify([name]) }
     }
 
     public func removeValue(named name: String) throws {
         let name = KeyName(name)
         try name.validate(.remove, in: nil)
         change { _, table in table.remove(name) }
-        if changes.isOn { changes.notify([name]) }
+        if changes.hasObservers { changes.notify([name]) }
     }
 
     public func entry(named name: String) throws -> KVEntry? {
@@ -167,7 +167,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
         var checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)] = []
         while let unverified = try commit(changes, checked) { checked.append((unverified, unverified.isReadable)) }
-        if self.changes.isOn { self.changes.notify(batch.changes.map { KeyName($0.name) }) }
+        if self.changes.hasObservers { self.changes.notify(batch.changes.map { KeyName($0.name) }) }
     }
 
     /// Applies changes, unless a value that they would replace must be checked first.

@@ -109,7 +109,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
             if let old { defaults.setPersistentDomain(old, forName: domain) }
             throw KVStoreError(.unavailable(.inputOutput), .removeAll, store: store)
         }
-        if changes.isOn { changes.notify(nil) }
+        if changes.hasObservers { changes.notify(nil) }
     }
 
     public func keys() throws -> [String] {
@@ -180,7 +180,7 @@ extension UserDefaultsKVStore {
                 return nil
             }
             guard let next else {
-                if changes.isOn { changes.notify([name]) }
+                if changes.hasObservers { changes.notify([name]) }
                 return
             }
             switch next {

@@ -12,7 +12,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
         fileprivate var texts: ContiguousArray<String> = []
         fileprivate var memory: [UnsafeMutableRawPointer] = []
 
-        /// Without values.
+        /// Entries whose value was retired separately.
         fileprivate var entries: [KeyEntry] = []
         private let pool: EntryPool
 
@@ -29,7 +29,7 @@ struct DeferredReclamation: ~Copyable, @unchecked Sendable {
 
         fileprivate var isEmpty: Bool { count == 0 && memory.isEmpty && entries.isEmpty }
 
-        /// For the writer.
+        /// Called by the writer, under its lock.
         fileprivate mutating func giveBackEntries() {
             for entry in entries {
                 pool.giveBack(entry.address, entry.sizeInBytes)

@@ -8,15 +8,15 @@ import CForgeKVStore
 /// Update", 2012): the writer makes the threads of the process pass a fence, so that readers need none. Where the
 /// system cannot do that, each reader passes a fence of its own.
 ///
-/// All tables share the records, because there is one for each thread. Every ``TableView`` has a copy of this, so that
+/// All tables share the records: there is one per thread, not per table. Every ``TableView`` has a copy of this, so that
 /// a reader need not ask how to enter.
 struct ReadDomain: Sendable {
-    private let isOrdered = forge_orders_readers()
+    private let writerFencesReaders = forge_writer_fences_readers()
 
     /// Enters a read-side critical section: what is found in a table from now on stays allocated until the section is
     /// left.
     @inline(__always)
-    func enter() -> ReadGuard { ReadGuard(reader: forge_enter(isOrdered)) }
+    func enter() -> ReadGuard { ReadGuard(reader: forge_enter(writerFencesReaders)) }
 }
 
 /// The threads that were inside a read-side critical section when the grace period began and have not left it since.
@@ -29,11 +29,12 @@ struct GracePeriod {
     /// Begins a grace period; sections that are entered later cannot find what was unlinked before. Nil if the system
     /// refuses to order the threads: nothing may be freed then.
     static func begin() -> GracePeriod? {
-        guard forge_order_readers() != 0 else { return nil }
+        guard forge_fence_readers() != 0 else { return nil }
         var period = GracePeriod()
         var next = forge_first_reader()
         while let record = next {
             let passes = forge_reader_passes(record)
+            // Odd inside a section.
             if passes % 2 == 1 { period.readers.append((record, passes)) }
             next = record.pointee.next
         }

@@ -75,7 +75,7 @@ struct BinaryPropertyList {
     }
 
     private struct Count {
-        /// The size of each object, if known; nil also while it is being counted.
+        /// The size of each object: nil before it is counted, zero values while it is, which reveals a cycle.
         var sizes: [Size?]
 
         /// The number of references that may still be read: each takes at least a byte, and containers do not share

@@ -123,7 +123,7 @@ private struct HomeCounter {
     @Test("is opened on disk by the first use, and kept")
     func firstUse() throws {
         try withDirectory { directory in
-            let settings = ProcessSettings(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { directory }
             #expect(!FileManager.default.fileExists(atPath: directory.path))
             try settings.store.set(.homeCount, value: 3)
             #expect(settings.openingError == nil)
@@ -136,7 +136,7 @@ private struct HomeCounter {
 
     @Test("is the chosen one, once")
     func chosen() throws {
-        let settings = ProcessSettings(isTest: false) { throw Refused() }
+        let settings = ProcessSettingsStore(isTest: false) { throw Refused() }
         let store = InMemoryKVStore()
         try settings.open { store }
         #expect(settings.store as? InMemoryKVStore === store)
@@ -146,7 +146,7 @@ private struct HomeCounter {
 
     @Test("is in memory if it cannot be opened, which is reported", arguments: [true, false])
     func failure(isChosen: Bool) throws {
-        let settings = ProcessSettings(isTest: false) { throw Refused() }
+        let settings = ProcessSettingsStore(isTest: false) { throw Refused() }
         if isChosen { #expect(throws: Refused.self) { try settings.open { throw Refused() } } }
         #expect(settings.store is InMemoryKVStore)
         #expect(settings.openingError is Refused)
@@ -157,7 +157,7 @@ private struct HomeCounter {
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func usedMeanwhile() throws {
         try withDirectory { directory in
-            let settings = ProcessSettings(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { directory }
             #expect(throws: SettingsHome.AlreadyInUse.self) {
                 try settings.open {
                     _ = settings.store.get(.homeCount)
@@ -171,7 +171,7 @@ private struct HomeCounter {
     @Test("is the same for all threads that use it first")
     func threads() throws {
         try withDirectory { directory in
-            let settings = ProcessSettings(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { directory }
             let stores = Mutex<Set<ObjectIdentifier>>([])
             DispatchQueue.concurrentPerform(iterations: 8) { _ in
                 let store = settings.store as AnyObject

@@ -5,7 +5,7 @@ let root = FileManager.default.homeDirectoryForCurrentUser.appending(path: ".not
 let arguments = Array(CommandLine.arguments.dropFirst())
 
 do {
-    try FileKVStore.withStore(at: root.appending(path: "store")) { store in
+    try FileKVStore.withStore(at: root.appending(path: "store"), options: .init(sharing: .shared)) { store in
         let book = NoteBook(store: store)
         switch (arguments.first, arguments.count) {
         case ("add", 2): try book.add(arguments[1])

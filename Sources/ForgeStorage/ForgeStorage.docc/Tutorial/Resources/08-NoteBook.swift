@@ -29,11 +29,11 @@ struct NoteBook {
     }
 
     func attach(_ file: URL) async throws {
-        try await files.copy(from: file, to: "attachments/\(file.lastPathComponent)")
+        try await files.copy(from: file, to: "attachments/\(UUID().uuidString).\(file.pathExtension)")
     }
 
     func attachments() async throws -> [String] {
-        try await files.list(in: "attachments", recursive: false).map(\.key).sorted()
+        try await files.list(recursive: true).filter { $0.kind == .file }.map(\.key).sorted()
     }
 
     func signIn(with token: String) throws {

@@ -5,7 +5,7 @@ let root = FileManager.default.homeDirectoryForCurrentUser.appending(path: ".not
 let arguments = Array(CommandLine.arguments.dropFirst())
 
 do {
-    try await FileKVStore.withStore(at: root.appending(path: "store")) { store in
+    try await FileKVStore.withStore(at: root.appending(path: "store"), options: .init(sharing: .shared)) { store in
         let book = NoteBook(
             store: store,
             files: DiskFileStore(root: root.appending(path: "files")),

@@ -3,7 +3,7 @@ import Logging
 import Synchronization
 
 /// The store of a process's settings: chosen once, or else opened by the first use.
-final class ProcessSettings: Sendable {
+final class ProcessSettingsStore: Sendable {
     private let isTest: Bool
     private let directory: @Sendable () throws -> URL
     private let state = Mutex<State?>(nil)
@@ -44,11 +44,11 @@ final class ProcessSettings: Sendable {
     /// Chooses the store; see ``SettingsHome/open(_:)``.
     func open(_ opening: () throws -> any SettingsHome.Store) throws {
         guard !isTest else { return }
-        let unused = SettingsHome.AlreadyInUse()
-        guard state.withLock({ $0 == nil }) else { throw unused }
+        let alreadyInUse = SettingsHome.AlreadyInUse()
+        guard state.withLock({ $0 == nil }) else { throw alreadyInUse }
         let opened = Self.state(opening)
         try state.withLock { state in
-            guard state == nil else { throw unused }
+            guard state == nil else { throw alreadyInUse }
             state = opened
         }
         if let error = opened.openingError { throw error }
