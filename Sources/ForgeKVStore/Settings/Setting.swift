@@ -47,7 +47,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// The value, or the default if it is absent or cannot be read.
     public var wrappedValue: Value {
         // In the caller's module the type is known, so no runtime lookup of `Value?` is needed.
-        @inlinable get { (state.store ?? SettingsHome.store).get(state.key) ?? state.defaultValue }
+        @inlinable get { state.reader.get(state.key) ?? state.defaultValue }
         nonmutating set {
             do {
                 try set(newValue)

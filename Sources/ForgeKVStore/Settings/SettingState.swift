@@ -4,7 +4,10 @@ import Synchronization
 @usableFromInline
 final class SettingState<Value: Codable & Sendable>: Sendable {
     /// Nil for the store of ``SettingsHome``.
-    @usableFromInline let store: (any KVStoring)?
+    let store: (any KVStoring)?
+
+    /// The store that reads go to; not optional, because unwrapping would copy it in every read.
+    @usableFromInline let reader: any KVStoring
     @usableFromInline let key: KVKey<Value>
     @usableFromInline let defaultValue: Value
     let setting: KVSetting<Value>
@@ -13,6 +16,7 @@ final class SettingState<Value: Codable & Sendable>: Sendable {
     init(_ setting: KVSetting<Value>, _ store: (any KVStoring)?) {
         self.setting = setting
         self.store = store
+        reader = store ?? SettingsHome.Reader()
         key = setting.key
         defaultValue = setting.defaultValue
     }

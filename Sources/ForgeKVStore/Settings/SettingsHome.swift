@@ -77,4 +77,21 @@ extension SettingsHome {
 
     /// The store outside of every ``withStore(_:_:)``, looked up once, because a lock would cost more than a read.
     static let processStore: any Store = process.store
+
+    /// The same if it is on disk: a call of a known type copies no existential.
+    private static let processFileStore = processStore as? FileKVStore
+
+    /// Forwards every call to ``store``, which it looks up anew.
+    struct Reader: KVStoring {
+        func get<T>(_ key: KVKey<T>) -> T? {
+            if !hasScopes.load(ordering: .relaxed), let store = processFileStore { return store.get(key) }
+            return store.get(key)
+        }
+
+        func set<T>(_ key: KVKey<T>, value: T) throws { try store.set(key, value: value) }
+        func remove<T>(_ key: KVKey<T>) throws { try store.remove(key) }
+        func contains<T>(_ key: KVKey<T>) -> Bool { store.contains(key) }
+        func removeAll() throws { try store.removeAll() }
+        func read<T>(_ key: KVKey<T>) throws -> T? { try store.read(key) }
+    }
 }
