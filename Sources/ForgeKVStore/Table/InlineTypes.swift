@@ -96,19 +96,6 @@ extension InlineTypes {
         return encodeNumber(value, by: &encoder)
     }
 
-    /// The same for the value of a content that is neither a cell nor encoded. For the writer.
-    static func encode(_ content: EntryContent, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
-        switch content.kind {
-        case kind(of: Int.self): return encode(value(content.words, as: Int.self), by: &encoder)
-        case textKind: return encode(value(content.words, as: String.self), by: &encoder)
-        default:
-            func encoded<Value>(_ type: Value.Type) -> UnsafeRawBufferPointer {
-                encode(value(content.words, as: type), by: &encoder)
-            }
-            return encoded(type(content.kind))
-        }
-    }
-
     private static func encodeNumber(_ value: Any, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
         switch value {
         case let value as Float: encoder.encode(value)
