@@ -79,14 +79,14 @@ static struct forge_mapping *take_node(void) {
     return node;
 }
 
-struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count) {
+static struct forge_mapping *map(int descriptor, int64_t offset, size_t count, int kind) {
     pthread_once(&once, install);
     struct forge_mapping *node = take_node();
     if (!node) {
         errno = ENOMEM;
         return NULL;
     }
-    void *base = mmap(NULL, count, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, (off_t)offset);
+    void *base = mmap(NULL, count, PROT_READ | PROT_WRITE, kind, descriptor, (off_t)offset);
     if (base == MAP_FAILED) {
         atomic_store(&node->base, 0);
         return NULL;
@@ -95,6 +95,14 @@ struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count) {
     atomic_store(&node->end, ((uintptr_t)base + count + page_size - 1) & ~(page_size - 1));
     atomic_store(&node->base, (uintptr_t)base);
     return node;
+}
+
+struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count) {
+    return map(descriptor, offset, count, MAP_SHARED);
+}
+
+struct forge_mapping *forge_map_privately(int descriptor, size_t count) {
+    return map(descriptor, 0, count, MAP_PRIVATE);
 }
 
 void *forge_mapping_base(const struct forge_mapping *mapping) { return (void *)atomic_load(&mapping->base); }

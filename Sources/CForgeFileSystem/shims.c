@@ -1,6 +1,8 @@
 #if defined(__linux__)
 
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include "CForgeFileSystem.h"
 
 #include <sys/syscall.h>
@@ -25,6 +27,12 @@ int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode
 int forge_renameat2(
     int directory, const char *path, int new_directory, const char *new_path, unsigned int flags) {
     return (int)syscall(SYS_renameat2, directory, path, new_directory, new_path, flags);
+}
+
+void forge_start_writing_back(int descriptor) {
+    int error = errno;
+    sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
+    errno = error;
 }
 
 long forge_getdents64(int descriptor, void *buffer, size_t size) {

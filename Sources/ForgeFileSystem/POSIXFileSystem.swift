@@ -83,6 +83,13 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// using the file and recover from the content that a new open finds.
     func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError)
 
+    /// Starts to write a file's content to the device and does not wait for it (`sync_file_range(2)`); nothing by
+    /// default.
+    ///
+    /// Several files that are started first and synchronised afterwards share the device's flushes. It promises nothing
+    /// and reports no error: ``synchronize(_:_:)`` does.
+    func startWritingBack(_ descriptor: Descriptor)
+
     /// Maps part of a file into memory, for reading and writing, shared with all other users of the file (`mmap(2)`
     /// with `MAP_SHARED`).
     ///
@@ -178,6 +185,12 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// The owner of the files that this process creates (`geteuid(2)`).
     var effectiveUser: UserID { get }
 
+    // MARK: Time
+
+    /// The present time, if the times that the file system assigns to files are too coarse to distinguish two writes in
+    /// succession; nil by default.
+    var preciseTime: FileTime? { get }
+
     // MARK: Chance
 
     /// 64 random bits, for the names of temporary files; by default from the system's generator.
@@ -189,6 +202,10 @@ extension POSIXFileSystem {
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         throw FileSystemError(.map, .operationNotSupportedByDevice)
     }
+
+    public func startWritingBack(_ descriptor: Descriptor) {}
+
+    public var preciseTime: FileTime? { nil }
 
     public func randomBits() -> UInt64 { .random(in: 0 ... .max) }
 }

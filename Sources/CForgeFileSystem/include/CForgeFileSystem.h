@@ -18,11 +18,14 @@ static inline int forge_crc32c_is_accelerated(void) {
 /// Updates a CRC-32C, given and returned without the final inversion, with `size` bytes; only where accelerated.
 uint32_t forge_crc32c_accelerated(uint32_t state, const void *bytes, size_t size);
 
-/// A part of a file, mapped shared for reading and writing, whose accesses never raise SIGBUS.
+/// A part of a file, mapped for reading and writing, whose accesses never raise SIGBUS.
 struct forge_mapping;
 
-/// Maps a part of a file (mmap(2)); NULL and errno if that fails.
+/// Maps a part of a file, shared (mmap(2)); NULL and errno if that fails.
 struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count);
+
+/// Maps the first bytes of a file privately: stores change a copy of the page, not the file.
+struct forge_mapping *forge_map_privately(int descriptor, size_t count);
 
 /// The first byte.
 void *forge_mapping_base(const struct forge_mapping *mapping);
@@ -54,6 +57,9 @@ int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode
 /// renameat2(2), Linux 3.15; Musl has no function of that name.
 int forge_renameat2(
     int directory, const char *path, int new_directory, const char *new_path, unsigned int flags);
+
+/// Starts to write a file's modified pages to the device (sync_file_range(2)); reports no error.
+void forge_start_writing_back(int descriptor);
 
 /// getdents64(2): fills `buffer` with struct linux_dirent64 records, returns the bytes used, 0 at the end.
 long forge_getdents64(int descriptor, void *buffer, size_t size);

@@ -59,7 +59,7 @@ extension POSIXFileSystem {
     ) throws(FileSystemError) -> Descriptor {
         let descriptor = try createAnew(temporary, at: directory, .readWrite, permissions)
         do {
-            try moveIntoPlace(temporary, to: name, at: directory, mode) { () throws(FileSystemError) in
+            try writeAndMove(temporary, to: name, at: directory, mode, .full) { () throws(FileSystemError) in
                 try fill(descriptor, permissions, .full, content)
             }
             try synchronizeName(name, at: directory)
@@ -75,7 +75,7 @@ extension POSIXFileSystem {
         _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
         _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        try moveIntoPlace(temporary, to: name, at: directory, mode) { () throws(FileSystemError) in
+        try writeAndMove(temporary, to: name, at: directory, mode, durability) { () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try fill(descriptor, permissions, durability, content)
             }
@@ -83,14 +83,15 @@ extension POSIXFileSystem {
         if durability == .full { try synchronizeName(name, at: directory) }
     }
 
-    /// Calls `fill` to write a temporary file and renames it; removes it if that fails.
-    private func moveIntoPlace(
-        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode,
-        afterFilling fill: () throws(FileSystemError) -> Void
+    /// Calls `fill` to write a temporary file, which synchronises it as `synced` says, and renames it; removes it if that
+    /// fails.
+    private func writeAndMove(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
+        filling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {
             try withPathInErrors(temporary, fill)
-            try moveIntoPlace(temporary, to: name, at: directory, mode)
+            try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
         } catch {
             // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}
@@ -113,10 +114,7 @@ extension POSIXFileSystem {
         do {
             try synchronize(directory, .full)
         } catch {
-            var unknown = error
-            unknown.path = name
-            unknown.isEffectVisible = true
-            throw unknown
+            throw error.withVisibleEffect(at: name)
         }
     }
 
@@ -177,30 +175,80 @@ extension POSIXFileSystem {
         }
     }
 
-    /// Renames. On a file system without exclusive rename, creates a hard link, which also fails if the name exists.
-    private func moveIntoPlace(
-        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode
+    /// Renames a new file, which was synchronised as `synced` says; with `.replacing`, over the file with the name, if
+    /// there is one.
+    ///
+    /// On Linux, a rename over a file makes ext4 write the delayed blocks of the new one (`auto_da_alloc`), which takes
+    /// longer than all other calls of a replacement together. A file that was synchronised has no such blocks; for the
+    /// others, whose content need not survive a power cut, the names are exchanged and the old file removed.
+    func moveIntoPlace(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability
+    ) throws(FileSystemError) {
+        guard mode == .replacing else { return try moveExclusively(temporary, to: name, at: directory) }
+        #if os(Linux)
+        if synced == .none, try exchange(temporary, with: name, at: directory) { return }
+        #endif
+        try rename(temporary, at: directory, to: name, at: directory, .replacing)
+    }
+
+    /// Exchanges the names of a new file and an existing one, and removes the old file; false if that is not possible.
+    private func exchange(
+        _ temporary: POSIXPath, with name: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            try rename(temporary, at: directory, to: name, at: directory, .exchanging)
+        } catch {
+            guard error.errno.isMissingFeature || error.errno == .noSuchFileOrDirectory else { throw error }
+            return false
+        }
+        do throws(FileSystemError) {
+            try unlink(temporary, at: directory)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return true  // Removed together with the directory.
+        } catch {
+            // For example a directory that another program has just created at the name.
+            do throws(FileSystemError) {
+                try rename(temporary, at: directory, to: name, at: directory, .exchanging)
+            } catch _ {
+                throw error.withVisibleEffect(at: name)
+            }
+            throw error
+        }
+        return true
+    }
+
+    /// Renames unless the name exists. On a file system without exclusive rename, creates a hard link, which also fails
+    /// then.
+    private func moveExclusively(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor
     ) throws(FileSystemError) {
         do {
-            try rename(temporary, at: directory, to: name, at: directory, mode)
-        } catch  where mode == .exclusive && error.errno.isMissingFeature {
+            try rename(temporary, at: directory, to: name, at: directory, .exclusive)
+        } catch  where error.errno.isMissingFeature {
             try link(temporary, at: directory, to: name, at: directory)
             do {
                 try unlink(temporary, at: directory)
             } catch {
                 // The file is in place, but has two names.
-                var visible = error
-                visible.path = name
-                visible.isEffectVisible = true
-                throw visible
+                throw error.withVisibleEffect(at: name)
             }
         }
     }
 }
 
+extension FileSystemError {
+    /// The error of a later step of a change that is visible at `path`.
+    func withVisibleEffect(at path: POSIXPath) -> FileSystemError {
+        var error = self
+        error.path = path
+        error.isEffectVisible = true
+        return error
+    }
+}
+
 extension Durability {
     /// The synchronisation of a file's content before it gets its name.
-    var contentLevel: SyncLevel? {
+    package var contentLevel: SyncLevel? {
         switch self {
         case .full: .full
         case .barrier: .barrier

@@ -46,6 +46,9 @@ package final class LazyStoreDirectory: Sendable {
         }
     }
 
+    /// Whether a directory was prepared for writing, so that the next write waits for no flush unless it was replaced.
+    package var isPrepared: Bool { prepared.withLockIfAvailable { $0 != nil } ?? false }
+
     /// The directory at the path now, created durably if it is missing, and prepared for writing.
     package func forWriting() throws(FileSystemError) -> StoreDirectory {
         try prepared.withLock { (prepared) throws(FileSystemError) in

@@ -23,18 +23,29 @@ extension StoreDirectory {
     package func withCheckedFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor, FileStatus) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
+        let (descriptor, status) = try openFile(key)
+        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
+            try fileSystem.closing(descriptor) { () throws(FileSystemError) in try body(descriptor, status) }
+        }
+    }
+
+    /// Opens a key's file for reading, and checks that it is a regular file of the store.
+    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus) {
         let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
             // Without nonBlocking, opening another program's FIFO would block.
             try fileSystem.open(
                 key.path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
                 resolution: Self.resolution)
         }
-        return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
-            try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                let status = try fileSystem.status(of: .descriptor(descriptor))
-                try Self.check(status, of: key)
-                return try body(descriptor, status)
+        do throws(FileSystemError) {
+            let status = try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
+                try fileSystem.status(of: .descriptor(descriptor))
             }
+            try Self.check(status, of: key)
+            return (descriptor, status)
+        } catch {
+            fileSystem.discard(descriptor)
+            throw error
         }
     }
 
@@ -75,11 +86,21 @@ extension StoreDirectory {
                 try journal.withName(POSIXPath.temporaryPrefix, in: directory, at: parent, isDurable: false) {
                     (temporary) throws(FileSystemError) in
                     try fileSystem.replaceFile(
-                        name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary,
-                        content: content)
+                        name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary
+                    ) { (file) throws(FileSystemError) in
+                        try content(file)
+                        setPreciseTime(of: file)
+                    }
                 }
             }
         }
+    }
+
+    /// Gives a new file a modification time of its own, so that its ``FileRevision`` is unique; best effort, because not
+    /// every file system can set times.
+    func setPreciseTime(of file: Descriptor) {
+        guard let now = fileSystem.preciseTime else { return }
+        do { try fileSystem.setTimes(accessed: nil, modified: now, of: .descriptor(file)) } catch _ {}
     }
 
     /// Renames a file with a private name in the root to a key's name.
@@ -119,7 +140,7 @@ extension StoreDirectory {
 
     /// Calls `body`; if it fails because a file exists, makes the name of that file durable before throwing, because
     /// the process that stored the file may have been killed before doing so.
-    private func synchronizingPresence(
+    func synchronizingPresence(
         of key: RelativeKey, at parent: Descriptor, _ durability: Durability, _ body: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do throws(FileSystemError) {
@@ -130,7 +151,7 @@ extension StoreDirectory {
         }
     }
 
-    private func requireReplaceable(
+    func requireReplaceable(
         _ name: POSIXPath, at parent: Descriptor, _ mode: RenameMode, _ key: RelativeKey
     ) throws(FileSystemError) {
         let status: FileStatus

@@ -66,17 +66,17 @@ extension StoreDirectory {
     /// Opens the directory for a key that is about to be stored; makes its name durable if the key is to be.
     ///
     /// Retries if another program removes the directory meanwhile; of two that do so, one makes progress each time.
-    func withDurableParent(
+    func withDurableParent<Result>(
         of key: RelativeKey, _ durability: Durability,
-        _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
-    ) throws(FileSystemError) {
+        _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
         let directory = key.path.splitLast().parent
         var attempts = 0
         while true {
             do {
                 return try withParent(of: key, creating: true) { (parent, name) throws(FileSystemError) in
                     if durability == .full, !directory.isEmpty { try synchronizeAncestors(of: directory, parent) }
-                    try body(parent, name)
+                    return try body(parent, name)
                 }
             } catch  where error.errno == .noSuchFileOrDirectory && !directory.isEmpty && attempts < 1000 {
                 attempts += 1
@@ -146,10 +146,7 @@ extension StoreDirectory {
         do {
             try fileSystem.synchronize(directory, .full)
         } catch {
-            var unknown = error
-            unknown.path = path ?? self.path
-            unknown.isEffectVisible = true
-            throw unknown
+            throw error.withVisibleEffect(at: path ?? self.path)
         }
     }
 }

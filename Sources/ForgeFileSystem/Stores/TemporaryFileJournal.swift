@@ -59,14 +59,36 @@ final class TemporaryFileJournal: Sendable {
         file.close()
     }
 
+    /// A recorded name, reserved for one file at a time.
+    struct Name: Sendable {
+        let path: POSIXPath
+        fileprivate let slot: Int
+    }
+
     /// Calls `body` with an unused name in an open directory, whose path is relative to the root and empty for the root
     /// itself. If `isDurable` is set, the slot also survives a power cut.
     func withName<Result>(
         _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool,
         _ body: (POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
+        let name = try takeName(prefix, in: path, at: directory, isDurable: isDurable)
+        let result: Result
+        do {
+            result = try body(name.path)
+        } catch {
+            giveBackIfFree(name, at: directory)
+            throw error
+        }
+        giveBack(name)
+        return result
+    }
+
+    /// Reserves an unused name in an open directory.
+    func takeName(
+        _ prefix: String, in path: POSIXPath, at directory: Descriptor, isDurable: Bool
+    ) throws(FileSystemError) -> Name {
         let (number, slot) = takeSlot(for: path)
-        let name = file.name(prefix, slot: number)
+        let name = Name(path: file.name(prefix, slot: number), slot: number)
         do {
             if slot.directory != path { try file.record(path, slot: number) }
             slots.withLock { $0[number].directory = path }
@@ -74,14 +96,21 @@ final class TemporaryFileJournal: Sendable {
                 try file.synchronize()
                 slots.withLock { $0[number].isFlushed = true }
             }
-            let result = try body(name)
-            giveBack(number)
-            return result
         } catch {
-            // A slot whose file could not be removed is not reused, so that the journal still names the file.
-            if isFree(name, at: directory) { giveBack(number) }
+            giveBackIfFree(name, at: directory)
             throw error
         }
+        return name
+    }
+
+    /// Releases a name whose file was renamed or removed.
+    func giveBack(_ name: Name) {
+        slots.withLock { $0[name.slot].isTaken = false }
+    }
+
+    /// Releases a name unless its file still exists: then it is not reused, so that the journal still names the file.
+    func giveBackIfFree(_ name: Name, at directory: Descriptor) {
+        if isFree(name.path, at: directory) { giveBack(name) }
     }
 
     private func takeSlot(for path: POSIXPath) -> (number: Int, Slot) {
@@ -97,10 +126,6 @@ final class TemporaryFileJournal: Sendable {
             }
             return (number, slot)
         }
-    }
-
-    private func giveBack(_ number: Int) {
-        slots.withLock { $0[number].isTaken = false }
     }
 
     private func isFree(_ name: POSIXPath, at directory: Descriptor) -> Bool {

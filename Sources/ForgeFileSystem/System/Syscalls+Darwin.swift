@@ -29,6 +29,11 @@ func sysRename(
 }
 
 /// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
+/// Nil: APFS assigns times to the nanosecond and never reuses inode numbers.
+func sysPreciseTime() -> FileTime? { nil }
+
+func sysStartWritingBack(_ descriptor: CInt) {}
+
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     let result = fcntl(descriptor, level == .barrier ? F_BARRIERFSYNC : F_FULLFSYNC)
     guard result == -1, errno == ENOTSUP || errno == ENOTTY || errno == EINVAL else { return result }

@@ -50,6 +50,17 @@ func sysRename(
     }
 }
 
+/// The kernel takes modification times from a clock that advances every few milliseconds.
+func sysPreciseTime() -> FileTime? {
+    var now = timespec()
+    clock_gettime(CLOCK_REALTIME, &now)
+    return FileTime(seconds: Int64(now.tv_sec), nanoseconds: Int32(now.tv_nsec))
+}
+
+func sysStartWritingBack(_ descriptor: CInt) {
+    forge_start_writing_back(descriptor)
+}
+
 /// Always false: device locks do not remove pages.
 func sysMayLosePages(_ descriptor: CInt) -> Bool { false }
 

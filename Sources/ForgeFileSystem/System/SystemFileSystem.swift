@@ -17,6 +17,8 @@ public struct SystemFileSystem: POSIXFileSystem {
     public init() {}
 
     public var effectiveUser: UserID { UserID(sysEffectiveUser()) }
+
+    public var preciseTime: FileTime? { sysPreciseTime() }
 }
 
 // MARK: Descriptors
@@ -117,6 +119,10 @@ extension SystemFileSystem {
         if number != 0 { throw FileSystemError(.allocate, Errno(rawValue: number)) }
     }
 
+    public func startWritingBack(_ descriptor: Descriptor) {
+        sysStartWritingBack(descriptor.rawValue)
+    }
+
     public func synchronize(_ descriptor: Descriptor, _ level: SyncLevel) throws(FileSystemError) {
         try calling(.synchronize) { sysSynchronize(descriptor.rawValue, level) }
     }
@@ -129,6 +135,18 @@ extension SystemFileSystem {
             throw FileSystemError(.map, Errno(rawValue: errno))
         }
         return FileMapping(mapping, count: count)
+    }
+
+    /// Maps the first bytes of a file, at least one, privately; the file may be closed immediately afterwards.
+    ///
+    /// - Throws: `ENODEV` for a file that is not regular, on a file system without mapping, and for a protected file of
+    ///   Darwin as ``map(_:at:count:)``; `ENOMEM`.
+    package func mapPrivately(_ descriptor: Descriptor, count: Int) throws(FileSystemError) -> PrivateMapping {
+        guard !sysMayLosePages(descriptor.rawValue) else { throw FileSystemError(.map, .operationNotSupportedByDevice) }
+        guard let mapping = forge_map_privately(descriptor.rawValue, count) else {
+            throw FileSystemError(.map, Errno(rawValue: errno))
+        }
+        return PrivateMapping(mapping, count: count)
     }
 }
 

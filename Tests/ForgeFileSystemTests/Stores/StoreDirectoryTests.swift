@@ -159,6 +159,25 @@ struct StoreDirectoryTests {
         #expect(memory.fileExists(atPath: path))
     }
 
+    @Test("a leftover in a directory that may not be entered stays recorded, and is removed once it may be")
+    func lockedLeftovers() throws {
+        var store: StoreDirectory? = try open()
+        try save("1", "d/x", in: try #require(store))
+        let path = "/a/b/store/d/#tmp-\(try recordedID())-0"
+        try memory.write(Data(), to: URL(filePath: path))
+        store = nil
+        let refusing = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .open, call.path == "d" else { return }
+            throw FileSystemError(.open, .permissionDenied, path: "d")
+        }
+        store = try StoreDirectory("/a/b/store", on: refusing)
+        try save("2", "e/y", in: try #require(store))
+        store = nil
+        #expect(memory.fileExists(atPath: path))
+        _ = try open()
+        #expect(!memory.fileExists(atPath: path))
+    }
+
     @Test("a record that cannot be read closes its descriptors and reports the reason")
     func failedSweep() throws {
         _ = try open()

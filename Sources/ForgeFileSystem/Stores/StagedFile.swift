@@ -1,0 +1,216 @@
+import Synchronization
+import SystemPackage
+
+/// A new file of a store while its content is written: open under a temporary name in the directory of its key.
+///
+/// ``StoreDirectory/place(_:_:expecting:durability:flushesNames:)`` renames it. A file that is not placed is removed by
+/// ``discard()`` or `deinit`, and after a kill by the next store, because its name is recorded. It is beside its key, not
+/// in the root, because a rename across directories may leave both names after a power cut. Methods block and must not be
+/// called concurrently.
+package final class StagedFile: Sendable {
+    package let store: StoreDirectory
+    fileprivate let key: RelativeKey
+    fileprivate let name: TemporaryFileJournal.Name
+    fileprivate let directory: Descriptor
+    private let journal: TemporaryFileJournal
+    /// Nil after the file was discarded.
+    private let file: Mutex<Descriptor?>
+
+    fileprivate init(_ key: RelativeKey, in store: StoreDirectory, at parent: Descriptor) throws(FileSystemError) {
+        let fileSystem = store.fileSystem
+        self.store = store
+        self.key = key
+        journal = try store.openJournal()
+        directory = try fileSystem.duplicate(parent)
+        do throws(FileSystemError) {
+            name = try journal.takeName(
+                POSIXPath.temporaryPrefix, in: key.path.splitLast().parent, at: directory, isDurable: false)
+        } catch {
+            fileSystem.discard(directory)
+            throw error
+        }
+        do throws(FileSystemError) {
+            file = Mutex(try Self.create(name.path, at: directory, on: fileSystem))
+        } catch {
+            journal.giveBackIfFree(name, at: directory)
+            fileSystem.discard(directory)
+            throw error
+        }
+    }
+
+    deinit {
+        discard()
+    }
+
+    /// Replaces a leftover, which a power cut may have kept without its record.
+    private static func create(
+        _ name: POSIXPath, at directory: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Descriptor {
+        do throws(FileSystemError) {
+            return try fileSystem.openPrivateFile(name, at: directory)
+        } catch  where error.errno == .fileExists {
+            try fileSystem.unlink(name, at: directory)
+            return try fileSystem.openPrivateFile(name, at: directory)
+        }
+    }
+
+    /// Calls `body` with the open file; throws `EBADF` after ``discard()``.
+    package func withFile<Result>(
+        _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        guard let descriptor = file.withLock({ $0 }) else { throw FileSystemError(.write, .badFileDescriptor) }
+        return try body(descriptor)
+    }
+
+    /// Ends the content: sets the modification time and, unless the durability is `.none`, starts to write the content
+    /// to the device without waiting for it.
+    package func finishContent(_ durability: Durability) throws(FileSystemError) {
+        try withFile { (file) throws(FileSystemError) in
+            store.setPreciseTime(of: file)
+            if durability != .none { store.fileSystem.startWritingBack(file) }
+        }
+    }
+
+    /// Synchronises the content as `durability` says, and returns the status of the file.
+    package func synchronize(_ durability: Durability) throws(FileSystemError) -> FileStatus {
+        try withFile { (file) throws(FileSystemError) in
+            if let level = durability.contentLevel { try store.fileSystem.synchronize(file, level) }
+            return try store.fileSystem.status(of: .descriptor(file))
+        }
+    }
+
+    /// Closes the file and removes the temporary name, if there still is one.
+    package func discard() {
+        guard let descriptor = file.withLock({ $0.take() }) else { return }
+        store.fileSystem.discard(descriptor)
+        // Missing once the file has its key.
+        do { try store.fileSystem.unlink(name.path, at: directory) } catch _ {}
+        journal.giveBackIfFree(name, at: directory)
+        store.fileSystem.discard(directory)
+    }
+}
+
+extension StoreDirectory {
+    /// Creates an empty file under a temporary name beside a key, and the directories of the key, which are durable
+    /// with `.full`.
+    package func stage(_ key: RelativeKey, _ durability: Durability) throws(FileSystemError) -> StagedFile {
+        try withDurableParent(of: key, durability) { (parent, _) throws(FileSystemError) in
+            try StagedFile(key, in: self, at: parent)
+        }
+    }
+
+    /// Renames a staged file to its key.
+    ///
+    /// - Parameters:
+    ///   - file: A file of this store, synchronised as `durability` says.
+    ///   - mode: `.replacing`, or `.exclusive` to fail with `EEXIST` if the file exists.
+    ///   - expected: The revision that the existing file must have; nil for any, and for none.
+    ///   - durability: Whether the name is synchronised.
+    ///   - flushesNames: Whether that happens at once; otherwise the caller synchronises several names with
+    ///     ``synchronizeParents(of:)``.
+    /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; for an existing file as
+    ///   ``replace(_:_:durability:content:)``.
+    package func place(
+        _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,
+        flushesNames: Bool = true
+    ) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            try withParent(of: file.key, creating: false) { (parent, name) throws(FileSystemError) in
+                try requireSameDirectory(parent, file.directory)
+                try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
+                    try requireReplaceable(name, at: parent, mode, file.key)
+                    if let expected {
+                        try replaceExpected(expected, name, with: file.name.path, at: parent)
+                    } else {
+                        try fileSystem.moveIntoPlace(file.name.path, to: name, at: parent, mode, durability)
+                    }
+                }
+                if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
+            }
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            // The directory was removed or replaced since the file was created, maybe with the temporary name.
+            guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
+            try file.withFile { (content) throws(FileSystemError) in
+                try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
+                    try fileSystem.copyContents(of: content, to: new)
+                }
+            }
+        }
+        file.discard()
+    }
+
+    /// Makes the names in the directories of keys durable.
+    package func synchronizeParents(of keys: some Sequence<RelativeKey>) throws(FileSystemError) {
+        for parent in Set(keys.map { $0.path.splitLast().parent }) {
+            guard !parent.isEmpty else {
+                try synchronizeNames(root, nil)
+                continue
+            }
+            do throws(FileSystemError) {
+                try fileSystem.withDirectory(parent, at: root, resolution: Self.resolution) {
+                    (directory) throws(FileSystemError) in try synchronizeNames(directory, parent)
+                }
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                continue  // Removed meanwhile, with its files.
+            }
+        }
+    }
+
+    private func requireSameDirectory(_ first: Descriptor, _ second: Descriptor) throws(FileSystemError) {
+        let first = DirectoryIdentity(try fileSystem.status(of: .descriptor(first)))
+        guard try first == DirectoryIdentity(fileSystem.status(of: .descriptor(second))) else {
+            throw FileSystemError(.rename, .noSuchFileOrDirectory)
+        }
+    }
+
+    /// Renames a file over another that has the expected revision.
+    ///
+    /// A lock on the directory excludes other conditional replacements. An unconditional one may come between the check
+    /// and the rename: then the exchange of the names reveals it, and is reverted.
+    private func replaceExpected(
+        _ expected: FileRevision, _ name: POSIXPath, with new: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) {
+        try fileSystem.withDirectory(".", at: directory) { (locked) throws(FileSystemError) in
+            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
+                try fileSystem.lock(locked, .exclusive, waiting: true)
+            }
+            guard try revision(name, at: directory) == expected else { throw FileSystemError(.rename, .canceled) }
+            let own = try revision(new, at: directory)
+            do throws(FileSystemError) {
+                try fileSystem.rename(new, at: directory, to: name, at: directory, .exchanging)
+            } catch  where error.errno.isMissingFeature {
+                return try fileSystem.rename(new, at: directory, to: name, at: directory, .replacing)
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                throw FileSystemError(.rename, .canceled)
+            }
+            if try revision(new, at: directory) == expected { return try fileSystem.unlink(new, at: directory) }
+            // Until the own file is back: a third replacement may come between, too.
+            repeat {
+                try fileSystem.rename(new, at: directory, to: name, at: directory, .exchanging)
+            } while try revision(new, at: directory) != own
+            throw FileSystemError(.rename, .canceled)
+        }
+    }
+
+    /// The revision of the file with a name; nil if there is none.
+    private func revision(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> FileRevision? {
+        do throws(FileSystemError) {
+            return FileRevision(try fileSystem.status(name, at: directory, followsSymbolicLinks: false))
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return nil
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Copies the whole content of an open file to an empty one.
+    fileprivate func copyContents(of source: Descriptor, to target: Descriptor) throws(FileSystemError) {
+        var offset: Int64 = 0
+        while true {
+            let chunk = try readBytes(of: source, at: offset, count: 1 << 20)
+            if chunk.isEmpty { return }
+            try writeBytes(chunk, to: target)
+            offset += Int64(chunk.count)
+        }
+    }
+}
