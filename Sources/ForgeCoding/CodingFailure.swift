@@ -24,6 +24,9 @@ public struct CodingFailure: Error, Sendable, Hashable {
         case tooDeep(limit: Int)
         /// The bytes are not well-formed; the text describes the problem and its offset, not the content.
         case corrupted(String)
+        /// The bytes are well-formed, but the `init(from:)` of this type refused the value: an enumeration has no such
+        /// case, for example.
+        case refused(by: String)
         /// The bytes hold a value of another type.
         case typeMismatch(expected: String)
         /// The bytes hold null instead of a value of this type.
@@ -66,8 +69,13 @@ public struct CodingFailure: Error, Sendable, Hashable {
         case DecodingError.keyNotFound(let key, let context):
             self.init(operation, .keyNotFound(Self.text(of: key)), context.codingPath)
         case DecodingError.dataCorrupted(let context):
-            let detail = context.underlyingError as? WireFailure
-            self.init(operation, .corrupted(detail?.reason ?? "the data is not valid"), context.codingPath)
+            let reason: Reason =
+                switch context.underlyingError {
+                case let refused as RefusedValue: .refused(by: refused.type)
+                case let failure as WireFailure: .corrupted(failure.reason)
+                default: .corrupted("the data is not valid")
+                }
+            self.init(operation, reason, context.codingPath)
         case EncodingError.invalidValue(let value, let context):
             let detail = value is WithheldValue ? context.debugDescription : "the value is not valid"
             self.init(operation, .unencodable(detail), context.codingPath)
@@ -106,6 +114,7 @@ extension CodingFailure.Reason: CustomStringConvertible {
         case .tooLarge(let limit): "more than \(limit) bytes"
         case .tooDeep(let limit): "more than \(limit) levels of nesting"
         case .corrupted(let detail): "corrupted: \(detail)"
+        case .refused(let type): "the data has a value that \(type) does not accept"
         case .typeMismatch(let expected): "not a value of type \(expected)"
         case .valueNotFound(let expected): "null in place of a value of type \(expected)"
         case .keyNotFound(let key): "no value under the key \"\(key)\""

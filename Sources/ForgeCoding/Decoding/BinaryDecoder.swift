@@ -23,7 +23,7 @@ public struct BinaryDecoder: Sendable {
     /// - Throws: `DecodingError` with the coding path: `dataCorrupted` for input that is malformed, truncated, nested
     ///   too deep or followed by more bytes, and for duplicate keys, invalid UTF-8 and numbers out of range;
     ///   `typeMismatch`, `valueNotFound` and `keyNotFound` as by `JSONDecoder`. Errors contain types and paths, never
-    ///   values; the text of a `DecodingError` that a type throws itself is replaced.
+    ///   values; the text of a `DecodingError` that a type throws itself is replaced by the name of the type.
     /// - Complexity: O(bytes) for a type that requests its keys in encoded order.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
         try bytes.withUnsafeBytes { try decode(type, from: $0) }
@@ -60,12 +60,7 @@ public struct BinaryDecoder: Sendable {
         let source = DecodingSource(reader: reader, userInfo: userInfo)
         defer { source.close() }
         let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, levels: depth)
-        let value: T
-        do {
-            value = try T(from: node)
-        } catch let error as DecodingError {
-            throw error.withoutForeignText
-        }
+        let value = try decodeItself(type, node)
         do throws(WireFailure) {
             let end = try node.end()
             guard end == reader.count else { throw .trailing(offset: end) }

@@ -81,7 +81,7 @@ final class DecodingNode: Decoder {
                 spare = child
             }
         }
-        let value = try Value(from: child)
+        let value = try decodeItself(type, child)
         do throws(WireFailure) {
             offset = try child.end()
         } catch {
@@ -134,27 +134,6 @@ extension DecodingError {
         case .mismatch: return .typeMismatch(type, context)
         case .null: return .valueNotFound(type, context)
         default: return .dataCorrupted(context)
-        }
-    }
-
-    /// The error without the text of code outside this module, which may quote the value, as that of the standard
-    /// library for enumerations does. The errors of this module have a ``WireFailure``.
-    var withoutForeignText: DecodingError {
-        func stated(_ context: Context, _ text: String) -> Context {
-            guard !(context.underlyingError is WireFailure) else { return context }
-            return Context(codingPath: context.codingPath, debugDescription: text)
-        }
-        switch self {
-        case .typeMismatch(let type, let context):
-            return .typeMismatch(type, stated(context, "\(type): found a value of another type"))
-        case .valueNotFound(let type, let context):
-            return .valueNotFound(type, stated(context, "\(type): found no value"))
-        case .keyNotFound(let key, let context):
-            return .keyNotFound(key, stated(context, "no value under the key"))
-        case .dataCorrupted(let context):
-            return .dataCorrupted(stated(context, "the value's own code refused the data"))
-        @unknown default:
-            return .dataCorrupted(.init(codingPath: [], debugDescription: "the value's own code refused the data"))
         }
     }
 }

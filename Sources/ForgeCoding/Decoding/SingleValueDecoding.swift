@@ -35,7 +35,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
             return value
         } catch {
             // The type's own `init(from:)` reads the same item, so it gets this node.
-            if case .unknownType = error { return try Value(from: node) }
+            if case .unknownType = error { return try decodeItself(type, node) }
             throw node.failure(error, type)
         }
     }
