@@ -71,8 +71,8 @@ struct ClosingTests {
         try expectDamage(of: "second")
     }
 
-    @Test("after its log was rewritten during writes")
-    func rewritten() throws {
+    @Test("after its log was compacted during writes")
+    func compacted() throws {
         do {
             let watched = FailingFileSystem(fileSystem)
             let store = try open(on: watched)
@@ -89,8 +89,8 @@ struct ClosingTests {
         try expectDamage(of: "second")
     }
 
-    @Test("although its log could not be rewritten")
-    func rewrittenInVain() throws {
+    @Test("although its log could not be compacted")
+    func compactedInVain() throws {
         let plan = FaultPlan([.on(.rename, call: 2, do: .fail(.noSpace))])
         do {
             let store = try open(on: FaultingFileSystem(fileSystem, plan: plan))

@@ -2,6 +2,7 @@ import ForgeFileSystem
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
+import TestDepth
 import Testing
 
 @Suite struct KeyValueConformanceTests {
@@ -36,7 +37,9 @@ import Testing
         try await check.run(on: ReactiveKVStore(ReactiveKVStore(InMemoryKVStore())))
     }
 
-    @Test("a reactive store over user defaults conforms", arguments: ConformanceChecks.rawKeyValueStore)
+    @Test(
+        "a reactive store over user defaults conforms",
+        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceChecks.rawKeyValueStore))
     func reactiveDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: ReactiveKVStore(UserDefaultsKVStore(suiteName: suite.name)))
@@ -55,7 +58,7 @@ import Testing
 
     @Test(
         "a namespace in user defaults conforms",
-        arguments: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads]))
+        arguments: TestDepth.leavingOut("4 MiB", of: ConformanceSuite.rawKeyValueStore.checks(having: [.typedReads])))
     func namespacedDefaults(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let suite = TemporarySuite()
         try await check.run(on: NamespacedKVStore(UserDefaultsKVStore(suiteName: suite.name), namespace: "a"))
@@ -82,18 +85,18 @@ import Testing
     }
 
     @Test("the store on disk keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
-    func diskPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
+    func diskPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>) async throws {
         let directory = TemporaryDirectory()
-        try await check.run(on: KeyValueStorePlace { try FileKVStore(at: directory.url) })
+        try await check.run(on: KeyValueStoreLocation { try FileKVStore(at: directory.url) })
     }
 
     @Test(
         "the store on a file system in memory keeps its values",
         arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
-    func memoryPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
+    func memoryPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>) async throws {
         let fileSystem = InMemoryFileSystem()
         try await check.run(
-            on: KeyValueStorePlace {
+            on: KeyValueStoreLocation {
                 try FileKVStore(at: "/store", fileSystem: fileSystem, options: eagerlyCompacting)
             })
     }
@@ -101,9 +104,9 @@ import Testing
     @Test(
         "the store over user defaults keeps its values",
         arguments: ConformanceChecks.rawKeyValueStorePersistence)
-    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>) async throws {
+    func userDefaultsPersistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVRawStoring>>) async throws {
         let suite = TemporarySuite()
-        try await check.run(on: KeyValueStorePlace { UserDefaultsKVStore(suiteName: suite.name) })
+        try await check.run(on: KeyValueStoreLocation { UserDefaultsKVStore(suiteName: suite.name) })
     }
 
     @Test("there are enough checks, all distinct")

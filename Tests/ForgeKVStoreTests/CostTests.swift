@@ -204,10 +204,10 @@ import Testing
         #expect(try store.integers().values.allSatisfy { $0 == 49 })
     }
 
-    // MARK: Rewriting
+    // MARK: Compaction
 
     @Test("compaction writes live records once, in chunks of a mebibyte, and flushes file and directory")
-    func rewriting() throws {
+    func compaction() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
         for _ in 0..<3 {
@@ -223,7 +223,7 @@ import Testing
         #expect(costs.calls[.rename] == 1)
     }
 
-    @Test("overwrites make the log be rewritten once per outdated mebibyte")
+    @Test("overwrites compact the log once per outdated mebibyte")
     func amortisedRewriting() throws {
         let costs = Costs()
         let store = try costs.open(isMapped: false)
@@ -260,7 +260,7 @@ import Testing
         #expect(costs.synchronized == ["/"], "only the directory that the store is in")
     }
 
-    @Test("a scan covers the records of the log: one per change since it was rewritten")
+    @Test("a scan covers the records of the log: one per change since it was compacted")
     func scannedRecords() throws {
         let costs = Costs()
         do {

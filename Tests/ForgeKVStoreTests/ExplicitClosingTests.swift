@@ -152,7 +152,7 @@ import Testing
         }
         let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
         opened.withLock { $0 = store }
-        // Mostly outdated, so closing rewrites the log, which fails and is reported.
+        // Mostly outdated, so closing compacts the log, which fails and is reported.
         for number in 0..<1000 { try store.set(key, value: number) }
         fileSystem.fail { operation, path in operation == .open && path == "#log-new" ? .ioError : nil }
         try store.close()

@@ -52,7 +52,7 @@ struct ReleaseTests {
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func anotherStore() throws {
         let memory = InMemoryFileSystem()
-        // The second rename is that of the log rewritten at closing.
+        // The second rename is that of the log compacted at closing.
         let fileSystem = FaultingFileSystem(memory, plan: FaultPlan([.on(.rename, call: 2, do: .fail(.ioError))]))
         let recorder = IssueRecorder()
         let hasOpened = DispatchSemaphore(value: 0)

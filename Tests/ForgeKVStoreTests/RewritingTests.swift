@@ -9,7 +9,7 @@ import Testing
 
 @testable import ForgeKVStore
 
-@Suite("A log rewritten under failures")
+@Suite("A log compacted under failures")
 struct RewritingTests {
     private struct Broken: Error {}
 
@@ -89,7 +89,7 @@ struct RewritingTests {
     }
 
     @Test("by the issue handler, again", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
-    func rewritingAgain() throws {
+    func compactingAgain() throws {
         try damage()
         let owner = Mutex<FileKVStore?>(nil)
         let recorder = recorder
@@ -169,14 +169,14 @@ struct RewritingTests {
                 }
                 try store.compact()
                 watched.fail(nil)
-                run.acknowledge("rewritten")
+                run.acknowledge("compacted")
             },
             recover: { fileSystem, crash in
                 let recorder = IssueRecorder()
                 let store = try open(on: fileSystem, onIssue: recorder.record)
                 guard recorder.damage.isEmpty else { throw Broken() }
                 let value = try store.read(text)
-                if crash.acknowledged.contains("rewritten"), value?.utf8.count != 9000 { throw Broken() }
+                if crash.acknowledged.contains("compacted"), value?.utf8.count != 9000 { throw Broken() }
             })
     }
 }

@@ -46,7 +46,7 @@ extension KVEngine {
             _ = writer.withLock { $0.table.collectGarbage() }
         }
         if tasks.contains(.space) { prepareSpace() }
-        if tasks.contains(.compaction) { rewriteWhenDue() }
+        if tasks.contains(.compaction) { compactWhenDue() }
     }
 
     @inline(__always)

@@ -2,7 +2,7 @@ import ForgeFileSystem
 import Synchronization
 import SystemPackage
 
-/// Rewriting (compacting) the log without superseded records, beside readers and writers.
+/// Compaction: replacing the log by one without superseded records, beside readers and writers.
 extension KVEngine {
     /// A last stretch of the log that is copied while writers wait.
     private static let shortTail: Int64 = 1 << 16
@@ -10,44 +10,44 @@ extension KVEngine {
     /// How many times the tail is copied before writers have to wait for the rest, however long it is.
     private static let mostRounds = 8
 
-    /// Rewrites the log; everything that was written is durable then.
+    /// Compacts the log; everything that was written is durable then.
     func compact() throws(KVStoreError) {
         try checkUse(.compact)
         if let sharing = handle.sharing { return try compact(sharing) }
-        try withRewritingLock { (_) throws(KVStoreError) in
+        try withCompactionLock { (_) throws(KVStoreError) in
             // Damage that could not be set aside exists only in the old log.
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
-            try rewrite()
+            try replaceLog()
             try flush()
         }
     }
 
-    /// Calls `body` holding `rewriting`, and reports the issues that it adds after releasing the lock.
-    func withRewritingLock<Failure>(
+    /// Calls `body` holding `compacting`, and reports the issues that it adds after releasing the lock.
+    func withCompactionLock<Failure>(
         _ body: (inout [KVStoreIssue]) throws(Failure) -> Void
     ) throws(Failure) {
         var issues: [KVStoreIssue] = []
         defer { issues.forEach(options.report) }
-        try rewriting.withLock { (_) throws(Failure) in try body(&issues) }
+        try compacting.withLock { (_) throws(Failure) in try body(&issues) }
     }
 
-    /// Rewrites the log, in a background job if the options allow.
-    func rewriteWhenDue() {
+    /// Compacts the log, in a background job if the options allow.
+    func compactWhenDue() {
         let isMine = writer.withLock { writer in
             guard writer.isCompactionDue(floor: options.compactionFloorInBytes) else { return false }
             writer.compactionThreshold = .max
             return true
         }
         guard isMine else { return }
-        if let sharing = handle.sharing { return rewriteNow(sharing) }
-        guard options.compactsInBackground else { return rewriteNow() }
-        inBackground { $0.rewriteNow() }
+        if let sharing = handle.sharing { return compactNow(sharing) }
+        guard options.compactsInBackground else { return compactNow() }
+        inBackground { $0.compactNow() }
     }
 
-    private func rewriteNow() {
-        withRewritingLock { issues in
+    private func compactNow() {
+        withCompactionLock { issues in
             let isWanted = writer.withLock { writer in
-                // Another thread may have rewritten it.
+                // Another thread may have compacted it.
                 writer.compactionThreshold = 0
                 guard writer.isWritable, !isClosed,
                     writer.isCompactionDue(floor: options.compactionFloorInBytes)
@@ -57,7 +57,7 @@ extension KVEngine {
             }
             guard isWanted else { return }
             do throws(KVStoreError) {
-                try rewrite()
+                try replaceLog()
             } catch {
                 // The write that set this off is done and stays acknowledged.
                 writer.withLock { $0.postponeCompaction() }
@@ -72,9 +72,9 @@ extension KVEngine {
         inBackground { _ in space.prepare() }
     }
 
-    /// The caller holds `rewriting`, and has checked that the log can be written to. Until the next flush, a power cut
+    /// The caller holds `compacting`, and has checked that the log can be written to. Until the next flush, a power cut
     /// may bring the old log back, with all that was flushed there.
-    func rewrite() throws(KVStoreError) {
+    func replaceLog() throws(KVStoreError) {
         // A log that another program has put there, such as one from a backup, is not this store's to replace.
         try checkReachability(.compact)
         do throws(FileSystemError) {

@@ -1,18 +1,18 @@
 import ForgeFileSystem
 import Synchronization
 
-/// Rewriting and closing a store that other processes have open too.
+/// Compacting and closing a store that other processes have open too.
 extension KVEngine {
-    /// Rewrites the log, durably, under the lock of the store.
+    /// Compacts the log, durably, under the lock of the store.
     func compact(_ sharing: EngineSharing) throws(KVStoreError) {
         try withLock(sharing, .compact) { () throws(KVStoreError) in
             try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .compact) }
-            try rewrite(sharing)
+            try replaceLog(sharing)
         }
     }
 
-    /// The same if it is worth the while.
-    func rewriteNow(_ sharing: EngineSharing) {
+    /// The same if enough of the log is outdated.
+    func compactNow(_ sharing: EngineSharing) {
         do throws(KVStoreError) {
             try withLock(sharing, .compact) { () throws(KVStoreError) in
                 let isWanted = writer.withLock { writer in
@@ -21,7 +21,7 @@ extension KVEngine {
                     return writer.isWritable && !isClosed
                         && writer.isCompactionDue(floor: options.compactionFloorInBytes)
                 }
-                if isWanted { try rewrite(sharing) }
+                if isWanted { try replaceLog(sharing) }
             }
         } catch {
             // The write that set this off is done and stays acknowledged.
@@ -30,7 +30,7 @@ extension KVEngine {
         }
     }
 
-    private func rewrite(_ sharing: EngineSharing) throws(KVStoreError) {
+    private func replaceLog(_ sharing: EngineSharing) throws(KVStoreError) {
         do throws(FileSystemError) {
             _ = flushing.begin(.max, isDone: { false })
             defer { flushing.end(flushed: 0) }

@@ -8,7 +8,7 @@ import SystemPackage
 /// The one object of this process that reads and writes a store's log; all `FileKVStore` objects over the store share
 /// it.
 ///
-/// Reads are lock-free. Lock order: `rewriting`, `flushing`, `writer`. Writes do not hold `writer` across a flush; the
+/// Reads are lock-free. Lock order: `compacting`, `flushing`, `writer`. Writes do not hold `writer` across a flush; the
 /// end of a compaction, `removeAll` on a full device and the removal of a failed record do.
 final class KVEngine: Sendable {
     let handle: StoreHandle
@@ -20,7 +20,7 @@ final class KVEngine: Sendable {
 
     let writer: Mutex<Writer>
     let flushing = GroupCommit()
-    let rewriting = Mutex(())
+    let compacting = Mutex(())
 
     /// The observers of changes, also of those by other processes while there is one.
     let changes = ChangeObservers()
@@ -102,7 +102,7 @@ extension KVEngine {
         if let sharing = handle.sharing {
             try close(sharing)
         } else {
-            try withRewritingLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
+            try withCompactionLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
         }
     }
 
@@ -122,14 +122,14 @@ extension KVEngine {
     private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
         if writer.withLock({ $0.isMostlySuperseded }) {
             do throws(KVStoreError) {
-                try rewrite()
+                try replaceLog()
             } catch {
                 // It stays as long as it is; what was written there is made durable all the same.
                 issues.append(.compactionFailed(error))
             }
         }
         if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
-        // Rewriting may have found damage that could not be set aside: the log is left as it is then.
+        // Compaction may have found damage that could not be set aside: the log is left as it is then.
         guard writer.withLock({ $0.isWritable }) else { return }
         try appendFlushMarker()
         try withLog { (log) throws(FileSystemError) in try log.trim() }

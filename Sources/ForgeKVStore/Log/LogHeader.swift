@@ -6,7 +6,7 @@ struct LogHeader: Hashable, Sendable {
     /// here.
     var fileID: LogFileID
 
-    /// The number of times that the log was rewritten.
+    /// The number of times that the log was replaced.
     var generation: UInt64
 
     static let size = 64

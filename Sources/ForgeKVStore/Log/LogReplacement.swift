@@ -41,7 +41,7 @@ struct LogReplacement: ~Copyable {
     }
 
     /// Adds a flush marker with this number: all earlier records are on the device. That holds once the marker can be
-    /// read, provided that nothing else is added before the log is synchronised.
+    /// read, provided that nothing else is added before the log is flushed.
     mutating func appendFlushed(_ number: UInt64) throws(FileSystemError) {
         try append(.flushed, .empty, .empty, sequence: number)
     }

@@ -137,12 +137,12 @@ struct LogScan {
         }
         pending[pending.count - 1].changes.append((record.change, record.frame.sequence))
         pending[pending.count - 1].state = state
-        settle(flushed: state.flushedSequence, &table)
+        applySegments(flushedUpTo: state.flushedSequence, &table)
         state.damage = outcome.damage
     }
 
     /// Applies the segments whose missing records had been flushed.
-    private mutating func settle(flushed: UInt64, _ table: inout TableWriter) {
+    private mutating func applySegments(flushedUpTo flushed: UInt64, _ table: inout TableWriter) {
         while let first = pending.first, let lastMissing = first.lastMissing,
             lastMissing <= max(flushed, outcome.sequence)
         {

@@ -94,6 +94,12 @@ extension KVStoreError {
             return reason
         }
 
+        /// The version of the value, if this is `.newerSchema(version:)`.
+        public var newerVersion: UInt32? {
+            guard case .newerSchema(let version) = kind else { return nil }
+            return version
+        }
+
         public var description: String {
             switch kind {
             case .undecodable: "the value cannot be decoded as the type of the key"

@@ -1,3 +1,4 @@
+import ForgeFileSystem
 public import Foundation
 
 extension FileKVStore {
@@ -15,6 +16,13 @@ extension FileKVStore {
     ///   lost writes; the store is closed nevertheless. `.unavailable(.inUse(processID:))` within ``Options/onIssue``,
     ///   whose caller this would wait for; the call has no effect.
     public func close() throws { try engine.close() }
+
+    /// Closes the store like ``close()``, without blocking a thread of the pool while the device flushes.
+    ///
+    /// - Throws: ``KVStoreError``, as ``close()``; the store is closed nevertheless.
+    public func shutDown() async throws {
+        try await BlockingWork.run { try self.close() }
+    }
 
     /// Opens a store, calls `body` with it, and closes it, even if `body` throws. A tool that several processes may run
     /// at once passes `Options(sharing: .shared)`; otherwise the second one fails, as the store is in use.
@@ -35,7 +43,7 @@ extension FileKVStore {
         return try store.closing(after: result)
     }
 
-    /// The same for an asynchronous `body`, which runs on the caller's actor.
+    /// The same for an asynchronous `body`, which runs on the caller's actor, and with ``shutDown()``.
     public static func withStore<Result>(
         at url: URL, options: Options = Options(), isolation: isolated (any Actor)? = #isolation,
         _ body: (FileKVStore) async throws -> Result
@@ -47,7 +55,14 @@ extension FileKVStore {
         } catch {
             result = .failure(error)
         }
-        return try store.closing(after: result)
+        do {
+            try await store.shutDown()
+        } catch {
+            // The earlier error is the one to report.
+            _ = try result.get()
+            throw error
+        }
+        return try result.get()
     }
 
     private func closing<Value>(after result: Result<Value, any Error>) throws -> Value {

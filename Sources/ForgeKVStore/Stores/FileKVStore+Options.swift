@@ -7,16 +7,16 @@ extension FileKVStore {
         /// most 4 GiB.
         public var maximumValueSizeInBytes: Int
 
-        /// The number by which outdated bytes in the log may exceed current ones before it is rewritten: 4 MiB by
+        /// The number by which outdated bytes in the log may exceed current ones before it is compacted: 4 MiB by
         /// default, the size to which SQLite's write-ahead log grows.
         ///
-        /// When the store is closed, the log is rewritten if more than half of it, and more than 4 KiB, is outdated.
+        /// When the store is closed, the log is compacted if more than half of it, and more than 4 KiB, is outdated.
         public var compactionFloorInBytes: Int
 
-        /// Whether a background thread rewrites the log. True by default.
+        /// Whether a background thread compacts the log. True by default.
         ///
         /// If false, the write that makes compaction necessary performs it before it returns: that write is slower, and
-        /// every run makes the same file-system calls. A shared store always rewrites its log in a write.
+        /// every run makes the same file-system calls. A shared store always compacts its log in a write.
         public var compactsInBackground: Bool
 
         /// The permitted use: ``FileKVStore/Access/readWrite`` by default.

@@ -40,10 +40,10 @@ public import Foundation
 /// - A write waits for writes of other processes, at most ``Options/lockTimeout``. Waiting is polling without a queue:
 ///   with more than about a hundred processes that write continuously, some may time out.
 /// - A read compares one word of memory. If it has changed, the new records are first read from the log; a read waits
-///   like a write only if another process has rewritten the log.
+///   like a write only if another process has compacted the log.
 /// - If new records cannot be read, `get` and `contains` return the known values, and report that through
 ///   ``Options/onIssue``; every other call throws.
-/// - A write that finds the log worth rewriting rewrites it before it returns.
+/// - A write after which compaction is due compacts the log before it returns.
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
 ///   Linux, the next flush of every other process fails too.
 /// - Processes are identified by their process numbers, so all must share one PID namespace (not two containers).
@@ -129,7 +129,7 @@ public final class FileKVStore: KVTransactionalStoring {
         try engine.synchronize()
     }
 
-    /// Rewrites the log without outdated records, durably; the store also does so by itself from time to time.
+    /// Compacts the log: removes outdated records, durably; the store also does so by itself from time to time.
     ///
     /// - Throws: ``KVStoreError``; `.noStore` if another log has replaced this one, which is left unchanged. The old
     ///   log stays in use, unless the store refuses all writes after that.

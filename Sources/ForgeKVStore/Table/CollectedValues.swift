@@ -1,3 +1,5 @@
+import ForgeCoding
+
 /// Names and values of a table for a new log. Short values are copied as bytes, because an object for each would take
 /// most of the time of a compaction.
 struct CollectedValues: ~Copyable {
@@ -13,6 +15,7 @@ struct CollectedValues: ~Copyable {
 
     private var items: [Item] = []
     private var bytes: [UInt8] = []
+    private var encoder = PlainEncoder()
 
     /// Longer values are not copied.
     private static let maximumCopiedSize = ValueArena.maximumValueSize
@@ -26,8 +29,10 @@ struct CollectedValues: ~Copyable {
         var kept: ValueCell?
         if content.kind == EntryContent.encoded {
             bytes.append(contentsOf: content.encodedBytes)
-        } else if let cell = content.asCell {
+        } else if let cell = content.ownCell?.takeUnretainedValue() {
             if cell.encodedSize > Self.maximumCopiedSize { kept = cell } else { bytes.append(contentsOf: cell.bytes) }
+        } else {
+            bytes.append(contentsOf: InlineTypes.encode(content, by: &encoder))
         }
         items.append(
             Item(

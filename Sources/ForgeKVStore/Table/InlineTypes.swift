@@ -50,36 +50,41 @@ enum InlineTypes {
 
 // MARK: Values as words
 
+/// Values and words are converted in memory that has no type, by raw loads and stores: reading memory of one type as
+/// another through typed pointers is undefined, and release builds then take values from registers that hold none.
 extension InlineTypes {
     /// The words of a value; they own what the value owned.
     @inline(__always)
     static func words<Value>(_ value: Value) -> EntryContent.Words {
         precondition(MemoryLayout<Value>.size <= MemoryLayout<EntryContent.Words>.size)
-        var words: EntryContent.Words = (0, 0)
-        withUnsafeMutableBytes(of: &words) { _ = $0.baseAddress?.initializeMemory(as: Value.self, to: value) }
-        return words
+        return withWordMemory((0, 0)) { memory in
+            _ = memory.baseAddress?.initializeMemory(as: Value.self, to: value)
+            return (memory.load(as: UInt64.self), memory.load(fromByteOffset: 8, as: UInt64.self))
+        }
     }
 
     /// A copy of the value that words are. Of a text only for the writer; readers have ``ReadGuard``.
     @inline(__always)
     static func value<Value>(_ words: EntryContent.Words, as type: Value.Type) -> Value {
-        func load(_ words: UnsafeRawPointer) -> Value { words.load(as: type) }
-        var words = words
-        return load(&words)
-    }
-
-    /// The value that words own, taken from them.
-    @inline(__always)
-    static func take<Value>(_ words: UnsafeMutableRawPointer, as type: Value.Type) -> Value {
-        words.assumingMemoryBound(to: type).move()
+        withUnsafeBytes(of: words) { $0.load(as: type) }
     }
 
     /// The text that the words of a content own, taken from them; nil for a content that owns nothing, or a cell.
     @inline(__always)
     static func text(_ content: EntryContent) -> String? {
         guard content.kind == textKind else { return nil }
-        var words = content.words
-        return take(&words, as: String.self)
+        return withWordMemory(content.words) { $0.bindMemory(to: String.self).moveElement(from: 0) }
+    }
+
+    @inline(__always)
+    private static func withWordMemory<Result>(
+        _ words: EntryContent.Words, _ body: (UnsafeMutableRawBufferPointer) -> Result
+    ) -> Result {
+        withUnsafeTemporaryAllocation(byteCount: 16, alignment: 8) { memory in
+            memory.storeBytes(of: words.0, as: UInt64.self)
+            memory.storeBytes(of: words.1, toByteOffset: 8, as: UInt64.self)
+            return body(memory)
+        }
     }
 }
 
@@ -94,6 +99,19 @@ extension InlineTypes {
         if Value.self == Bool.self { return encoder.encode(unsafeBitCast(value, to: Bool.self)) }
         if Value.self == Double.self { return encoder.encode(unsafeBitCast(value, to: Double.self)) }
         return encodeNumber(value, by: &encoder)
+    }
+
+    /// The same for the value of a content that is neither a cell nor encoded. For the writer.
+    static func encode(_ content: EntryContent, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
+        switch content.kind {
+        case kind(of: Int.self): return encode(value(content.words, as: Int.self), by: &encoder)
+        case textKind: return encode(value(content.words, as: String.self), by: &encoder)
+        default:
+            func encoded<Value>(_ type: Value.Type) -> UnsafeRawBufferPointer {
+                encode(value(content.words, as: type), by: &encoder)
+            }
+            return encoded(type(content.kind))
+        }
     }
 
     private static func encodeNumber(_ value: Any, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {

@@ -52,7 +52,7 @@ private func copyAndLeave<Value>(
 ) -> Value
 
 private func copyText(_ words: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {
-    copy.initializeMemory(as: String.self, to: words.assumingMemoryBound(to: String.self).pointee)
+    copy.initializeMemory(as: String.self, to: words.load(as: String.self))
 }
 
 private func copyValue(_ cell: UnsafeRawPointer, _ copy: UnsafeMutableRawPointer) {

@@ -250,7 +250,7 @@ struct SharedDamageTests {
             }
             _ = try pair.second.read(KVKey<Int>("a"))
         },
-        Change(testDescription: "the other rewrites", new: ["a": 2, "b": 0]) { pair in
+        Change(testDescription: "the other compacts", new: ["a": 2, "b": 0]) { pair in
             try pair.second.compact()
             try pair.first.set(KVKey<Int>("a"), value: 2)
             try pair.first.synchronize()

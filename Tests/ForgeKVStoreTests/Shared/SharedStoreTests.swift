@@ -91,7 +91,7 @@ struct SharedStoreTests {
     }
 
     @Test("a log compacted by another process is adopted without a gap")
-    func rewriting() throws {
+    func compactedByAnotherProcess() throws {
         let (first, second) = try fixture.pair()
         let kept = (0..<50).map { KVKey<Int>("kept \($0)") }
         for (index, key) in kept.enumerated() { try first.set(key, value: index) }
@@ -158,7 +158,7 @@ struct SharedStoreTests {
         #expect(missing.next() == 1)
     }
 
-    @Test("unchanged values keep their revision, and are not decoded again, when the log is rewritten")
+    @Test("unchanged values keep their revision, and are not decoded again, when the log is compacted")
     func untouched() throws {
         let (first, second) = try fixture.pair()
         try first.set(a, value: 1)
@@ -171,7 +171,7 @@ struct SharedStoreTests {
         #expect(first.get(b) == "y")
     }
 
-    @Test("the write that makes compaction worthwhile rewrites the log, which stays small for all")
+    @Test("the write that makes compaction worthwhile compacts the log, which stays small for all")
     func compaction() throws {
         let (first, second) = try fixture.pair(compactionFloorInBytes: 2000)
         var largest = 0
@@ -213,12 +213,12 @@ struct SharedStoreTests {
     }
 
     @Test("a shared store keeps its values", arguments: ConformanceChecks.transactionalKeyValueStorePersistence)
-    func persistence(_ check: ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>) async throws {
+    func persistence(_ check: ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>) async throws {
         let process = fixture.process(1)
         // Opened by two processes in turn, and by one exclusively.
         let turn = Counter()
         try await check.run(
-            on: KeyValueStorePlace { [fixture] in
+            on: KeyValueStoreLocation { [fixture] in
                 let number = turn.next()
                 return try fixture.open(process, number.isMultiple(of: 2) ? .shared : .exclusive)
             })
