@@ -31,6 +31,20 @@ public protocol CryptStoring: Sendable {
     /// Removes every secret of this store.
     func deleteAll() throws
 
+    /// Stores a value if the secret is absent; a value of any type counts as present.
+    ///
+    /// Atomic: of concurrent calls, also in other processes, exactly one stores its value.
+    ///
+    /// ```swift
+    /// try store.createIfAbsent(UUID().uuidString, for: installationID)
+    /// let id = try store.get(installationID)  // The same in every process.
+    /// ```
+    ///
+    /// - Returns: Whether the value was stored.
+    /// - Throws: ``CryptError``, as ``set(_:for:)``.
+    @discardableResult
+    func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool
+
     // MARK: For tools
 
     /// The names of all secrets, in byte order.
@@ -47,6 +61,12 @@ public protocol CryptStoring: Sendable {
 }
 
 extension CryptStoring {
+    // A test followed by a set would not be atomic.
+    @discardableResult
+    public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
+        throw CryptError(.unsupported, .set, key: key.key)
+    }
+
     public func keys() throws -> [String] {
         throw CryptError(.unsupported, .keys)
     }

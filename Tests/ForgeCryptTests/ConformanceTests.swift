@@ -45,6 +45,7 @@ struct SecretStoreConformanceTests {
     @Test("calls beyond the five are unsupported by default")
     func defaults() throws {
         let store = FiveCalls()
+        #expect(try CryptError.code { try store.createIfAbsent(1, for: CryptKey(key: "a")) } == .unsupported)
         #expect(try CryptError.code { try store.keys() } == .unsupported)
         #expect(try CryptError.code { try store.rawValue(named: "a") } == .unsupported)
         #expect(try CryptError.code { try store.deleteValue(named: "a") } == .unsupported)
@@ -75,6 +76,7 @@ private enum Defect: CaseIterable {
     case failedSetDeletes, rawValueIsAlwaysNil, acceptsAnySize
     case givesOnce, buriesDeleted, containsByType, missingThrows, nilIsAbsent, refusesPasscode
     case changesBytes, cutsTexts, tearsPairs, losesOneOfMany
+    case createsAlways, createsByType, createsAnything
 
     /// Whether the defect shows only in large values, which are slow to store.
     var isAboutSize: Bool { self == .refusesLargeValues || self == .acceptsAnySize || self == .failedSetDeletes }
@@ -168,6 +170,22 @@ private final class DefectiveCrypt: CryptStoring, CustomReflectable {
             throw error
         }
         isBusy.withLock { $0 = false }
+    }
+
+    func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws -> Bool {
+        switch defect {
+        case .createsAlways:
+            try base.set(value, for: name(key))
+            return true
+        case .createsByType:
+            do { if try base.get(name(key)) != nil { return false } } catch _ {}
+            try base.set(value, for: name(key))
+            return true
+        case .createsAnything:
+            do { return try base.createIfAbsent(value, for: name(key)) } catch { return false }
+        default:
+            return try base.createIfAbsent(value, for: name(key))
+        }
     }
 
     /// Stores a wrong value, or none, if the defect concerns values of its type.

@@ -28,6 +28,18 @@ public final class InMemoryCrypt: CryptStoring {
         try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
     }
 
+    @discardableResult
+    public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let name = try SecretName(key.key, .set)
+        let secret = Secret(
+            value: SecretBytes(try SecretCodec.encode(value, for: key)), accessibility: key.accessibility)
+        return secrets.withLock { secrets in
+            guard secrets[name] == nil else { return false }
+            secrets[name] = secret
+            return true
+        }
+    }
+
     public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
         try deleteValue(named: key.key)
     }

@@ -45,6 +45,26 @@ public final class KeychainCrypt: CryptStoring {
         try setRawValue(bytes, named: key.key, accessibility: key.accessibility)
     }
 
+    /// Stores a value if no item has this name, in the access group or, without one, in any group of the app.
+    ///
+    /// Works even while the value of a present item is inaccessible.
+    @discardableResult
+    public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let query = try query(key.key, .set)
+        var bytes = try SecretCodec.encode(value, for: key)
+        defer { erase(&bytes) }
+        // Adding fails only for an item in the same group.
+        let present = calls.copyAccounts(query).status
+        guard present == .itemNotFound else {
+            try check(present, .set, key.key)
+            return false
+        }
+        let added = calls.add(query, SecItemValue(data: bytes, accessibility: key.accessibility))
+        if added == .duplicateItem { return false }
+        try check(added, .set, key.key)
+        return true
+    }
+
     public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
         try deleteValue(named: key.key)
     }

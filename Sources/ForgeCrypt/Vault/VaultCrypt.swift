@@ -77,7 +77,24 @@ public final class VaultCrypt: CryptStoring {
         defer { erase(&bytes) }
         try change(.set, key.key) { (image) throws(VaultFailure) in
             try image.set(name, to: bytes, key.accessibility)
+            return true
         }
+    }
+
+    /// Stores a value if the secret is absent; otherwise the present one is durable when this returns.
+    @discardableResult
+    public func createIfAbsent<Value>(_ value: Value, for key: CryptKey<Value>) throws(CryptError) -> Bool {
+        let name = try SecretName(key.key, .set)
+        var bytes = try SecretCodec.encode(value, for: key)
+        defer { erase(&bytes) }
+        if try isDurably(.present, name, .set) { return false }
+        var isNew = false
+        try change(.set, key.key) { (image) throws(VaultFailure) in
+            isNew = !image.contains(name)
+            if isNew { try image.set(name, to: bytes, key.accessibility) }
+            return isNew
+        }
+        return isNew
     }
 
     public func delete<Value>(_ key: CryptKey<Value>) throws(CryptError) {
@@ -103,21 +120,19 @@ public final class VaultCrypt: CryptStoring {
     ) throws(CryptError) {
         let secretName = try SecretName(name, .set)
         try SecretCodec.check(bytes, named: name)
-        try change(.set, name) { (image) throws(VaultFailure) in try image.set(secretName, to: bytes, accessibility) }
+        try change(.set, name) { (image) throws(VaultFailure) in
+            try image.set(secretName, to: bytes, accessibility)
+            return true
+        }
     }
 
     public func deleteValue(named name: String) throws(CryptError) {
         let secretName = try SecretName(name, .delete)
-        // Nothing is created, locked or written for a secret that does not exist.
-        let isAbsent = try describing(.delete, name) { () throws(CryptError) in
-            try state.withLock { (state) throws(CryptError) in
-                if let snapshot = try refresh(&state), snapshot.image.contains(secretName) { return false }
-                try synchronizeName(&state)
-                return true
-            }
+        if try isDurably(.absent, secretName, .delete) { return }
+        try change(.delete, name) { (image) throws(VaultFailure) in
+            try image.remove(secretName)
+            return true
         }
-        guard !isAbsent else { return }
-        try change(.delete, name) { (image) throws(VaultFailure) in try image.remove(secretName) }
     }
 
     /// Removes every secret; the vault gets a new id, and therefore new keys.
@@ -189,9 +204,27 @@ extension VaultCrypt {
         }
     }
 
-    /// Reads the file's present content, changes it and writes it, with the lock held.
+    private enum Presence { case present, absent }
+
+    /// Whether a secret is present or absent as wanted; then this is durable, because no write follows.
+    ///
+    /// Creates, locks and writes nothing.
+    private func isDurably(
+        _ wanted: Presence, _ name: SecretName, _ operation: CryptError.Operation
+    ) throws(CryptError) -> Bool {
+        try describing(operation, name.string) { () throws(CryptError) in
+            try state.withLock { (state) throws(CryptError) in
+                let isPresent = try refresh(&state)?.image.contains(name) ?? false
+                guard isPresent == (wanted == .present) else { return false }
+                try synchronizeName(&state)
+                return true
+            }
+        }
+    }
+
+    /// Reads the file's present content, changes it and, if `body` returns true, writes it, with the lock held.
     private func change(
-        _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultFailure) -> Void
+        _ operation: CryptError.Operation, _ name: String?, _ body: (inout VaultImage) throws(VaultFailure) -> Bool
     ) throws(CryptError) {
         try describing(operation, name) { () throws(CryptError) in
             try state.withLock { (state) throws(CryptError) in
@@ -202,7 +235,8 @@ extension VaultCrypt {
                         state.hasRemovedTemporaryFile = true
                     }
                     var image = snapshot?.image ?? VaultImage(key: key)
-                    try checking { () throws(VaultFailure) in try body(&image) }
+                    let isChanged = try checking { () throws(VaultFailure) in try body(&image) }
+                    guard isChanged else { return try synchronizeName(&state) }
                     try write(image, &state, at: directory)
                 }
             }

@@ -106,6 +106,26 @@ struct KeychainCryptTests {
         #expect(CryptError(expected, .get).description.contains(String(status)))
     }
 
+    @Test("a secret is created only once, also by a race, on a locked device and over another group's item")
+    func createIfAbsent() throws {
+        let store = keychain.store()
+        keychain.fail(.add, with: -25299)  // Added by another process since it was found to be absent.
+        #expect(try !store.createIfAbsent("late", for: TestKeys.token))
+        #expect(keychain.count == 0)
+        #expect(try keychain.store(accessGroup: "team.shared").createIfAbsent("v", for: TestKeys.token))
+        #expect(try !store.createIfAbsent("own", for: TestKeys.token))
+        keychain.lock()
+        #expect(try !store.createIfAbsent("own", for: TestKeys.token))
+        keychain.unlock()
+        #expect(try store.get(TestKeys.token) == "v")
+        #expect(keychain.count == 1)
+        keychain.fail(.copyAccounts, with: -36)
+        #expect(try CryptError.code { try store.createIfAbsent("w", for: TestKeys.token) } == .system(status: -36))
+        keychain.fail(.add, with: -36)
+        let other = CryptKey<String>(key: "other")
+        #expect(try CryptError.code { try store.createIfAbsent("w", for: other) } == .system(status: -36))
+    }
+
     @Test("an item that the Keychain cannot decode is undecodable")
     func decode() throws {
         keychain.fail(.copyData, with: -26275)

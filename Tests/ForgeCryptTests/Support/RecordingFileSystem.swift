@@ -188,6 +188,8 @@ final class RecordingFileSystem: POSIXFileSystem {
 
     var effectiveUser: UserID { base.effectiveUser }
 
+    var preciseTime: FileTime? { base.preciseTime }
+
     func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -60,6 +60,44 @@ struct VaultSharingTests {
         #expect(generation == 4 * (25 + 24 + 25))
     }
 
+    @Test("of the vaults that create a secret at once, exactly one does", arguments: [true, false])
+    func createIfAbsent(_ isOnDisk: Bool) throws {
+        let place = isOnDisk ? VaultPlace(onDisk: "creation") : VaultPlace()
+        let vaults = try (0..<4).map { _ in try place.vault() }
+        let created = Mutex<[Int]>([])
+        let failures = Mutex<[String]>([])
+        DispatchQueue.concurrentPerform(iterations: 4) { thread in
+            for number in 0..<8 {
+                do {
+                    let key = CryptKey<Int>(key: "\(number)")
+                    guard try vaults[thread].createIfAbsent(thread, for: key) else { continue }
+                    created.withLock { $0.append(number) }
+                    guard try vaults[thread].get(key) == thread else { throw Lost() }
+                } catch {
+                    failures.withLock { $0.append("\(error)") }
+                }
+            }
+        }
+        #expect(failures.withLock { $0 } == [])
+        #expect(created.withLock { $0.sorted() } == Array(0..<8))
+        // Each creation is one write, and calls for present secrets are none.
+        #expect(try VaultInformation(of: place.url, fileSystem: place.fileSystem)?.generation == 8)
+    }
+
+    @Test("createIfAbsent of a present secret needs no lock and writes nothing")
+    func presentSecret() throws {
+        let fileSystem = InMemoryFileSystem()
+        let place = VaultPlace(fileSystem)
+        try place.vault().set("v", for: TestKeys.token)
+        let before = try place.bytes
+        let vault = try place.vault()
+        #expect(try !vault.createIfAbsent("w", for: TestKeys.token))
+        #expect(try place.bytes == before)
+        #expect(try vault.get(TestKeys.token) == "v")
+    }
+
+    private struct Lost: Error {}
+
     @Test("another process waits for the lock and then sees the write")
     func otherProcess() throws {
         let fileSystem = InMemoryFileSystem()
