@@ -59,6 +59,8 @@ extension FileStoreError.Code {
         case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
         case (.open, .resourceBusy, _): .unsafe(.anotherStore)
+        case (.rename, .canceled, _): .conflict
+        case (.write, .badFileDescriptor, .save): .closed
         case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
         // A directory was required and another file has its name.
         case (_, .fileExists, .createDirectory): .notDirectory

@@ -15,6 +15,9 @@ public struct FileStoreError: Error, Sendable {
         /// A file exists at the key, and the call may not replace it.
         case alreadyExists
 
+        /// The file is missing or does not have the expected revision; see ``SaveCondition/unchanged(_:)``.
+        case conflict
+
         /// The key is invalid; nothing was done.
         case invalidKey(InvalidKey.Reason)
 
@@ -57,6 +60,9 @@ public struct FileStoreError: Error, Sendable {
 
         /// The store does not support this operation.
         case unsupported
+
+        /// The writer was committed or cancelled before.
+        case closed
     }
 
     /// The reason why a store refuses to access an entry.
@@ -131,6 +137,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         switch self {
         case .notFound: "not found"
         case .alreadyExists: "exists already"
+        case .conflict: "was changed meanwhile"
         case .invalidKey(let reason): "the key \(reason.rawValue)"
         case .isDirectory: "is a directory"
         case .notDirectory: "not a directory"
@@ -145,6 +152,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .unencodable: "cannot be encoded"
         case .durabilityUnknown: "stored, but a power cut may undo it"
         case .unsupported: "not supported by this store"
+        case .closed: "the file was committed or cancelled before"
         }
     }
 }

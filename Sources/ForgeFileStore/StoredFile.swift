@@ -1,3 +1,4 @@
+public import ForgeFileSystem
 public import Foundation
 
 /// A file or directory of a store, as contained in listings.
@@ -27,12 +28,18 @@ public struct StoredFile: Hashable, Sendable {
     /// The time of the last change of the content; of a directory, of its entries.
     public var modified: Date
 
+    /// Identifies the content of a file; nil for other entries, and in a store without revisions.
+    public var revision: FileRevision?
+
     /// Creates the description of a file or directory.
-    public init(key: String, kind: Kind = .file, sizeInBytes: Int64, modified: Date) {
+    public init(
+        key: String, kind: Kind = .file, sizeInBytes: Int64, modified: Date, revision: FileRevision? = nil
+    ) {
         self.key = key
         self.kind = kind
         self.sizeInBytes = sizeInBytes
         self.modified = modified
+        self.revision = revision
     }
 
     /// The last component of the key.

@@ -31,6 +31,20 @@ struct ConformanceTests {
     }
 }
 
+@Suite("Every streaming file store passes every check")
+struct StreamingConformanceTests {
+    @Test(arguments: StoreKind.allCases)
+    func conforms(_ kind: StoreKind) async throws {
+        for check in ConformanceChecks.streamingFileStore {
+            do {
+                try await kind.withStore { store in try await check.run(on: store) }
+            } catch {
+                Issue.record("\(error)")
+            }
+        }
+    }
+}
+
 /// A custom store with only the required calls.
 private final class MinimalStore: FileStoring {
     private let files = Mutex<[String: Data]>([:])

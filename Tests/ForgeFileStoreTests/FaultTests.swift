@@ -150,8 +150,10 @@ struct FaultTests {
     @Test(
         "any single failing call leaves the old content or the new, and no descriptor",
         arguments: TestDepth.sample(
-            [Errno.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .interrupted], every: 4))
-    func everyFailingCall(_ errno: Errno) async throws {
+            [Errno.ioError, .noSpace, .tooManyOpenFiles, .permissionDenied, .interrupted].flatMap { errno in
+                VerbList.allCases.map { (errno, $0) }
+            }, every: 5))
+    func everyFailingCall(_ errno: Errno, _ list: VerbList) async throws {
         var number = 0
         while true {
             let memory = InMemoryFileSystem()
@@ -173,7 +175,7 @@ struct FaultTests {
                     if error.code == .durabilityUnknown { acknowledged = "new" }
                 }
                 #expect(try await plain.load("d/file") == Data(acknowledged.utf8), "call \(number)")
-                for verb in Self.verbs {
+                for verb in list.verbs {
                     do {
                         try await verb(store)
                     } catch is FileStoreError {
@@ -191,17 +193,43 @@ struct FaultTests {
         #expect(number > 40)
     }
 
-    private static let verbs: [@Sendable (DiskFileStore) async throws -> Void] = [
-        { _ = try await $0.load("d/file") },
-        { _ = try await $0.list(recursive: true) },
-        { try await $0.copy(from: URL(filePath: "/source"), to: "d/file") },
-        { try await $0.createDirectory("x/y") },
-        { try await $0.save(Data("x".utf8), to: "x/y/z", overwrite: false) },
-        { try await $0.delete("x/y/z") },
-        { try await $0.deleteDirectory("x") },
-        { try await $0.move(from: URL(filePath: "/source"), to: "d/file") },
-        { _ = try await $0.info("d/file") },
-    ]
+    /// Calls that are made with every failure; two lists, because the time is quadratic in their length.
+    enum VerbList: CaseIterable {
+        case files, streams
+
+        var verbs: [@Sendable (DiskFileStore) async throws -> Void] {
+            let new = Data("new".utf8)
+            return switch self {
+            case .files:
+                [
+                    { _ = try await $0.load("d/file") },
+                    { _ = try await $0.list(recursive: true) },
+                    { try await $0.copy(from: URL(filePath: "/source"), to: "d/file") },
+                    { try await $0.createDirectory("x/y") },
+                    { try await $0.save(Data("x".utf8), to: "x/y/z", overwrite: false) },
+                    { try await $0.delete("x/y/z") },
+                    { try await $0.deleteDirectory("x") },
+                    { try await $0.move(from: URL(filePath: "/source"), to: "d/file") },
+                    { _ = try await $0.info("d/file") },
+                ]
+            case .streams:
+                [
+                    { try await $0.save(new, to: "d/file", if: .always) },
+                    { try await $0.update("d/file") { _ in new } },
+                    { try await $0.write(to: "d/file") { writer in try await writer.write(new) } },
+                    { try await $0.save(new, to: "d/file", durability: .none) },
+                    {
+                        try await $0.batch { batch in
+                            batch.save(new, to: "d/file")
+                            batch.save(Data(), to: "x/y/w")
+                        }
+                    },
+                    { _ = try await $0.reader(for: "d/file").readAll() },
+                    { for try await _ in $0.files() {} },
+                ]
+            }
+        }
+    }
 
     @Test("a store without durability flushes nothing after it was opened")
     func noFlushes() async throws {
@@ -236,6 +264,13 @@ struct FaultTests {
                 _ = try await store.info("a/b")
                 _ = try await store.list(recursive: true)
                 try await store.copy(from: URL(filePath: "/source"), to: "a/c")
+                try await store.update("a/d") { _ in Data("x".utf8) }
+                try await store.batch {
+                    $0.save(Data(), to: "a/e"); $0.delete("a/d")
+                }
+                try await store.write(to: "a/f") { writer in try await writer.write(Data("x".utf8)) }
+                _ = try await store.writer(for: "a/g")
+                _ = try await store.reader(for: "a/f").readAll()
                 await #expect(throws: FileStoreError.self) { try await store.load("a") }
                 await #expect(throws: FileStoreError.self) { try await store.load("a/b/c") }
                 await #expect(throws: FileStoreError.self) { try await store.copy(from: root, to: "x") }

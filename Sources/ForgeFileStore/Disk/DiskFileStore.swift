@@ -14,7 +14,7 @@ public import Foundation
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
 /// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
 /// hard links, root directories of other stores, and mount points.
-public final class DiskFileStore: FileStoring {
+public final class DiskFileStore: StreamingFileStoring {
     private let engine: FileStoreEngine
 
     /// Creates a store of the files below `root`, which is created on first use.
@@ -91,13 +91,6 @@ extension DiskFileStore {
         try await engine.load(key)
     }
 
-    /// Calls `body` with the content of the file at `key`, in chunks, regardless of the limit of ``load(_:)``.
-    ///
-    /// - Throws: ``FileStoreError`` if the file cannot be read, or the error of `body`.
-    package func forEachChunk(of key: String, _ body: ([UInt8]) throws -> Void) throws {
-        try engine.forEachChunk(of: key, body)
-    }
-
     public func exists(_ key: String) -> Bool {
         engine.exists(key)
     }
@@ -145,5 +138,31 @@ extension DiskFileStore {
 
     public func deleteDirectory(_ key: String) async throws {
         try await engine.deleteDirectory(key)
+    }
+}
+
+extension DiskFileStore {
+    @discardableResult
+    public func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> StoredFile {
+        try await engine.save(data, to: key, if: condition, durability: durability)
+    }
+
+    public func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        try await engine.apply(batch, durability: durability)
+    }
+
+    public func reader(for key: String) async throws -> FileReader {
+        try await engine.reader(for: key)
+    }
+
+    public func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter
+    {
+        try await engine.writer(for: key, if: condition, durability: durability)
+    }
+
+    public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+        engine.files(in: directory, options)
     }
 }

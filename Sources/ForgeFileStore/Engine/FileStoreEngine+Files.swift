@@ -6,12 +6,17 @@ import SystemPackage
 extension FileStoreEngine {
     func save(_ data: Data, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .save)
-        try await offload { [self] _ in
-            try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
-                try withBytes(of: data) { (bytes) throws(FileSystemError) in
-                    try directory.replace(
-                        checked, with: bytes, overwrite ? .replacing : .exclusive, durability: durability)
-                }
+        if durability == .none, data.count <= Self.inlineSaveLimit, try root.get().isPrepared {
+            try Task.checkCancellation()
+            return try replace(checked, data, overwrite)
+        }
+        try await offload { [self] _ in try replace(checked, data, overwrite) }
+    }
+
+    private func replace(_ key: RelativeKey, _ data: Data, _ overwrite: Bool) throws(FileStoreError) {
+        try attemptStoring(.save, key.string) { (directory) throws(FileSystemError) in
+            try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                try directory.replace(key, with: bytes, overwrite ? .replacing : .exclusive, durability: durability)
             }
         }
     }
@@ -29,60 +34,50 @@ extension FileStoreEngine {
     private func load(_ key: RelativeKey, upTo limit: Int64) throws(FileStoreError) -> Data? {
         try attempt(.load, key.string) { (directory) throws(FileSystemError) in
             try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> Data? in
-                let maximum = min(configuration.options.maximumLoadSizeInBytes, maximumContentSizeInBytes)
-                guard status.sizeInBytes <= maximum else {
+                guard status.sizeInBytes <= min(configuration.options.maximumLoadSizeInBytes, .max - 1) else {
                     throw FileSystemError(.read, .fileTooLarge)
                 }
                 guard status.sizeInBytes <= limit else { return nil }
-                return try contents(of: descriptor, sizeInBytes: Int(status.sizeInBytes))
+                return try contents(of: descriptor, sizeInBytes: status.sizeInBytes)
             }
         }
     }
 
-    /// Reads the file into the buffer of the returned `Data`, without a copy.
-    private func contents(of descriptor: Descriptor, sizeInBytes: Int) throws(FileSystemError) -> Data {
+    /// The whole content of a file of a certain size.
+    private func contents(of descriptor: Descriptor, sizeInBytes: Int64) throws(FileSystemError) -> Data {
         // One byte more than expected, so that the end is detected without a second call.
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: sizeInBytes + 1, alignment: 16)
+        let content = try contents(of: descriptor, 0..<sizeInBytes + 1)
+        if content.count <= sizeInBytes { return content }
+        // The file has grown since its size was read: another program appends to it. Stores never append.
+        return Data(
+            try fileSystem.readContents(
+                of: descriptor, maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
+    }
+
+    /// The bytes of a range, read into the buffer of the returned `Data` without a copy; fewer where the file ends.
+    ///
+    /// - Throws: `EFBIG` if there is no memory for the range.
+    func contents(of descriptor: Descriptor, _ range: Range<Int64>) throws(FileSystemError) -> Data {
+        guard let size = Int(exactly: range.upperBound - range.lowerBound), let start = malloc(max(size, 1)) else {
+            throw FileSystemError(.read, .fileTooLarge)
+        }
         let count: Int
         do {
-            count = try fileSystem.readFully(descriptor, into: buffer, at: 0)
+            count = try fileSystem.readFully(
+                descriptor, into: UnsafeMutableRawBufferPointer(start: start, count: size), at: range.lowerBound)
         } catch {
-            buffer.deallocate()
+            free(start)
             throw error
         }
-        guard let start = buffer.baseAddress, count < buffer.count else {
-            // The file has grown since its size was read: another program appends to it. Stores never append.
-            buffer.deallocate()
-            return Data(
-                try fileSystem.readContents(
-                    of: descriptor, maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
-        }
-        return Data(bytesNoCopy: start, count: count, deallocator: .custom { start, _ in start.deallocate() })
+        return Data(bytesNoCopy: start, count: count, deallocator: .free)
     }
 
-    func forEachChunk(of key: String, _ body: ([UInt8]) throws -> Void) throws {
+    func reader(for key: String) async throws -> FileReader {
         let checked = try RelativeKey(checking: key, for: .load)
-        // An error of `body`, kept here because `attempt` can only pass on a `FileSystemError`.
-        var bodyError: (any Error)?
-        do {
-            try attempt(.load, key) { (directory) throws(FileSystemError) in
-                try directory.withFile(checked) { (descriptor) throws(FileSystemError) in
-                    var offset: Int64 = 0
-                    while true {
-                        let chunk = try fileSystem.readBytes(of: descriptor, at: offset, count: 1 << 20)
-                        if chunk.isEmpty { return }
-                        offset += Int64(chunk.count)
-                        do {
-                            try body(chunk)
-                        } catch {
-                            bodyError = error
-                            throw FileSystemError(.read, .canceled)
-                        }
-                    }
-                }
-            }
-        } catch {
-            throw bodyError ?? error
+        try Task.checkCancellation()
+        return try attempt(.load, key) { (directory) throws(FileSystemError) in
+            let (descriptor, status) = try directory.openFile(checked)
+            return FileReader(StoredFile(key: key, status), descriptor, engine: self)
         }
     }
 
@@ -95,7 +90,8 @@ extension FileStoreEngine {
 
     func exists(_ key: String) -> Bool {
         do {
-            _ = try info(key)
+            let checked = try RelativeKey(checking: key, for: .info)
+            _ = try attempt(.info, key) { (directory) throws(FileSystemError) in try directory.status(of: checked) }
             return true
         } catch {
             return false  // As documented; `info` throws the reason.
@@ -129,6 +125,6 @@ extension StoredFile {
         let seconds = Double(status.modified.seconds) + Double(status.modified.nanoseconds) / 1e9
         self.init(
             key: key, kind: kind, sizeInBytes: kind == .file ? status.sizeInBytes : 0,
-            modified: Date(timeIntervalSince1970: seconds))
+            modified: Date(timeIntervalSince1970: seconds), revision: kind == .file ? FileRevision(status) : nil)
     }
 }

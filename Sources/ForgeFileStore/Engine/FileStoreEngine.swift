@@ -20,10 +20,13 @@ final class FileStoreEngine: Sendable {
     }
 
     let configuration: Configuration
-    private let root: Result<LazyStoreDirectory, FileStoreError>
+    let root: Result<LazyStoreDirectory, FileStoreError>
 
     /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
-    static let inlineLoadLimit: Int64 = 256 << 10
+    static let inlineLoadLimit: Int64 = 1 << 20
+
+    /// Saves up to this size run on the caller's thread if they wait for no flush.
+    static let inlineSaveLimit = 64 << 10
 
     init(_ configuration: Configuration) {
         self.configuration = configuration
@@ -83,16 +86,16 @@ extension FileStoreEngine {
     }
 
     /// Like `attempt`, but creates a missing root, such as a cache directory that the system has removed.
-    func attemptStoring(
+    func attemptStoring<Result>(
         _ operation: FileStoreError.Operation, _ key: String,
-        _ body: (StoreDirectory) throws(FileSystemError) -> Void
-    ) throws(FileStoreError) {
+        _ body: (StoreDirectory) throws(FileSystemError) -> Result
+    ) throws(FileStoreError) -> Result {
         let root = try root.get()
         var opened: StoreDirectory?
         do {
-            try root.write { (directory) throws(FileSystemError) in
+            return try root.write { (directory) throws(FileSystemError) in
                 opened = directory
-                try body(directory)
+                return try body(directory)
             }
         } catch {
             guard opened != nil else { throw FileStoreError(opening: error, operation, key: key) }

@@ -5,7 +5,7 @@ public import Foundation
 ///
 /// It gives the same results and errors as a store on disk, and needs no disk and no cleanup. Only ``url(for:)`` is
 /// unsupported, because other code could not read a file in memory at a URL.
-public final class InMemoryFileStore: FileStoring {
+public final class InMemoryFileStore: StreamingFileStoring {
     /// The file system of the files, which are below `/store`. Tests use it to inject errors, fill the disk or inspect
     /// the files.
     public let fileSystem: InMemoryFileSystem
@@ -81,5 +81,31 @@ extension InMemoryFileStore {
 
     public func deleteDirectory(_ key: String) async throws {
         try await engine.deleteDirectory(key)
+    }
+}
+
+extension InMemoryFileStore {
+    @discardableResult
+    public func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> StoredFile {
+        try await engine.save(data, to: key, if: condition, durability: durability)
+    }
+
+    public func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        try await engine.apply(batch, durability: durability)
+    }
+
+    public func reader(for key: String) async throws -> FileReader {
+        try await engine.reader(for: key)
+    }
+
+    public func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter
+    {
+        try await engine.writer(for: key, if: condition, durability: durability)
+    }
+
+    public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
+        engine.files(in: directory, options)
     }
 }

@@ -17,7 +17,7 @@ enum StoreKind: String, CaseIterable, CustomStringConvertible {
     }
 
     /// Calls `body` with an empty store.
-    func withStore(_ body: (any FileStoring) async throws -> Void) async throws {
+    func withStore(_ body: (any StreamingFileStoring) async throws -> Void) async throws {
         switch self {
         case .diskStoreOnDisk:
             let directory = try TemporaryDirectory()

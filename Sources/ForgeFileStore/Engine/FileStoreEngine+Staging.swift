@@ -1,0 +1,123 @@
+import ForgeFileSystem
+import Foundation
+
+/// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
+extension FileStoreEngine {
+    func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> StoredFile {
+        let checked = try RelativeKey(checking: key, for: .save)
+        let durability = durability ?? self.durability
+        return try await offload { [self] _ in
+            try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
+                let staged = try stage(checked, data, in: directory, durability)
+                let status = try staged.synchronize(durability)
+                try directory.place(
+                    staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability)
+                return StoredFile(key: key, status)
+            }
+        }
+    }
+
+    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter {
+        let checked = try RelativeKey(checking: key, for: .save)
+        return try await offload { [self] _ in
+            let durability = durability ?? self.durability
+            let staged = try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
+                try directory.stage(checked, durability)
+            }
+            return FileWriter(staged, key: checked, condition, durability, engine: self)
+        }
+    }
+
+    private func stage(
+        _ key: RelativeKey, _ data: Data, in directory: StoreDirectory, _ durability: Durability
+    ) throws(FileSystemError) -> StagedFile {
+        let staged = try directory.stage(key, durability)
+        do throws(FileSystemError) {
+            try staged.withFile { (file) throws(FileSystemError) in
+                try withBytes(of: data) { (bytes) throws(FileSystemError) in
+                    try fileSystem.writeFully(file, from: bytes)
+                }
+            }
+            try staged.finishContent(durability)
+        } catch {
+            staged.discard()
+            throw error
+        }
+        return staged
+    }
+}
+
+// MARK: Batches
+
+extension FileStoreEngine {
+    /// The maximum number of files of a batch that are open at a time.
+    private static let batchLimit = 64
+
+    private typealias Step = (key: RelativeKey, change: FileBatch.Change)
+
+    func apply(_ batch: FileBatch, durability: Durability?) async throws {
+        let steps = try batch.changes.map { (key, change) throws(FileStoreError) -> Step in
+            (try RelativeKey(checking: key, for: change.operation), change)
+        }
+        guard let first = steps.first else { return }
+        let durability = durability ?? self.durability
+        try await offload { [self] cancellation in
+            // The key and operation of an error belong to the step that failed.
+            var current = first
+            do {
+                for start in stride(from: 0, to: steps.count, by: Self.batchLimit) {
+                    try cancellation.check()
+                    let group = steps[start..<min(start + Self.batchLimit, steps.count)]
+                    try attemptStoring(.save, first.key.string) { (directory) throws(FileSystemError) in
+                        try apply(group, in: directory, durability, &current)
+                    }
+                }
+                guard durability == .full else { return }
+                try attemptStoring(.save, first.key.string) { (directory) throws(FileSystemError) in
+                    try directory.synchronizeParents(of: steps.lazy.map(\.key))
+                }
+            } catch let error as FileStoreError {
+                guard let cause = error.underlying as? FileSystemError else { throw error }
+                throw FileStoreError(cause, current.change.operation, key: current.key.string)
+            }
+        }
+    }
+
+    private func apply(
+        _ steps: ArraySlice<Step>, in directory: StoreDirectory, _ durability: Durability, _ current: inout Step
+    ) throws(FileSystemError) {
+        // Files that are not placed are removed by their `deinit`.
+        var staged: [(step: Step, file: StagedFile)] = []
+        for step in steps {
+            guard case .save(let data, _) = step.change else { continue }
+            current = step
+            staged.append((step, try stage(step.key, data, in: directory, durability)))
+        }
+        for (step, file) in staged {
+            current = step
+            _ = try file.synchronize(durability)
+        }
+        staged.reverse()
+        for step in steps {
+            current = step
+            switch step.change {
+            case .delete: try directory.unlink(step.key, durability: .none)
+            case .save(_, let condition):
+                try directory.place(
+                    staged.removeLast().file, condition.renameMode, expecting: condition.expectedRevision,
+                    durability: durability, flushesNames: false)
+            }
+        }
+    }
+}
+
+extension FileBatch.Change {
+    fileprivate var operation: FileStoreError.Operation {
+        switch self {
+        case .save: .save
+        case .delete: .delete
+        }
+    }
+}

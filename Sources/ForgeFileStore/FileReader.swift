@@ -1,0 +1,84 @@
+import ForgeFileSystem
+public import Foundation
+import SystemPackage
+
+/// An open file of a ``DiskFileStore`` or ``InMemoryFileStore``, read in parts.
+///
+/// Replacing or deleting the file does not change what the reader sees. The file is closed when the reader is released.
+public final class FileReader: FileReading {
+    public let file: StoredFile
+    private let descriptor: Descriptor
+    private let engine: FileStoreEngine
+
+    init(_ file: StoredFile, _ descriptor: Descriptor, engine: FileStoreEngine) {
+        self.file = file
+        self.descriptor = descriptor
+        self.engine = engine
+    }
+
+    deinit {
+        engine.fileSystem.discard(descriptor)
+    }
+
+    /// The bytes of a range; fewer where the file ends.
+    ///
+    /// - Parameter range: Offsets in the file, not negative.
+    /// - Returns: The bytes.
+    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/tooLarge`` if memory cannot hold the range.
+    public func read(_ range: Range<Int64>) async throws -> Data {
+        let range = range.clamped(to: 0..<file.sizeInBytes)
+        if Int64(range.count) <= FileStoreEngine.inlineLoadLimit {
+            try Task.checkCancellation()
+            return try contents(range)
+        }
+        return try await engine.offload { [self] _ in try contents(range) }
+    }
+
+    private func contents(_ range: Range<Int64>) throws(FileStoreError) -> Data {
+        try attempt { () throws(FileSystemError) in try engine.contents(of: descriptor, range) }
+    }
+
+    /// Reads bytes into a buffer on the caller's thread, which may wait for the device.
+    ///
+    /// - Returns: The number of bytes read; fewer than the buffer holds only where the file ends.
+    /// - Throws: ``FileStoreError``.
+    public func readBlocking(
+        into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
+    ) throws(FileStoreError) -> Int {
+        try attempt { () throws(FileSystemError) in
+            try engine.fileSystem.readFully(descriptor, into: buffer, at: max(offset, 0))
+        }
+    }
+
+    /// The whole content, mapped into memory: pages are read when they are accessed, and need no memory of the process.
+    ///
+    /// The content stays valid when the file is replaced or deleted, and after the reader is released. Changing the `Data`
+    /// does not change the file. If another program truncates the file, pages beyond its end read as zeros; stores never
+    /// truncate a file. A store in memory returns a copy.
+    ///
+    /// - Throws: ``FileStoreError``.
+    public func mapped() throws(FileStoreError) -> Data {
+        try attempt { () throws(FileSystemError) in
+            guard let fileSystem = engine.fileSystem as? SystemFileSystem, let count = Int(exactly: file.sizeInBytes),
+                count > 0
+            else { return try engine.contents(of: descriptor, 0..<file.sizeInBytes) }
+            let mapping: PrivateMapping
+            do throws(FileSystemError) {
+                mapping = try fileSystem.mapPrivately(descriptor, count: count)
+            } catch  where error.errno == .operationNotSupportedByDevice {
+                return try engine.contents(of: descriptor, 0..<file.sizeInBytes)
+            }
+            return Data(
+                bytesNoCopy: mapping.base, count: mapping.count,
+                deallocator: .custom { _, _ in withExtendedLifetime(mapping) {} })
+        }
+    }
+
+    private func attempt<Result>(_ body: () throws(FileSystemError) -> Result) throws(FileStoreError) -> Result {
+        do throws(FileSystemError) {
+            return try body()
+        } catch {
+            throw FileStoreError(error, .load, key: file.key)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+public import ForgeFileSystem
+public import Foundation
+
+/// A file store that also reads and writes files in parts, replaces a file only if it is unchanged, saves many files
+/// with few flushes, and lists trees of any size.
+///
+/// ``DiskFileStore`` and ``InMemoryFileStore`` conform. Calls throw ``FileStoreError``, or `CancellationError` if the
+/// task was cancelled before anything was changed.
+public protocol StreamingFileStoring: FileStoring {
+    associatedtype Reader: FileReading
+    associatedtype Writer: FileWriting
+
+    /// Stores `data` as the whole content of the file at `key`, if the existing file meets a condition.
+    ///
+    /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
+    /// all processes, exactly one succeeds. A reader may see the content of a refused save for a moment if an unconditional
+    /// save replaces the file at the same time. Where the file system cannot exchange names, such an unconditional save may
+    /// be overwritten.
+    ///
+    /// - Parameters:
+    ///   - data: The content.
+    ///   - key: The key of the file.
+    ///   - condition: The existing file that may be replaced.
+    ///   - durability: The durability of this save; nil for that of the store.
+    /// - Returns: The stored file, with its revision.
+    /// - Throws: ``FileStoreError``; ``FileStoreError/Code/conflict`` or ``FileStoreError/Code/alreadyExists`` if the
+    ///   condition is not met. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
+    @discardableResult
+    func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> StoredFile
+
+    /// Performs the changes of a batch in their order.
+    ///
+    /// All files of up to 64 saves are written and flushed under temporary names before the first of them is renamed to
+    /// its key, and every directory is flushed once at the end, so a batch takes a fraction of the time of single
+    /// saves. Only after the call are the changes durable.
+    ///
+    /// - Parameters:
+    ///   - batch: The changes.
+    ///   - durability: The durability of the changes; nil for that of the store.
+    /// - Throws: ``FileStoreError`` with the key of the change that failed: the changes before it may be made, those
+    ///   after it are not. An invalid key is found before any change.
+    func apply(_ batch: FileBatch, durability: Durability?) async throws
+
+    /// Opens the file at `key` for reading in parts.
+    ///
+    /// The reader sees the content as it is now, also after the file was replaced or deleted.
+    func reader(for key: String) async throws -> Reader
+
+    /// Creates a file that is written in parts and appears at `key` when it is committed.
+    ///
+    /// Until then the old file is unchanged. Memory use is constant. The directories of the key are created at once. A
+    /// writer that is cancelled or released leaves no file; that of a killed process is removed by the next store that
+    /// writes.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the file.
+    ///   - condition: The existing file that may be replaced, checked by the commit.
+    ///   - durability: The durability of the file; nil for that of the store.
+    /// - Returns: The writer.
+    /// - Throws: ``FileStoreError``; the old file is unchanged.
+    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> Writer
+
+    /// The files and directories below a directory, read page by page; `""` is the root directory.
+    ///
+    /// A file that is added or removed meanwhile may be included or not; every other one is included exactly once.
+    /// Memory use is that of the names in the directories on the current path.
+    func files(in directory: String, _ options: FileListingOptions) -> FileListing
+}
+
+extension StreamingFileStoring {
+    /// Stores `data` if the existing file meets a condition, with the durability of the store.
+    @discardableResult
+    public func save(_ data: Data, to key: String, if condition: SaveCondition) async throws -> StoredFile {
+        try await save(data, to: key, if: condition, durability: nil)
+    }
+
+    /// Stores `data`, replacing an existing file, with a durability of its own.
+    @discardableResult
+    public func save(_ data: Data, to key: String, durability: Durability) async throws -> StoredFile {
+        try await save(data, to: key, if: .always, durability: durability)
+    }
+
+    /// Performs the changes that `body` adds to a batch; see ``apply(_:durability:)``.
+    nonisolated(nonsending) public func batch(
+        durability: Durability? = nil, _ body: (inout FileBatch) throws -> Void
+    ) async throws {
+        var batch = FileBatch()
+        try body(&batch)
+        try await apply(batch, durability: durability)
+    }
+
+    /// Replaces the content of the file at `key` by the result of `change`, which is called again if the file was
+    /// replaced meanwhile, by any process.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the file.
+    ///   - durability: The durability of the save; nil for that of the store.
+    ///   - change: Gets the current content, nil if there is no file, and returns the new one.
+    /// - Returns: The stored file.
+    /// - Throws: The error of `change`; otherwise as ``save(_:to:if:durability:)``.
+    @discardableResult
+    nonisolated(nonsending) public func update(
+        _ key: String, durability: Durability? = nil, _ change: (Data?) throws -> Data
+    ) async throws -> StoredFile {
+        while true {
+            var current: Reader?
+            do {
+                current = try await reader(for: key)
+            } catch let error as FileStoreError where error.code == .notFound {
+                current = nil
+            }
+            let new = try change(await current?.readAll())
+            do {
+                let condition = current.map { $0.file.revision.map(SaveCondition.unchanged) ?? .always } ?? .absent
+                return try await save(new, to: key, if: condition, durability: durability)
+            } catch let error as FileStoreError where error.code == .conflict || error.code == .alreadyExists {
+                try Task.checkCancellation()
+            }
+        }
+    }
+
+    /// Creates a file that is written in parts, replacing an existing one when it is committed.
+    public func writer(for key: String) async throws -> Writer {
+        try await writer(for: key, if: .always, durability: nil)
+    }
+
+    /// Calls `body` with a writer, and commits the file when it returns; if it throws, nothing is stored.
+    @discardableResult
+    nonisolated(nonsending) public func write(
+        to key: String, if condition: SaveCondition = .always, durability: Durability? = nil,
+        _ body: nonisolated(nonsending) (Writer) async throws -> Void
+    ) async throws -> StoredFile {
+        let writer = try await writer(for: key, if: condition, durability: durability)
+        do {
+            try await body(writer)
+            return try await writer.commit()
+        } catch {
+            await writer.cancel()
+            throw error
+        }
+    }
+
+    /// All files and directories of the store, read page by page.
+    public func files() -> FileListing {
+        files(in: "", FileListingOptions())
+    }
+}
