@@ -58,6 +58,13 @@ struct CustomImageDirectory: ImageDirectory {
         try content(of: name)?.count
     }
 
+    /// In the order of `names`: `FileSystemProtocol` has no method for times.
+    func files(_ names: [String]) throws -> [FileIndex.Listed] {
+        try names.compactMap { name in
+            try sizeInBytes(of: name).map { FileIndex.Listed(name: name, sizeInBytes: $0) }
+        }
+    }
+
     private func file(_ name: String) -> URL {
         url.appending(component: name, directoryHint: .notDirectory)
     }

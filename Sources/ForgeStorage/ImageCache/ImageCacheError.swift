@@ -13,6 +13,9 @@ public enum ImageCacheError: Error {
 
     /// The image's file would exceed 256 MiB.
     case tooLarge(id: String)
+
+    /// The decoded image would exceed the limit of the call; it was not decoded.
+    case tooLargeToDecode(id: String, sizeInBytes: Int)
 }
 
 extension ImageCacheError: CustomStringConvertible {
@@ -23,6 +26,7 @@ extension ImageCacheError: CustomStringConvertible {
             "the file of the cached image \(id.debugDescription) holds \(storedID.debugDescription)"
         case .foreign(let id): "the name of the cached image \(id.debugDescription) belongs to something else"
         case .tooLarge(let id): "the image \(id.debugDescription) is larger than 256 MiB"
+        case .tooLargeToDecode(let id, let size): "the image \(id.debugDescription) would decode to \(size) bytes"
         }
     }
 }

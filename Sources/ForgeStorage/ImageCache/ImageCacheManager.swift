@@ -3,7 +3,9 @@ public import Foundation
 
 /// A cache of images on disk, or on any other file system.
 ///
-/// It has no size limit and evicts nothing: an image stays until it is replaced or deleted.
+/// Without limits it evicts nothing: an image stays until it is replaced or deleted. With limits, caching an image removes
+/// others until the limits are kept; which ones, ``MemoryCache`` describes. An image that exceeds the limits alone is not
+/// kept, nor is the one that it replaces.
 ///
 /// Each image is a file in the cache's directory: `<id>.cache` if the id consists of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only, has 1 to 180 bytes, and is not a device name of Windows up to its first dot, such as `con`. The
@@ -21,6 +23,9 @@ public import Foundation
 public final class ImageCacheManager: Sendable {
     private let directory: any ImageDirectory
     private let now: @Sendable () -> Date
+    /// Nil without limits.
+    private let index: FileIndex?
+    let decoded: DecodedImages
 
     private static let suffix = ".cache"
 
@@ -31,18 +36,30 @@ public final class ImageCacheManager: Sendable {
     ///   - fileSystem: The file system of the directory.
     ///   - cacheDirectory: The directory; nil for `ImageCache` in the user's cache directory. On Linux, and on a Mac
     ///     without sandbox, apps share that directory: pass one of the app's own there.
+    ///   - limits: The limits of the images' files, which the next ``cacheImage(id:data:)`` keeps; nil for none. The
+    ///     directory is listed once; with a file system that is only a `FileSystemProtocol`, every file is read for that.
+    ///   - decodedLimits: The limits of the decoded images in memory; 64 MiB by default.
     ///   - now: The clock of ``CachedImage/cachedAt``.
     public init(
         fileSystem: any FileSystemProtocol = SystemFileSystem(), cacheDirectory: URL? = nil,
+        limits: CacheLimits? = nil, decodedLimits: CacheLimits = CacheLimits(sizeInBytes: 64 << 20),
         now: @escaping @Sendable () -> Date = { Date() }
     ) {
         let url = cacheDirectory ?? Self.defaultDirectory
+        let directory: any ImageDirectory
         if let whole = fileSystem as? any POSIXFileSystem {
             directory = POSIXImageDirectory(fileSystem: whole, url: url)
         } else {
             directory = CustomImageDirectory(fileSystem: fileSystem, url: url)
         }
+        self.directory = directory
         self.now = now
+        decoded = DecodedImages(limits: decodedLimits)
+        index = limits.map { limits in
+            FileIndex(
+                limits: limits, list: { try directory.files(Self.imageNames(in: directory)) },
+                removeFile: { try Self.removeUnlessForeign($0, in: directory) })
+        }
         do {
             try directory.create()
         } catch {
@@ -56,13 +73,21 @@ public final class ImageCacheManager: Sendable {
     ///
     /// - Throws: ``ImageCacheError/foreign(id:)``, ``ImageCacheError/tooLarge(id:)``, or the file system's own error.
     ///   With a `POSIXFileSystem` the old image is kept, unless the error is a `FileSystemError` whose
-    ///   `isEffectVisible` is set.
+    ///   `isEffectVisible` is set. With limits, the error may also be that of removing another image; then the new one
+    ///   is cached.
     public func cacheImage(id: String, data: Data) throws {
         // Refuses before encoding, which copies the data; reserves 64 KiB for the identifier, the date and the header.
         guard data.count < ImageFile.maximumSizeInBytes - (1 << 16) else { throw ImageCacheError.tooLarge(id: id) }
         let content = try ImageFile.content(of: CachedImage(id: id, data: data, cachedAt: now()))
         guard content.count <= ImageFile.maximumSizeInBytes else { throw ImageCacheError.tooLarge(id: id) }
-        try withFileName(of: id) { try directory.store(content, as: $0) }
+        defer { decoded.remove(id) }
+        try withFileName(of: id) { name in
+            guard let index else { return try directory.store(content, as: name) }
+            try index.store(name, sizeInBytes: content.count) {
+                try directory.store(content, as: name)
+                return true
+            }
+        }
     }
 
     /// The image that was cached as `id`, or nil if it is missing or unreadable.
@@ -81,7 +106,12 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError`` if the image's file contains something else; the file system's own error if it
     ///   could not be read. The file is kept until another image is cached under `id`.
     public func readCachedImage(id: String) throws -> CachedImage? {
-        guard let content = try withFileName(of: id, directory.content) else { return nil }
+        let found = try withFileName(of: id) { name in
+            let content = try directory.content(of: name)
+            if content != nil { index?.hit(name) }
+            return content
+        }
+        guard let content = found else { return nil }
         let image: CachedImage
         do {
             image = try ImageFile.image(in: content)
@@ -100,7 +130,11 @@ public final class ImageCacheManager: Sendable {
     /// - Throws: ``ImageCacheError/foreign(id:)``, or the file system's own error. The image is kept, unless only the
     ///   flush after its removal failed.
     public func deleteCachedImage(id: String) throws {
-        try withFileName(of: id, directory.remove)
+        defer { decoded.remove(id) }
+        try withFileName(of: id) { name in
+            guard let index else { return try directory.remove(name) }
+            try index.remove(name, with: { try directory.remove(name) })
+        }
     }
 
     /// Removes every file whose name has the form of an image's file name, and no other file.
@@ -110,14 +144,18 @@ public final class ImageCacheManager: Sendable {
     ///
     /// - Throws: The file system's own error; some of the images may be removed.
     public func clearCache() throws {
+        defer { decoded.removeAll() }
         var isFlushed = false
-        for name in try imageNames() {
-            do {
-                try directory.remove(name)
-                isFlushed = true
-            } catch is ForeignEntry {
-                continue
+        for name in try Self.imageNames(in: directory) {
+            func remove() throws {
+                do {
+                    try directory.remove(name)
+                    isFlushed = true
+                } catch is ForeignEntry {
+                    return
+                }
             }
+            if let index { try index.remove(name, with: remove) } else { try remove() }
         }
         // Each removal flushes; with none, an earlier process's removal may still be unflushed.
         if !isFlushed { try directory.synchronize() }
@@ -126,9 +164,11 @@ public final class ImageCacheManager: Sendable {
     /// The sum of the sizes of all images' files, in bytes.
     ///
     /// - Throws: The file system's own error.
-    /// - Complexity: O(number of images); with a file system that is only a `FileSystemProtocol`, every file is read.
+    /// - Complexity: O(number of images), with limits only for the first call that needs it; with a file system that is
+    ///   only a `FileSystemProtocol`, every file is read.
     public func cacheSize() throws -> Int {
-        try imageNames().reduce(0) { sum, name in
+        if let index { return try index.totals().sizeInBytes }
+        return try Self.imageNames(in: directory).reduce(0) { sum, name in
             let (total, overflows) = sum.addingReportingOverflow(try directory.sizeInBytes(of: name) ?? 0)
             return overflows ? .max : total
         }
@@ -159,9 +199,13 @@ extension ImageCacheManager {
     }
 
     /// The names of all files in the directory that have the form of an image's file name.
-    private func imageNames() throws -> [String] {
+    private static func imageNames(in directory: any ImageDirectory) throws -> [String] {
         try directory.names().filter { name in
-            name.hasSuffix(Self.suffix) && FlatFileName.isName(name.dropLast(Self.suffix.count))
+            name.hasSuffix(suffix) && FlatFileName.isName(name.dropLast(suffix.count))
         }
+    }
+
+    private static func removeUnlessForeign(_ name: String, in directory: any ImageDirectory) throws {
+        do { try directory.remove(name) } catch is ForeignEntry { return }
     }
 }

@@ -23,6 +23,10 @@ protocol ImageDirectory: Sendable {
 
     /// The size of a file; nil if there is none.
     func sizeInBytes(of name: String) throws -> Int?
+
+    /// The files with these names, the least recently modified first if the file system knows times; without those that
+    /// are missing or foreign.
+    func files(_ names: [String]) throws -> [FileIndex.Listed]
 }
 
 /// Thrown for a name that belongs to an entry that no image cache creates, such as a symbolic link.

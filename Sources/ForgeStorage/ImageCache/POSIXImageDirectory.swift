@@ -108,6 +108,21 @@ struct POSIXImageDirectory: ImageDirectory {
         }
     }
 
+    func files(_ names: [String]) throws -> [FileIndex.Listed] {
+        guard !names.isEmpty else { return [] }
+        do {
+            return try withDirectory { directory in
+                try names.compactMap { name -> (file: FileIndex.Listed, modified: FileTime)? in
+                    guard let status = try status(of: name, at: directory), status.isOwn else { return nil }
+                    let file = FileIndex.Listed(name: name, sizeInBytes: Int(clamping: status.sizeInBytes))
+                    return (file, status.modified)
+                }.sorted { $0.modified < $1.modified }.map(\.file)
+            }
+        } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
+            return []
+        }
+    }
+
     private func withDirectory<Result>(_ body: (Descriptor) throws -> Result) throws -> Result {
         let directory = try fileSystem.open(try POSIXPath(url), .readOnly, options: [.directory])
         defer { fileSystem.discard(directory) }

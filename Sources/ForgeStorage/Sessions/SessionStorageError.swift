@@ -2,7 +2,7 @@
 ///
 /// The associated error is that of the underlying store; it names the key, never the user.
 public enum SessionStorageError: Error {
-    /// The stored value is not a user of the requested type.
+    /// The stored value is not a user of the requested type, or a later version of the app saved it.
     case undecodable(any Error)
 
     /// The store cannot be read, for example because the device is locked.

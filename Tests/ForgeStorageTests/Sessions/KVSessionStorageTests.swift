@@ -2,6 +2,7 @@ import ForgeKVStore
 import ForgeStorage
 import ForgeStorageTesting
 import Foundation
+import Synchronization
 import Testing
 
 @Suite("A session in a key-value store")
@@ -54,6 +55,52 @@ struct KVSessionStorageTests {
         }
         try session.saveUser(User(id: 3))
         #expect(try session.loadUser() == User(id: 3))
+    }
+
+    @Test("a user that a later version saved is undecodable, not unavailable, and is kept until a user is saved")
+    func newerVersion() throws {
+        let later = KVKey<User>("session.user", migrations: [.from(1) { (old: Int) in User(id: old) }])
+        try store.set(later, value: User(id: 2))
+        let session = KVSessionStorage<User>(store: store)
+        for _ in 0..<2 {
+            let error = #expect(throws: SessionStorageError.self) { try session.loadUser() }
+            guard case .undecodable(let cause as KVStoreError) = try #require(error) else {
+                Issue.record("expected undecodable, got \(String(describing: error))")
+                return
+            }
+            #expect(cause.code == .newerSchema(version: 2))
+            #expect(cause.code.newerVersion == 2)
+        }
+        #expect(try store.read(later) == User(id: 2))
+        try session.saveUser(User(id: 3))
+        #expect(try session.loadUser() == User(id: 3))
+    }
+
+    @Test("a session with a lifetime ends that time after the last save, and a sweep removes it")
+    func lifetime() throws {
+        let time = Mutex(Date(timeIntervalSinceReferenceDate: 0))
+        let sessions = ExpiringKVStore(store) { time.withLock { $0 } }
+        let session = KVSessionStorage<User>(store: sessions, lifetime: .seconds(60))
+        try session.saveUser(User(id: 1))
+        time.withLock { $0 += 59 }
+        #expect(try session.loadUser() == User(id: 1))
+        try session.saveUser(User(id: 2))
+        time.withLock { $0 += 59 }
+        #expect(try session.loadUser() == User(id: 2))
+        time.withLock { $0 += 1 }
+        #expect(try session.loadUser() == nil)
+        #expect(try store.keys() == ["session.user"])
+        #expect(try sessions.removeExpired() == 1)
+        #expect(try store.keys() == [])
+        try session.saveUser(User(id: 3))
+        #expect(try session.loadUser() == User(id: 3))
+        try session.clearUser()
+        #expect(try session.loadUser() == nil)
+    }
+
+    @Test("with a lifetime", arguments: ConformanceChecks.sessionStorage)
+    func conformsWithLifetime(_ check: ConformanceCheck<any SessionStorage<ConformanceUser>>) async throws {
+        try await check.run(on: KVSessionStorage(store: ExpiringKVStore(store), lifetime: .seconds(3_600)))
     }
 
     @Test("a store that cannot be read, written or cleared is three errors, never an absent user")

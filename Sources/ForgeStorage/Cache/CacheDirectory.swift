@@ -1,0 +1,172 @@
+import ForgeFileSystem
+import Foundation
+import SystemPackage
+
+/// The layer of a cache on disk: one ``CacheFile`` per key, named by the key's ``FlatFileName`` and `.forgecache`.
+///
+/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular, that have a second
+/// hard link, or whose names have another form belong to other programs: they are neither read, replaced nor removed.
+final class CacheDirectory: Sendable {
+    /// The result of reading a key's file.
+    enum Reading {
+        case missing
+        case larger
+        case file(CacheFile)
+        /// The file does not contain the key's entry; it was removed if it has this format.
+        case damaged(CacheFile.Damage)
+    }
+
+    static let suffix = ".forgecache"
+
+    private let root: LazyStoreDirectory
+    private let index: FileIndex
+    private let durability: Durability
+
+    init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem, limits: CacheLimits, durability: Durability) {
+        let root = LazyStoreDirectory(path, on: fileSystem)
+        self.root = root
+        self.durability = durability
+        index = FileIndex(
+            limits: limits, list: { try Self.files(in: root) },
+            removeFile: { try Self.unlink($0, in: root, durability) })
+    }
+
+    static func fileName(of key: String) -> String { FlatFileName(key).string + suffix }
+
+    /// Reads the file of a key, unless it has more than `limit` bytes.
+    func content(of key: String, upTo limit: Int64) throws -> Reading {
+        let name = Self.fileName(of: key)
+        switch try read(name, upTo: limit) {
+        case nil: return .missing
+        case .some(nil): return .larger
+        case .some(.some(let content)):
+            do throws(CacheFile.Damage) {
+                let file = try CacheFile(content, key: key)
+                index.hit(name)
+                return .file(file)
+            } catch {
+                if error != .foreign || Self.isTorn(content) { try removeDamaged(name, key) }
+                return .damaged(error)
+            }
+        }
+    }
+
+    /// Stores an entry, unless `isWanted` returns false just before, and calls `didStore` before a later change of the same
+    /// key can take effect.
+    func store(_ file: CacheFile, isWanted: () -> Bool, didStore: () -> Void) throws {
+        let name = Self.fileName(of: file.key)
+        let header = file.header()
+        let payload = file.payload ?? Data()
+        let size = header.count + payload.count
+        guard size <= CacheFile.maximumSizeInBytes else {
+            try index.remove(name)
+            throw FileSystemError(.write, .fileTooLarge, path: POSIXPath(name))
+        }
+        let key = try RelativeKey(component: name)
+        try index.store(name, sizeInBytes: size) {
+            guard isWanted() else { return false }
+            do {
+                try write(key, header, payload)
+            } catch {
+                // The entry that could not be replaced is out of date. The first failure is the one to report.
+                do { try Self.unlink(name, in: root, durability) } catch _ {}
+                throw error
+            }
+            didStore()
+            return true
+        }
+    }
+
+    private func write(_ key: RelativeKey, _ header: [UInt8], _ payload: Data) throws(FileSystemError) {
+        try root.write { (directory) throws(FileSystemError) in
+            try directory.replace(key, .replacing, durability: durability) { (descriptor) throws(FileSystemError) in
+                try root.fileSystem.writeBytes(header, to: descriptor)
+                try withBytes(of: payload) { (bytes) throws(FileSystemError) in
+                    try root.fileSystem.writeFully(descriptor, from: bytes)
+                }
+            }
+        }
+    }
+
+    func remove(_ key: String) throws { try index.remove(Self.fileName(of: key)) }
+
+    func removeAll() throws { try index.removeAll() }
+
+    /// The sum of the sizes and the number of the files; reads none of them.
+    func totals() throws -> (sizeInBytes: Int, count: Int) { try index.totals() }
+
+    var evictionCount: Int { index.evictionCount }
+
+    // MARK: Files
+
+    /// Nil if there is no file of this form; a nil content if it is larger than the limit.
+    private func read(_ name: String, upTo limit: Int64) throws -> [UInt8]?? {
+        let key = try RelativeKey(component: name)
+        do throws(FileSystemError) {
+            guard let directory = try root.existing() else { return nil }
+            return try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> [UInt8]? in
+                guard status.sizeInBytes <= limit else { return nil }
+                return try root.fileSystem.readContents(
+                    of: descriptor, maximumSizeInBytes: CacheFile.maximumSizeInBytes)
+            }
+        } catch {
+            if error.errno == .noSuchFileOrDirectory || error.errno.isForeignEntry { return nil }
+            throw error
+        }
+    }
+
+    private func removeDamaged(_ name: String, _ key: String) throws {
+        try index.remove(name) {
+            guard case .some(.some(let content)) = try read(name, upTo: .max) else { return false }
+            do throws(CacheFile.Damage) {
+                _ = try CacheFile(content, key: key)
+                return false  // It was stored again meanwhile.
+            } catch {
+                return error != .foreign || Self.isTorn(content)
+            }
+        }
+    }
+
+    /// Whether a power cut may have left this of a file of this format: its first block is missing, or was not written.
+    private static func isTorn(_ content: [UInt8]) -> Bool { content.prefix(4096).allSatisfy { $0 == 0 } }
+
+    /// The files of this form, the least recently modified first.
+    private static func files(in root: LazyStoreDirectory) throws -> [FileIndex.Listed] {
+        guard let directory = try root.existing() else { return [] }
+        var found: [(file: FileIndex.Listed, modified: FileTime)] = []
+        try directory.forEachEntry(of: nil, isRecursive: false) { (entry, parent, name) throws(FileSystemError) in
+            guard entry.type == .regular, let string = String(validating: name), isName(string) else { return }
+            do throws(FileSystemError) {
+                let status = try root.fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+                guard status.type == .regular, status.linkCount <= 1 else { return }
+                found.append(
+                    (FileIndex.Listed(name: string, sizeInBytes: Int(clamping: status.sizeInBytes)), status.modified))
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                return
+            }
+        }
+        return found.sorted { $0.modified < $1.modified }.map(\.file)
+    }
+
+    private static func isName(_ string: String) -> Bool {
+        string.hasSuffix(suffix) && FlatFileName.isName(string.dropLast(suffix.count))
+    }
+
+    private static func unlink(_ name: String, in root: LazyStoreDirectory, _ durability: Durability) throws {
+        let key = try RelativeKey(component: name)
+        do throws(FileSystemError) {
+            try root.existing()?.unlink(key, durability: durability)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory || error.errno.isForeignEntry else { throw error }
+        }
+    }
+}
+
+extension Errno {
+    /// Whether a name belongs to something that no cache creates: a link, a directory, a special file, or a file with
+    /// several hard links.
+    fileprivate var isForeignEntry: Bool {
+        self == .isDirectory || self == .tooManySymbolicLinkLevels || self == .tooManyLinks || self == .notSupported
+            || self == .noSuchAddressOrDevice
+    }
+}

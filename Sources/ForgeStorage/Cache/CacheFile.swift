@@ -1,0 +1,108 @@
+import ForgeFileSystem
+package import Foundation
+
+/// The content of a file of a cache on disk: a header, the key, the tag, and the encoded value.
+///
+/// | Offset | Length | Content; numbers are little-endian |
+/// |---|---|---|
+/// | 0 | 8 | `FORGECCH` in ASCII |
+/// | 8 | 4 | the version of the format, 1 |
+/// | 12 | 4 | CRC-32C of bytes 0 to 11 and of all from 16 on |
+/// | 16 | 8 | the end of the lifetime in milliseconds since 1970, signed; the greatest number for none |
+/// | 24 | 4 | bit 0: the entry says that there is no value; bit 1: there is a tag; other bits are zero |
+/// | 28 | 4 | the length of the key, *k* |
+/// | 32 | 4 | the length of the tag, *t* |
+/// | 36 | 4 | zero |
+/// | 40 | *k* | the key in UTF-8 |
+/// | 40 + *k* | *t* | the tag in UTF-8 |
+/// | 40 + *k* + *t* | to the end | the value as the cache's ``CacheCoding`` encodes it |
+package struct CacheFile: Sendable {
+    package enum Damage: Error, Hashable, Sendable {
+        /// The file does not begin like one of a cache.
+        case foreign
+        /// The file was written by a later version of this package.
+        case newerVersion(UInt32)
+        /// The file differs from what was written, or is incomplete.
+        case checksum
+        /// The file contains another key: files were renamed.
+        case otherKey
+    }
+
+    package var key: String
+    package var tag: String?
+    /// In milliseconds since 1970; nil for no end.
+    package var expiry: Int64?
+    /// Nil if the entry says that there is no value.
+    package var payload: Data?
+
+    package init(key: String, tag: String?, expiry: Int64?, payload: Data?) {
+        (self.key, self.tag, self.expiry, self.payload) = (key, tag, expiry, payload)
+    }
+
+    /// The maximum size of a file that is read or written.
+    package static let maximumSizeInBytes = 256 << 20
+
+    private static let magic = Array("FORGECCH".utf8)
+    private static let version: UInt32 = 1
+    private static let headerLength = 40
+
+    /// All bytes before the value.
+    package func header() -> [UInt8] {
+        let key = Array(key.utf8)
+        let tag = self.tag.map { Array($0.utf8) }
+        var start = Self.magic
+        start.append(littleEndian: Self.version)
+        var rest: [UInt8] = []
+        rest.reserveCapacity(Self.headerLength + key.count)
+        rest.append(littleEndian: expiry ?? .max)
+        rest.append(littleEndian: UInt32(payload == nil ? 1 : 0) | (tag == nil ? 0 : 2))
+        rest.append(littleEndian: UInt32(clamping: key.count))
+        rest.append(littleEndian: UInt32(clamping: tag?.count ?? 0))
+        rest.append(littleEndian: 0 as UInt32)
+        rest += key + (tag ?? [])
+        var checksum = CRC32C()
+        start.withUnsafeBytes { checksum.update($0) }
+        rest.withUnsafeBytes { checksum.update($0) }
+        payload?.withUnsafeBytes { checksum.update($0) }
+        start.append(littleEndian: checksum.value)
+        return start + rest
+    }
+
+    /// Parses the content of a key's file.
+    ///
+    /// - Throws: ``Damage``.
+    package init(_ content: [UInt8], key: String) throws(Damage) {
+        let parsed = content.withUnsafeBytes { Self.parse($0, key) }
+        self = try parsed.get()
+    }
+
+    private static func parse(_ bytes: UnsafeRawBufferPointer, _ key: String) -> Result<CacheFile, Damage> {
+        func number<Number: FixedWidthInteger>(_ offset: Int, as _: Number.Type) -> Number {
+            Number(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Number.self))
+        }
+        guard bytes.starts(with: magic) else { return .failure(.foreign) }
+        guard bytes.count >= headerLength else { return .failure(.checksum) }
+        let version = number(8, as: UInt32.self)
+        guard version <= Self.version else { return .failure(.newerVersion(version)) }
+        var checksum = CRC32C()
+        checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<12]))
+        checksum.update(UnsafeRawBufferPointer(rebasing: bytes[16...]))
+        guard checksum.value == number(12, as: UInt32.self) else { return .failure(.checksum) }
+        let flags = number(24, as: UInt32.self)
+        let keyEnd = headerLength + Int(number(28, as: UInt32.self))
+        let tagEnd = keyEnd + Int(number(32, as: UInt32.self))
+        guard tagEnd <= bytes.count else { return .failure(.checksum) }
+        guard bytes[headerLength..<keyEnd].elementsEqual(key.utf8) else { return .failure(.otherKey) }
+        let expiry = number(16, as: Int64.self)
+        return .success(
+            CacheFile(
+                key: key, tag: flags & 2 == 0 ? nil : String(decoding: bytes[keyEnd..<tagEnd], as: UTF8.self),
+                expiry: expiry == .max ? nil : expiry, payload: flags & 1 == 0 ? Data(bytes[tagEnd...]) : nil))
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(littleEndian number: some FixedWidthInteger) {
+        Swift.withUnsafeBytes(of: number.littleEndian) { append(contentsOf: $0) }
+    }
+}

@@ -1,0 +1,71 @@
+import Synchronization
+
+/// The entries of a cache in memory. Not generic, so that the compiler specialises it and every cache shares its code.
+final class MemoryEntries: Sendable {
+    typealias Object = any AnyObject & Sendable
+
+    private struct State: Sendable {
+        var queue: AdaptiveEvictionQueue<CacheKey, Object>
+        var statistics = MemoryCacheStatistics()
+    }
+
+    private let state: Mutex<State>
+
+    init(limits: CacheLimits) {
+        state = Mutex(State(queue: AdaptiveEvictionQueue(limits: limits)))
+    }
+
+    func hit(_ key: CacheKey) -> Object? {
+        state.withLock { state in
+            let object = state.queue.hit(key)
+            if object == nil { state.statistics.missCount &+= 1 } else { state.statistics.hitCount &+= 1 }
+            return object
+        }
+    }
+
+    /// An entry, without counting.
+    func peek(_ key: CacheKey) -> Object? { state.withLock { $0.queue.peek(key) } }
+
+    func insert(_ object: Object, for key: CacheKey, sizeInBytes: Int) {
+        // The evicted objects are released without the lock, because that may run code of the app.
+        withExtendedLifetime(
+            state.withLock { state in
+                let old = state.queue.peek(key)
+                let evicted = state.queue.insert(key, object, sizeInBytes: max(sizeInBytes, 0))
+                state.statistics.evictionCount += evicted.count
+                return (old, evicted)
+            }
+        ) {}
+    }
+
+    func remove(_ key: CacheKey) -> Object? {
+        state.withLock { $0.queue.remove(key)?.payload }
+    }
+
+    func removeAll() {
+        let old = state.withLock { state in
+            let old = state.queue
+            state.queue.removeAll()
+            return old
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    func trim(to sizeInBytes: Int) {
+        let evicted = state.withLock { state in
+            let evicted = state.queue.trim(to: CacheLimits(sizeInBytes: sizeInBytes))
+            state.statistics.evictionCount += evicted.count
+            return evicted
+        }
+        withExtendedLifetime(evicted) {}
+    }
+
+    var statistics: MemoryCacheStatistics {
+        state.withLock { state in
+            var statistics = state.statistics
+            statistics.count = state.queue.count
+            statistics.sizeInBytes = state.queue.sizeInBytes
+            return statistics
+        }
+    }
+}

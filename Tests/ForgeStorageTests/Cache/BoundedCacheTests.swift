@@ -1,0 +1,235 @@
+import ForgeStorage
+import Foundation
+import TestDepth
+import Testing
+
+@Suite("A cache in memory and on disk", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+struct BoundedCacheTests {
+    @Test("finds a value in memory, then on disk, and loads it once")
+    func layers() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        #expect(try await cache.value(for: "a") { Data("1".utf8) } == Data("1".utf8))
+        #expect(try await cache.value(for: "a") { Data("2".utf8) } == Data("1".utf8))
+        cache.trimMemory()
+        #expect(cache.valueInMemory(for: "a") == nil)
+        #expect(try await cache.value(for: "a") { Data("2".utf8) } == Data("1".utf8))
+        #expect(try await fixture.open().value(for: "a") { Data("2".utf8) } == Data("1".utf8))
+        let statistics = cache.statistics
+        #expect(statistics.loadCount == 1 && statistics.missCount == 1 && statistics.diskHitCount == 1)
+        #expect(statistics.memory.hitCount == 1)
+        #expect(try await cache.sizeOnDisk() == 42)
+        #expect(fixture.errors.isEmpty)
+    }
+
+    @Test("calls load once for all callers of a key, and only for that key")
+    func singleFlight() async throws {
+        let cache = try CacheFixture().open()
+        let gate = Gate()
+        let loads = Counter()
+        try await withThrowingTaskGroup(of: Data.self) { group in
+            for _ in 0..<50 {
+                group.addTask {
+                    try await cache.value(for: "a") {
+                        loads.increment()
+                        await gate.wait()
+                        return Data("a".utf8)
+                    }
+                }
+            }
+            await gate.arrival()
+            #expect(try await cache.value(for: "b") { Data("b".utf8) } == Data("b".utf8))
+            await gate.open()
+            for try await value in group { #expect(value == Data("a".utf8)) }
+        }
+        #expect(loads.value == 1)
+    }
+
+    @Test("a cancelled caller ends at once, the others get the value")
+    func cancellation() async throws {
+        let cache = try CacheFixture().open()
+        let gate = Gate()
+        let load: @Sendable () async throws -> Data = {
+            await gate.wait()
+            try Task.checkCancellation()
+            return Data("a".utf8)
+        }
+        let first = Task { try await cache.value(for: "a", load: load) }
+        await gate.arrival()
+        let second = Task { try await cache.value(for: "a", load: load) }
+        while cache.statistics.memory.missCount < 2 { await Task.yield() }
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        await gate.open()
+        #expect(try await second.value == Data("a".utf8))
+        #expect(cache.statistics.loadCount == 1)
+    }
+
+    @Test("a load that no caller waits for is cancelled, and the next caller loads again")
+    func lastCancellation() async throws {
+        let cache = try CacheFixture().open()
+        let gate = Gate()
+        let cancellations = Counter()
+        let only = Task {
+            try await cache.value(for: "a") {
+                await gate.wait()
+                if Task.isCancelled { cancellations.increment() }
+                return Data("old".utf8)
+            }
+        }
+        await gate.arrival()
+        only.cancel()
+        await #expect(throws: CancellationError.self) { try await only.value }
+        #expect(try await cache.value(for: "a") { Data("new".utf8) } == Data("new".utf8))
+        await gate.open()
+        while cancellations.value == 0 { await Task.yield() }
+        #expect(cache.valueInMemory(for: "a") == Data("new".utf8))
+    }
+
+    /// A call that a load must not undo.
+    enum Change: CaseIterable {
+        case remove, purge, insert
+    }
+
+    @Test(
+        "a change during a load wins: the callers get the loaded value, but it is not kept", arguments: Change.allCases)
+    func changeDuringLoad(change: Change) async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        let gate = Gate()
+        let caller = Task {
+            try await cache.value(for: "a") {
+                await gate.wait()
+                return Data("loaded".utf8)
+            }
+        }
+        await gate.arrival()
+        switch change {
+        case .remove: try await cache.remove("a")
+        case .purge: try await cache.purge()
+        case .insert: await cache.insert(Data("inserted".utf8), for: "a")
+        }
+        await gate.open()
+        #expect(try await caller.value == Data("loaded".utf8))
+        let expected = change == .insert ? Data("inserted".utf8) : Data("next".utf8)
+        #expect(try await fixture.open().value(for: "a") { Data("next".utf8) } == expected)
+        cache.trimMemory()
+        #expect(try await cache.value(for: "a") { Data("next".utf8) } == expected)
+    }
+
+    @Test("load gets the stale entry, and can renew it")
+    func renewal() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        await cache.insert(Data("1".utf8), for: "a", expiresAfter: .seconds(10), tag: "t")
+        fixture.advance(by: 9.9)
+        #expect(try await cache.value(for: "a") { _ in .absent(expiresAfter: .seconds(1)) } == Data("1".utf8))
+        fixture.advance(by: 0.1)
+        for cache in [try fixture.open(), cache] {
+            let renewed = try await cache.value(for: "a") { stale in
+                #expect(stale?.value == Data("1".utf8) && stale?.tag == "t")
+                #expect(stale?.expiredAt == Date(timeIntervalSince1970: 1_000_010))
+                return .notModified(expiresAfter: .seconds(10))
+            }
+            #expect(renewed == Data("1".utf8))
+        }
+        fixture.advance(by: 9)
+        #expect(try await fixture.open().value(for: "a") { Data("2".utf8) } == Data("1".utf8))
+        await #expect(throws: CacheError.self) { try await cache.value(for: "b") { _ in .notModified() } }
+    }
+
+    @Test("a stale value is returned if loading fails, for a limited time")
+    func staleIfLoadFails() async throws {
+        let fixture = CacheFixture { $0.staleIfLoadFails = .seconds(5) }
+        let cache = try fixture.open()
+        await cache.insert(Data("1".utf8), for: "a", expiresAfter: .seconds(10))
+        fixture.advance(by: 15)
+        #expect(try await cache.value(for: "a") { _ in throw LoadFailure() } == Data("1".utf8))
+        #expect(fixture.errors.map(\.operation) == [.load])
+        fixture.advance(by: 0.1)
+        await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
+        #expect(cache.statistics.failedLoadCount == 2)
+    }
+
+    @Test("a stale value is returned at once while it is loaded again, if that is allowed")
+    func staleWhileLoading() async throws {
+        let fixture = CacheFixture { $0.staleWhileLoading = .seconds(5) }
+        let cache = try fixture.open()
+        await cache.insert(Data("1".utf8), for: "a", expiresAfter: .seconds(10))
+        fixture.advance(by: 14)
+        let gate = Gate()
+        for _ in 0..<3 {
+            let value = try await cache.value(for: "a") { _ in
+                await gate.wait()
+                return .value(Data("2".utf8))
+            }
+            #expect(value == Data("1".utf8))
+        }
+        await gate.arrival()
+        await gate.open()
+        while cache.valueInMemory(for: "a") != Data("2".utf8) { await Task.yield() }
+        #expect(cache.statistics.loadCount == 1)
+    }
+
+    @Test("remembers that there is no value, also on disk")
+    func absence() async throws {
+        let fixture = CacheFixture()
+        #expect(try await fixture.open().value(for: "a") { _ in .absent(expiresAfter: .seconds(10)) } == nil)
+        let cache = try fixture.open()
+        #expect(try await cache.value(for: "a") { _ in .value(Data()) } == nil)
+        fixture.advance(by: 10)
+        let value = try await cache.value(for: "a") { stale in
+            #expect(stale != nil && stale?.value == nil)
+            return .value(Data("1".utf8))
+        }
+        #expect(value == Data("1".utf8))
+    }
+
+    @Test("Codable values are kept on disk")
+    func codable() async throws {
+        let fixture = CacheFixture()
+        func open() throws -> BoundedCache<[String: Int]> {
+            try BoundedCache(directory: CacheFixture.directory, fileSystem: fixture.fileSystem)
+        }
+        try await open().insert(["one": 1], for: "numbers")
+        #expect(try await open().value(for: "numbers") { [:] } == ["one": 1])
+        // A value of another type cannot be decoded, and is loaded.
+        let other = try fixture.open()
+        await other.insert(Data("x".utf8), for: "numbers")
+        let cache = try open()
+        #expect(try await cache.value(for: "numbers") { ["two": 2] } == ["two": 2])
+        #expect(cache.statistics.errorCount == 1)
+    }
+
+    @Test("two thousand tasks on two hundred keys end, within the limits and without open descriptors")
+    func manyTasks() async throws {
+        let fixture = CacheFixture {
+            $0.memory = CacheLimits(count: 20)
+            $0.disk = CacheLimits(sizeInBytes: 4000, count: 50)
+        }
+        let cache = try fixture.open()
+        await cache.insert(Data(), for: "0")
+        let before = fixture.fileSystem.openDescriptors.count
+        await withTaskGroup { group in
+            for number in 0..<2_000 {
+                group.addTask {
+                    let key = "\(number % 200)"
+                    switch number % 9 {
+                    case 0: await cache.insert(Data(key.utf8), for: key)
+                    case 1: await #expect(throws: Never.self) { try await cache.remove(key) }
+                    default:
+                        let value = try? await cache.value(for: key) { Data(key.utf8) }
+                        #expect(value == Data(key.utf8) || (key == "0" && value == Data()))
+                    }
+                }
+            }
+        }
+        let files = try fixture.files()
+        #expect(files.count <= 50 && files.values.reduce(0, +) <= 4000)
+        #expect(try await cache.sizeOnDisk() == files.values.reduce(0, +))
+        #expect(fixture.errors.isEmpty)
+        #expect(fixture.fileSystem.openDescriptors.count == before)
+        let statistics = cache.statistics
+        #expect(statistics.memory.count <= 20)
+    }
+}

@@ -1,0 +1,157 @@
+import ForgeFileSystem
+import ForgeStorage
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import TestDepth
+import Testing
+
+private func value(_ key: String) -> Data { Data("value of \(key)".utf8) }
+
+/// The cached value, or the one of the key.
+private func found(_ key: String, in cache: BoundedCache<Data>) async throws -> Data {
+    try await cache.value(for: key) { value(key) }
+}
+
+@Suite("The directory of a cache")
+struct CacheDirectoryTests {
+    @Test("keeps its limits after every insertion, and across openings")
+    func limits() async throws {
+        let fixture = CacheFixture { $0.disk = CacheLimits(sizeInBytes: 1000, count: 8) }
+        var cache = try fixture.open()
+        for number in 0..<40 {
+            if number % 10 == 0 { cache = try fixture.open() }
+            await cache.insert(Data(count: number * 7 % 200), for: "\(number)")
+            let files = try fixture.files()
+            #expect(files.count <= 8 && files.values.reduce(0, +) <= 1000)
+            #expect(files["\(number).forgecache"] != nil)
+            #expect(try await cache.sizeOnDisk() == files.values.reduce(0, +))
+        }
+        await cache.insert(Data(count: 1000), for: "39")
+        #expect(try fixture.files()["39.forgecache"] == nil)
+        #expect(cache.valueInMemory(for: "39") == Data(count: 1000))
+        #expect(fixture.errors.isEmpty)
+    }
+
+    @Test("the size reads no file, and corrects itself when another process has removed files")
+    func size() async throws {
+        let fixture = CacheFixture { $0.disk = CacheLimits(count: 3) }
+        let cache = try fixture.open()
+        for key in ["a", "b", "c"] { await cache.insert(value(key), for: key) }
+        let log = OperationLog()
+        let other: BoundedCache<Data> = try BoundedCache(
+            directory: CacheFixture.directory, fileSystem: FaultingFileSystem(fixture.fileSystem, log: log))
+        #expect(try await other.sizeOnDisk() == (try fixture.files().values.reduce(0, +)))
+        #expect(!log.records.contains { $0.operation == .read })
+        try fixture.fileSystem.unlink(try fixture.path("a.forgecache"))
+        try fixture.fileSystem.unlink(try fixture.path("b.forgecache"))
+        for key in ["d", "e", "f", "g"] { await cache.insert(value(key), for: key) }
+        #expect(try await cache.sizeOnDisk() <= 3 * 60)
+        #expect(try fixture.files().count <= 3)
+        #expect(fixture.errors.isEmpty)
+    }
+
+    @Test("a damaged, torn or empty file is a miss, is reported and is removed", arguments: [0, 10, 45, 50])
+    func damage(length: Int) async throws {
+        let fixture = CacheFixture()
+        try await fixture.open().insert(Data(repeating: 1, count: 100), for: "a")
+        let path = try fixture.path("a.forgecache")
+        if length == 50 {
+            let file = try fixture.fileSystem.open(path, .readWrite)
+            try fixture.fileSystem.writeBytes([9], to: file, at: 50)
+            try fixture.fileSystem.close(file)
+        } else {
+            try fixture.fileSystem.truncate(.path(path), to: Int64(length))
+        }
+        let cache = try fixture.open()
+        await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
+        #expect(fixture.errors.map(\.operation) == [.read])
+        #expect(try fixture.files().isEmpty)
+        #expect(try await cache.value(for: "a") { Data("2".utf8) } == Data("2".utf8))
+    }
+
+    @Test("a file of another program with the name of an entry is not read and not removed")
+    func foreignContent() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        await cache.insert(value("own"), for: "own")
+        try fixture.fileSystem.write(Data("mine".utf8), to: URL(try fixture.path("a.forgecache")))
+        await #expect(throws: LoadFailure.self) { try await cache.value(for: "a") { _ in throw LoadFailure() } }
+        #expect(try fixture.files()["a.forgecache"] == 4)
+    }
+
+    @Test("hostile keys have entries of their own below the directory")
+    func hostileKeys() async throws {
+        let fixture = CacheFixture()
+        let cache = try fixture.open()
+        let keys = [
+            "", ".", "..", "../x", "/etc", "a/b", "A", "a", "é", "e\u{301}", "#lock", "\0",
+            String(repeating: "x", count: 5000),
+        ]
+        for key in keys { await cache.insert(value(key), for: key) }
+        let reopened = try fixture.open()
+        for key in keys { #expect(try await reopened.value(for: key) { Data() } == value(key)) }
+        #expect(try fixture.files().count == keys.count)
+        try await reopened.purge()
+        #expect(try fixture.files().isEmpty)
+        #expect(fixture.errors.isEmpty)
+    }
+
+    @Test("files that no cache writes are neither read, replaced nor removed")
+    func foreignFiles() async throws {
+        let fixture = CacheFixture { $0.disk = CacheLimits(count: 2) }
+        let fileSystem = fixture.fileSystem
+        let cache = try fixture.open()
+        await cache.insert(value("own"), for: "own")
+        try fileSystem.write(Data("mine".utf8), to: URL(filePath: "/mine"))
+        try fileSystem.createSymbolicLink(try fixture.path("link.forgecache"), to: "/mine")
+        try fileSystem.link("/mine", to: try fixture.path("twin.forgecache"))
+        try fileSystem.createDirectory(try fixture.path("folder.forgecache"))
+        try fileSystem.createNode(
+            try fixture.path("fifo.forgecache"), at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite,
+            deviceNumber: 0)
+        for name in ["notes.txt", "UPPER.forgecache", "#tmp-abcdefghabcdefgh"] {
+            try fileSystem.write(Data("mine".utf8), to: URL(try fixture.path(name)))
+        }
+        let foreign = try fixture.files().filter { $0.key != "own.forgecache" }
+        for cache in [cache, try fixture.open()] {
+            for key in ["link", "twin", "folder", "fifo", "x", "y", "z"] {
+                await cache.insert(value(key), for: key)
+                #expect(try await cache.value(for: key) { Data() } == value(key))
+                try await cache.remove(key)
+            }
+            try await cache.purge()
+        }
+        #expect(try fixture.files() == foreign)
+        #expect(try fileSystem.read(from: URL(filePath: "/mine")) == Data("mine".utf8))
+        #expect(fixture.errors.allSatisfy { $0.operation == .write })
+    }
+
+    @Test("a call of the file system that fails leaves a working cache")
+    func failingCalls() async throws {
+        let report = try await forEachFailingCall(
+            errnos: [.ioError], every: TestDepth.isDeep ? 1 : 9, on: { InMemoryFileSystem() }
+        ) { fileSystem in
+            var options = CacheOptions()
+            options.memory = CacheLimits(count: 0)
+            options.disk = CacheLimits(count: 2)
+            return try BoundedCache<Data>(directory: CacheFixture.directory, options: options, fileSystem: fileSystem)
+        } prepare: { cache in
+            for key in ["a", "b"] { await cache.insert(value(key), for: key) }
+        } change: { cache in
+            for key in ["a", "c"] { _ = try await found(key, in: cache) }
+            await cache.insert(Data("new".utf8), for: "c")
+            // The cache throws no errors of the disk here, so that they are found in its counts.
+            if cache.statistics.errorCount > 0 { throw LoadFailure() }
+            try await cache.remove("b")
+        } verify: { cache, _ in
+            for key in ["a", "b"] { #expect(try await found(key, in: cache) == value(key)) }
+            let last = try await found("c", in: cache)
+            #expect(last == value("c") || last == Data("new".utf8))
+            await cache.insert(value("d"), for: "d")
+            try await cache.purge()
+            #expect(try await cache.sizeOnDisk() == 0)
+        }
+        #expect(report.runCount > 10)
+    }
+}

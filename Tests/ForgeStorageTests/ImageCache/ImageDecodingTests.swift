@@ -1,0 +1,80 @@
+import ForgeFileSystem
+import ForgeStorage
+import Foundation
+import Testing
+
+@Suite("Decoded images of an image cache")
+struct ImageDecodingTests {
+    /// Decodes bytes that are width, height and number of frames.
+    struct Decoder: ImageDecoding {
+        let count = Counter()
+        var whileDecoding: @Sendable () throws -> Void = {}
+
+        func header(of data: Data) throws -> ImageHeader {
+            guard data.count == 3 else { throw LoadFailure() }
+            return ImageHeader(width: Int(data[0]), height: Int(data[1]), frameCount: Int(data[2]))
+        }
+
+        func decode(_ data: Data, to size: ImageHeader) throws -> ImageHeader {
+            count.increment()
+            try whileDecoding()
+            return size
+        }
+    }
+
+    let fileSystem = InMemoryFileSystem()
+    let cache: ImageCacheManager
+
+    init() throws {
+        cache = ImageCacheManager(
+            fileSystem: fileSystem, cacheDirectory: URL(filePath: "/caches"),
+            decodedLimits: CacheLimits(sizeInBytes: 10_000))
+        try cache.cacheImage(id: "a", data: Data([20, 10, 3]))
+    }
+
+    @Test("are decoded once, and counted with all frames")
+    func memory() throws {
+        let decoder = Decoder()
+        for _ in 0..<3 { #expect(try cache.image(id: "a", decoder: decoder)?.frameCount == 3) }
+        #expect(decoder.count.value == 1)
+        #expect(cache.decodedStatistics.sizeInBytes == 20 * 10 * 3 * 4)
+        let scaled = try cache.image(id: "a", decoder: decoder, fitting: 5)
+        #expect(scaled?.width == 5 && scaled?.height == 3)
+        #expect(cache.decodedStatistics.sizeInBytes == 20 * 10 * 3 * 4 + 5 * 3 * 3 * 4)
+        #expect(try cache.image(id: "b", decoder: decoder) == nil)
+        cache.trimMemory()
+        #expect(cache.decodedStatistics.sizeInBytes == 0)
+    }
+
+    @Test("are refused by their header if they are too large")
+    func limit() throws {
+        let decoder = Decoder()
+        let error = #expect(throws: ImageCacheError.self) {
+            try cache.image(id: "a", decoder: decoder, maximumSizeInBytes: 2399)
+        }
+        guard case .tooLargeToDecode("a", 2400) = try #require(error) else {
+            Issue.record("expected tooLargeToDecode, got \(String(describing: error))")
+            return
+        }
+        #expect(decoder.count.value == 0)
+        #expect(try cache.image(id: "a", decoder: decoder, maximumSizeInBytes: 2400) != nil)
+        #expect(ImageHeader(width: .max, height: 2).decodedSizeInBytes == .max)
+    }
+
+    @Test("are not returned after another image was cached, or the image was deleted")
+    func changes() throws {
+        let decoder = Decoder()
+        #expect(try cache.image(id: "a", decoder: decoder)?.width == 20)
+        try cache.cacheImage(id: "a", data: Data([7, 7, 1]))
+        #expect(try cache.image(id: "a", decoder: decoder)?.width == 7)
+        try cache.deleteCachedImage(id: "a")
+        #expect(try cache.image(id: "a", decoder: decoder) == nil)
+        try cache.cacheImage(id: "a", data: Data([8, 8, 1]))
+        var changing = Decoder()
+        changing.whileDecoding = { [cache] in try cache.cacheImage(id: "a", data: Data([9, 9, 1])) }
+        #expect(try cache.image(id: "a", decoder: changing)?.width == 8)
+        #expect(try cache.image(id: "a", decoder: decoder)?.width == 9)
+        try cache.clearCache()
+        #expect(try cache.image(id: "a", decoder: decoder) == nil)
+    }
+}
