@@ -17,6 +17,7 @@ struct KillWorkload {
             case .file: try NumberedFileStore(directory: directory)
             case .secret: try NumberedVault(directory: directory)
             case .codable: NumberedStorage(directory: directory)
+            case .cache: try NumberedCache(directory: directory)
             }
     }
 

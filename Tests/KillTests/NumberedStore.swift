@@ -91,3 +91,30 @@ struct NumberedBatches: NumberedStore {
         return value == twin ? value : Data()
     }
 }
+
+/// A cache without limits, which evicts nothing.
+struct NumberedCache: NumberedStore {
+    private struct NotFound: Error {}
+
+    let store: BoundedCache<Data>
+
+    init(directory: URL) throws {
+        var options = CacheOptions()
+        options.disk = .unlimited
+        store = try BoundedCache(directory: directory, options: options)
+    }
+
+    func save(_ value: Data, _ key: String) async throws {
+        await store.insert(value, for: key)
+        guard store.statistics.errorCount == 0 else { throw NotFound() }
+    }
+
+    /// The value, or an invalid one if the cache found damage.
+    func load(_ key: String) async throws -> Data? {
+        do {
+            return try await store.value(for: key) { _ in throw NotFound() }
+        } catch is NotFound {
+            return store.statistics.errorCount == 0 ? nil : Data()
+        }
+    }
+}

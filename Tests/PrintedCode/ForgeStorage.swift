@@ -7,3 +7,5 @@ let timeline = Timeline()
 let directory = URL(filePath: "values")
 let vault = InMemoryCrypt()
 let staysLoggedIn = Bool.random()
+let store = InMemoryKVStore()
+let id = "session"

@@ -24,7 +24,7 @@ package struct FilesUnderCrash: StoreUnderCrash {
     nonisolated(nonsending) package func perform(_ call: StoreCall) async throws {
         do {
             switch call {
-            case .set(let name, let value): try await store.save(Data(value.bytes), to: name)
+            case .set(let name, let value): try await save(Data(value.bytes), to: name)
             case .create(let name, let value): try await store.save(Data(value.bytes), to: name, overwrite: false)
             case .remove(let name): try await store.delete(name)
             case .removeTree(let name): try await store.deleteDirectory(name)
@@ -37,6 +37,21 @@ package struct FilesUnderCrash: StoreUnderCrash {
             case (.create, .alreadyExists), (.remove, .notFound), (.removeTree, .notFound): break
             default: throw error
             }
+        }
+    }
+
+    /// Saves in every way that a store offers; the size selects the way, so that a program always takes the same.
+    nonisolated(nonsending) private func save(_ data: Data, to name: String) async throws {
+        switch data.count {
+        case 511: try await store.save(data, to: name, if: .always)
+        case 700: try await store.update(name) { _ in data }
+        case 1300:
+            try await store.write(to: name) { writer in
+                try await writer.write(data.prefix(500))
+                try await writer.write(data.dropFirst(500))
+            }
+        case 5000: try await store.batch { $0.save(data, to: name) }
+        default: try await store.save(data, to: name)
         }
     }
 

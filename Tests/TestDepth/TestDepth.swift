@@ -23,4 +23,10 @@ package enum TestDepth {
     package static func sample<Cases: RandomAccessCollection>(_ cases: Cases, every step: Int) -> [Cases.Element] {
         isDeep ? Array(cases) : cases.enumerated().filter { $0.offset.isMultiple(of: step) }.map(\.element)
     }
+
+    /// All of `checks` in a deep run, otherwise those whose description does not contain `text`: a slow check of a
+    /// layer, which a default run makes on the layer's base.
+    package static func leavingOut<Check: CustomStringConvertible>(_ text: String, of checks: [Check]) -> [Check] {
+        isDeep ? checks : checks.filter { !$0.description.contains(text) }
+    }
 }

@@ -10,7 +10,7 @@ final class DataProtection: Sendable {
     enum Use {
         case creating, opening
         /// Reading or writing through an open descriptor.
-        case goingOn
+        case accessing
     }
 
     private struct State {

@@ -35,6 +35,8 @@ public final class DeviceFileSystem: POSIXFileSystem {
 
     public var effectiveUser: UserID { view.effectiveUser }
 
+    public var preciseTime: FileTime? { view.preciseTime }
+
     public func randomBits() -> UInt64 { view.randomBits() }
 
     // MARK: Protection
@@ -82,7 +84,7 @@ public final class DeviceFileSystem: POSIXFileSystem {
         let view = try live(operation)
         guard rules.lock != .unlocked else { return view }
         let status = try view.status(of: .descriptor(descriptor))
-        guard status.type != .regular || rules.allows(.goingOn, rules[status.inode]) else { throw locked(operation) }
+        guard status.type != .regular || rules.allows(.accessing, rules[status.inode]) else { throw locked(operation) }
         return view
     }
 
@@ -206,7 +208,7 @@ extension DeviceFileSystem {
             },
             writeBack: { [self] (mapping) throws(FileSystemError) in
                 _ = try live(.writeBack)
-                guard rules.allows(.goingOn, rules[inode]) else { throw locked(.writeBack) }
+                guard rules.allows(.accessing, rules[inode]) else { throw locked(.writeBack) }
                 try mapping.writeBack()
             })
     }
@@ -214,7 +216,7 @@ extension DeviceFileSystem {
     /// Traps where a real process would receive `SIGBUS`.
     private func requireReachable(_ inode: UInt64) {
         precondition(
-            hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.goingOn, rules[inode]),
+            hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.accessing, rules[inode]),
             "SIGBUS: the content of the mapped file \(inode) cannot be reached while the device is locked")
     }
 

@@ -24,6 +24,9 @@ extension ConformanceCapability {
     /// The store of secrets implements the calls for encoded values.
     public static let rawValues = ConformanceCapability("raw values")
 
+    /// The store of secrets implements `createIfAbsent`.
+    public static let creationIfAbsent = ConformanceCapability("creating a secret only if it is absent")
+
     /// Names may have 1,024 bytes, all available to the caller.
     public static let longestNames = ConformanceCapability("names of 1,024 bytes")
 }

@@ -21,21 +21,21 @@ extension ConformanceSuite where Subject == any KVTransactionalStoring {
     }
 }
 
-extension ConformanceSuite where Subject == KeyValueStorePlace<any KVStoring> {
+extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVStoring> {
     /// The promises of a persistent key-value store; some need ``ConformanceCapability/typedReads``.
     public static var keyValueStorePersistence: Self {
         Self("key-value store, reopened", ConformanceChecks.keyValueStorePersistence)
     }
 }
 
-extension ConformanceSuite where Subject == KeyValueStorePlace<any KVRawStoring> {
+extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVRawStoring> {
     /// The promises of a persistent key-value store with raw values, those of ``keyValueStorePersistence`` included.
     public static var rawKeyValueStorePersistence: Self {
         Self("raw key-value store, reopened", ConformanceChecks.rawKeyValueStorePersistence)
     }
 }
 
-extension ConformanceSuite where Subject == KeyValueStorePlace<any KVTransactionalStoring> {
+extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVTransactionalStoring> {
     /// The promises of a persistent transactional key-value store, those of ``rawKeyValueStorePersistence`` included.
     public static var transactionalKeyValueStorePersistence: Self {
         Self(

@@ -57,7 +57,7 @@ extension ConformanceChecks {
 
 extension ConformanceChecks {
     /// The same promises for values on disk.
-    static let keyValueReadingsAfterReopening: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] = [
+    static let keyValueReadingsAfterReopening: [ConformanceCheck<KeyValueStoreLocation<any KVStoring>>] = [
         ConformanceCheck("a value reads as another type after reopening as it did before, and is not changed") {
             place in
             let names = TypeSample.all.flatMap { sample in TypeReading.all.map { "\(sample.name) as \($0.name)" } }

@@ -1,10 +1,10 @@
 public import ForgeKVStore
 
-/// A persistent key-value store, initially empty, that can be reopened.
-public struct KeyValueStorePlace<Store>: Sendable {
+/// The location of a persistent key-value store, initially empty, that can be opened again and again.
+public struct KeyValueStoreLocation<Store>: Sendable {
     private let opening: @Sendable () throws -> Store
 
-    /// Creates a place; `open` opens its store, after the previous instance has been released.
+    /// Creates a location; `open` opens its store, after the previous instance has been released.
     public init(open: @escaping @Sendable () throws -> Store) {
         opening = open
     }
@@ -15,21 +15,22 @@ public struct KeyValueStorePlace<Store>: Sendable {
 
 extension ConformanceChecks {
     /// The promises of a persistent key-value store.
-    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] =
+    public static let keyValueStorePersistence: [ConformanceCheck<KeyValueStoreLocation<any KVStoring>>] =
         keyValuePersistence + keyValueReadingsAfterReopening
 
     /// The promises of a persistent key-value store with raw values, those of ``keyValueStorePersistence`` included.
-    public static let rawKeyValueStorePersistence: [ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>] =
-        keyValueStorePersistence.map { check in check.on { place in KeyValueStorePlace { try place.open() } } }
+    public static let rawKeyValueStorePersistence: [ConformanceCheck<KeyValueStoreLocation<any KVRawStoring>>] =
+        keyValueStorePersistence.map { check in check.on { place in KeyValueStoreLocation { try place.open() } } }
         + rawKeyValuePersistence
 
     /// The promises of a persistent transactional key-value store, those of ``rawKeyValueStorePersistence`` included.
     public static let transactionalKeyValueStorePersistence:
-        [ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>] =
-            rawKeyValueStorePersistence.map { check in check.on { place in KeyValueStorePlace { try place.open() } } }
+        [ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>] =
+            rawKeyValueStorePersistence.map { check in check.on { place in KeyValueStoreLocation { try place.open() } }
+            }
             + transactionalKeyValuePersistence
 
-    private static let keyValuePersistence: [ConformanceCheck<KeyValueStorePlace<any KVStoring>>] = [
+    private static let keyValuePersistence: [ConformanceCheck<KeyValueStoreLocation<any KVStoring>>] = [
         ConformanceCheck("values of every kind persist across reopening") { place in
             try {
                 let store = try place.open()
@@ -69,7 +70,7 @@ extension ConformanceChecks {
         },
     ]
 
-    private static let rawKeyValuePersistence: [ConformanceCheck<KeyValueStorePlace<any KVRawStoring>>] = [
+    private static let rawKeyValuePersistence: [ConformanceCheck<KeyValueStoreLocation<any KVRawStoring>>] = [
         ConformanceCheck("a new place is empty") { place in
             try expectEqual(try place.open().keys(), [], "keys")
             try expectEqual(try place.open().keys(), [], "keys after reopening")
@@ -114,7 +115,7 @@ extension ConformanceChecks {
     ]
 
     private static let transactionalKeyValuePersistence:
-        [ConformanceCheck<KeyValueStorePlace<any KVTransactionalStoring>>] = [
+        [ConformanceCheck<KeyValueStoreLocation<any KVTransactionalStoring>>] = [
             ConformanceCheck("revisions continue after reopening") { place in
                 let key = KVKey<Int>("a")
                 let removed = KVKey<Int>("b")

@@ -100,7 +100,7 @@ extension ConformanceChecks {
     ]
 
     /// Runs `body` on several threads concurrently and returns the descriptions of their errors.
-    private static func inParallel(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) -> [String] {
+    static func inParallel(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) -> [String] {
         let failures = SecretSamples.Failures()
         DispatchQueue.concurrentPerform(iterations: count) { thread in
             do {

@@ -3,7 +3,7 @@ public import ForgeCrypt
 extension ConformanceChecks {
     /// The promises of a secret store; each check needs a new, empty store.
     public static let secretStore: [ConformanceCheck<any CryptStoring>] =
-        secretPresence + secretValues + secretNames + secretFailures + secretConcurrency
+        secretPresence + secretCreation + secretValues + secretNames + secretFailures + secretConcurrency
 }
 
 extension ConformanceChecks {

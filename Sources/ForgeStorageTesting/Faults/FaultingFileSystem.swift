@@ -107,6 +107,8 @@ public final class FaultingFileSystem: POSIXFileSystem {
 
     // MARK: Randomness
 
+    public var preciseTime: FileTime? { base.preciseTime }
+
     public func randomBits() -> UInt64 { base.randomBits() }
 }
 

@@ -115,6 +115,8 @@ extension InterceptedFileSystem {
 
     package var effectiveUser: UserID { base.effectiveUser }
 
+    package var preciseTime: FileTime? { base.preciseTime }
+
     package func randomBits() -> UInt64 { base.randomBits() }
 }
 

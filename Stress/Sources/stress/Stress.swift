@@ -6,12 +6,14 @@ struct Stress {
     static let usage = """
         usage: stress [STORE...] [--seconds N] [--directory DIR] [--deny-membarrier]
                stress count N
+               stress values
 
           STORE               what to stress: \(StoreKind.allCases.map(\.rawValue).joined(separator: ", ")); all by default
           --seconds N         how long each is stressed; 10
           --directory DIR     where stores on disk are made, in a directory of their own; the temporary directory
           --deny-membarrier   membarrier(2) fails after the first two seconds (Linux)
           count N             four threads and a process increment a setting of a shared store N times
+          values              values of every built-in type are written, compacted and read
         """
 
     struct Unusable: Error {}
@@ -78,6 +80,10 @@ struct Stress {
         if arguments.count == 2, arguments[0] == "count", let count = Int(arguments[1]) {
             let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
             exit(try Counting(directory: directory).run(count) ? 0 : 1)
+        }
+        if arguments == ["values"] {
+            let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
+            exit(try BuiltInValues(directory: directory).run() ? 0 : 1)
         }
         let stress: Stress
         do {

@@ -1,6 +1,7 @@
 import ForgeCrashTesting
 import ForgeFileSystem
 import ForgeStorageTesting
+import TestDepth
 import Testing
 
 @Suite("Programs that are killed, started again, and lose power")
@@ -14,7 +15,8 @@ struct RestartCrashTests {
         #expect(report.killCount == 0 && report.stateCountAfterKills == 0)
     }
 
-    @Test("a program that trusts a killed run is detected", arguments: RestartRecipe.all)
+    @Test(
+        "a program that trusts a killed run is detected", arguments: TestDepth.sample(RestartRecipe.all, every: 2))
     func trusting(_ recipe: RestartRecipe) async throws {
         let explorer = recipe.explorer(trusts: true)
         let report = try await explorer.explore()

@@ -7,6 +7,7 @@ import ForgeStorage
 import ForgeStorageTesting
 import Foundation
 import SystemPackage
+import TestDepth
 import Testing
 
 @Suite("A correctly written app")
@@ -195,7 +196,7 @@ struct DeviceConformanceTests {
         try await check.run(on: SimulatedDevice().sessionStorage(of: ConformanceUser.self))
     }
 
-    @Test(arguments: ConformanceChecks.fileSystem)
+    @Test(arguments: TestDepth.leavingOut("a hundred thousand opens", of: ConformanceChecks.fileSystem))
     func fileSystem(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         let device = try SimulatedDevice()
         var subject = FileSystemUnderTest(device.fileSystem, root: device.path(of: .documents))

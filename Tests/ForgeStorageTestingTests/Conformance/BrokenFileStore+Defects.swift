@@ -59,7 +59,7 @@ enum FileStoreDefect: String, CaseIterable, Sendable {
     case movesLinks = "copy follows a link to a file, move refuses it"
     case movesExchanged = "a source that another program exchanges for a link during a move is moved or refused"
     case encodesTwice = "a URL names the file"
-    case letsEverybodyWin = "of eight concurrent saves that may not overwrite, exactly one succeeds"
+    case overwritesInRaces = "of eight concurrent saves that may not overwrite, exactly one succeeds"
     case mixesContents = "a load during saves gives one content or another, never a mixture"
     case losesAFile = "concurrent saves of many keys are all kept"
     case needsDirectories =

@@ -35,7 +35,7 @@ final class BrokenFileStore: FileStoring {
             return try await Task { try await base.save(data, to: key, overwrite: overwrite) }.value
         default: break
         }
-        let ignoresFlag = defect == .overwritesAlways || defect == .letsEverybodyWin
+        let ignoresFlag = defect == .overwritesAlways || defect == .overwritesInRaces
         try await base.save(data, to: mapped(key), overwrite: overwrite || ignoresFlag)
     }
 

@@ -33,13 +33,13 @@ struct KeyValueDefectTests {
         #expect(Set(planted).symmetricDifference(others) == [])
     }
 
-    @Test("after reopening", arguments: BrokenKeyValuePlace.Defect.allCases)
-    func places(_ defect: BrokenKeyValuePlace.Defect) async throws {
+    @Test("after reopening", arguments: BrokenKeyValueLocation.Defect.allCases)
+    func places(_ defect: BrokenKeyValueLocation.Defect) async throws {
         var failed: [String] = []
         for check in ConformanceChecks.transactionalKeyValueStorePersistence {
-            try await check.run(on: BrokenKeyValuePlace(nil).place)
+            try await check.run(on: BrokenKeyValueLocation(nil).place)
             do {
-                try await check.run(on: BrokenKeyValuePlace(defect).place)
+                try await check.run(on: BrokenKeyValueLocation(defect).place)
             } catch {
                 failed.append(check.description)
             }
@@ -50,7 +50,7 @@ struct KeyValueDefectTests {
 
     @Test("with a defect for each of those checks")
     func completenessOfPlaces() {
-        let planted = BrokenKeyValuePlace.Defect.allCases.map(\.rawValue)
+        let planted = BrokenKeyValueLocation.Defect.allCases.map(\.rawValue)
         #expect(Set(planted) == Set(ConformanceChecks.transactionalKeyValueStorePersistence.map(\.description)))
     }
 }

@@ -41,13 +41,13 @@ struct ConformanceRuns {
             {
                 await persistence.run(on: "FileKVStore, disk") {
                     let url = place.next()
-                    return KeyValueStorePlace { try FileKVStore(at: url, options: .silent) }
+                    return KeyValueStoreLocation { try FileKVStore(at: url, options: .silent) }
                 }
             },
             {
                 await persistence.run(on: "FileKVStore, memory") {
                     let fileSystem = InMemoryFileSystem()
-                    return KeyValueStorePlace {
+                    return KeyValueStoreLocation {
                         try FileKVStore(at: "/store", fileSystem: fileSystem, options: .silent)
                     }
                 }
@@ -57,13 +57,13 @@ struct ConformanceRuns {
                 defer { suites.remove() }
                 return await ConformanceSuite.rawKeyValueStorePersistence.run(on: "UserDefaultsKVStore") {
                     let name = suites.next()
-                    return KeyValueStorePlace { UserDefaultsKVStore(suiteName: name) }
+                    return KeyValueStoreLocation { UserDefaultsKVStore(suiteName: name) }
                 }
             },
             {
                 await persistence.run(on: "SimulatedDevice, process killed") {
                     let device = try SimulatedDevice()
-                    return KeyValueStorePlace {
+                    return KeyValueStoreLocation {
                         device.crash()
                         return device.keyValueStore()
                     }

@@ -3,7 +3,7 @@ import ForgeStorageTesting
 import Synchronization
 
 /// A persistent key-value store with one defect, to test that the corresponding check fails.
-final class BrokenKeyValuePlace: Sendable {
+final class BrokenKeyValueLocation: Sendable {
     /// The description of the check that must fail.
     enum Defect: String, CaseIterable, Sendable {
         case isNeverEmpty = "a new place is empty"
@@ -25,7 +25,7 @@ final class BrokenKeyValuePlace: Sendable {
 
     init(_ defect: Defect?) { self.defect = defect }
 
-    var place: KeyValueStorePlace<any KVTransactionalStoring> { KeyValueStorePlace { [self] in try open() } }
+    var place: KeyValueStoreLocation<any KVTransactionalStoring> { KeyValueStoreLocation { [self] in try open() } }
 
     private func open() throws -> any KVTransactionalStoring {
         let number = openings.withLock { openings in
