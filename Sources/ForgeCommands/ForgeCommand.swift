@@ -4,8 +4,8 @@ public import ArgumentParser
 public struct ForgeCommand: AsyncParsableCommand {
     public static let configuration = CommandConfiguration(
         commandName: "forge",
-        abstract: "Settings, files, secrets, sessions and caches, stored for real.",
-        discussion: "Start with `forge demo`: it stores a bit of everything and shows you where.",
+        abstract: "Settings, files, secrets, sessions and caches on disk.",
+        discussion: "Start with `forge demo`, which stores a value of each kind and shows where.",
         version: "0.1.0-dev",
         subcommands: [DemoCommand.self, KVCommand.self, FileCommand.self, SecretCommand.self, CheckCommand.self])
 

@@ -22,7 +22,7 @@ struct CheckCommand: ParsableCommand {
             is no store, 64 for a usage error.
             """)
 
-    @Argument(help: ArgumentHelp("Where the stores are.", valueName: "dir"))
+    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
     var directory: String
 
     @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))

@@ -16,7 +16,7 @@ struct DemoCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Where to store everything.", valueName: "dir"))
     var directory = ".forge-demo"
 
-    @Option(help: ArgumentHelp("A file of yours to store as the avatar.", valueName: "file"))
+    @Option(help: ArgumentHelp("A file to store as the avatar.", valueName: "file"))
     var avatar: String?
 
     @Flag(help: "Do not log out at the end.")

@@ -21,21 +21,18 @@ struct FileCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let files = try store.open(mustExist: true)
+            let reader = try await store.open(mustExist: true).reader(for: key)
             guard let output else {
-                return try files.forEachChunk(of: key) { try StandardOutput.write(Data($0)) }
+                try forEachChunk(of: reader) { (chunk) throws(CommandFailure) in try StandardOutput.write(chunk) }
+                return
             }
-            try write(files, to: URL(fileURLWithPath: output))
-        }
-
-        private func write(_ files: DiskFileStore, to output: URL) throws {
             let fileSystem = SystemFileSystem()
             // An error of the store, kept here because `replaceContents` can only throw a `FileSystemError`.
             var storeError: (any Error)?
             do {
-                try fileSystem.replaceContents(of: output) { (target) throws(FileSystemError) in
+                try fileSystem.replaceContents(of: URL(fileURLWithPath: output)) { (target) throws(FileSystemError) in
                     do {
-                        try files.forEachChunk(of: key) { try fileSystem.writeBytes($0, to: target) }
+                        try forEachChunk(of: reader) { try fileSystem.writeBytes([UInt8]($0), to: target) }
                     } catch let error as FileSystemError {
                         throw error
                     } catch {
@@ -47,17 +44,29 @@ struct FileCommand: AsyncParsableCommand {
                 throw storeError ?? error
             }
         }
+
+        private func forEachChunk(of reader: FileReader, _ body: (Data) throws -> Void) throws {
+            let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
+            defer { buffer.deallocate() }
+            var offset: Int64 = 0
+            while true {
+                let count = try reader.readBlocking(into: buffer, at: offset)
+                if count == 0 { return }
+                offset += Int64(count)
+                try body(Data(buffer[..<count]))
+            }
+        }
     }
 
     struct Set: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Store a file, or standard input.",
-            discussion: "A file may have any size, standard input up to 256 MiB.")
+            discussion: "It may have any size. An interrupted or failed input stores nothing.")
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
         @Argument(help: "The file to store; standard input if there is none.") var file: String?
-        @Flag(help: "Fail if the key is taken.") var new = false
+        @Flag(help: "Fail if the key exists.") var new = false
 
         func validate() throws {
             try requirePath(file, of: "file")
@@ -68,9 +77,9 @@ struct FileCommand: AsyncParsableCommand {
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
-                // Standard input is buffered in memory.
-                let limit = FileStoreOptions().maximumLoadSizeInBytes
-                try await files.save(StandardInput.readToEnd(limit: limit), to: key, overwrite: !new)
+                try await files.write(to: key, if: new ? .absent : .always) { writer in
+                    while let chunk = try StandardInput.readChunk() { try await writer.write(chunk) }
+                }
             }
         }
     }
@@ -105,7 +114,7 @@ struct FileCommand: AsyncParsableCommand {
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
-        @Flag(name: .shortAndLong, help: "Remove a directory and all it holds.") var recursive = false
+        @Flag(name: .shortAndLong, help: "Remove a directory with its contents.") var recursive = false
 
         func run() async throws {
             let files = try store.open(mustExist: true)

@@ -47,13 +47,13 @@ struct KVCommand: AsyncParsableCommand {
     struct Set: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Store a value: JSON if it is JSON, otherwise a string.",
-            discussion: "The value is on the device when the command ends.")
+            discussion: "The value is durable when the command ends.")
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
         @Argument(help: "The value, such as true, 42, '\"42\"', '{\"theme\":\"dusk\"}' or plain text.") var value:
             String
-        @Flag(help: "Take the value for a string, whatever it looks like.") var string = false
+        @Flag(help: "Store the value as a string, even if it is valid JSON.") var string = false
 
         func run() throws {
             try store.withStore(.readWrite, setValue)

@@ -12,6 +12,19 @@ enum StandardInput {
         try read(limit: limit) { _ in false }
     }
 
+    /// Reads what is available, up to 64 KiB; returns nil at the end of the input.
+    static func readChunk() throws(CommandFailure) -> Data? {
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        do {
+            let count = try buffer.withUnsafeMutableBytes { try FileDescriptor.standardInput.read(into: $0) }
+            return count == 0 ? nil : Data(buffer[..<count])
+        } catch let error as Errno {
+            throw CommandFailure("cannot read standard input: \(error.text)")
+        } catch {
+            throw CommandFailure("cannot read standard input: \(error)")
+        }
+    }
+
     /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
     ///
     /// - Throws: ``CommandFailure`` if a read fails, or returns as many bytes as the terminal buffers of a line: it
@@ -44,22 +57,13 @@ enum StandardInput {
         limit: Int?, until isComplete: (Data) throws(CommandFailure) -> Bool
     ) throws(CommandFailure) -> Data {
         var data = Data()
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        while true {
-            let count: Int
-            do {
-                count = try buffer.withUnsafeMutableBytes { try FileDescriptor.standardInput.read(into: $0) }
-            } catch let error as Errno {
-                throw CommandFailure("cannot read standard input: \(error.text)")
-            } catch {
-                throw CommandFailure("cannot read standard input: \(error)")
-            }
-            if count == 0 { return data }
-            data.append(contentsOf: buffer[..<count])
+        while let chunk = try readChunk() {
+            data.append(chunk)
             if let limit, data.count > limit {
                 throw CommandFailure("standard input is longer than \(readableSize(limit))")
             }
             if try isComplete(data) { return data }
         }
+        return data
     }
 }

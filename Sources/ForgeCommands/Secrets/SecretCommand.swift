@@ -12,7 +12,7 @@ struct SecretCommand: AsyncParsableCommand {
     struct Get: ParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Write a secret and a line feed to standard output.",
-            discussion: "The secret is written as it is, control characters too.")
+            discussion: "The secret is written unchanged, including control characters.")
 
         @OptionGroup var vault: VaultArguments
         @Argument(help: "The name of the secret.") var name: String
