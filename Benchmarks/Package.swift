@@ -60,6 +60,14 @@ let package = Package(
             ],
             swiftSettings: settings),
         .executableTarget(
+            name: "files",
+            dependencies: [
+                "CMeasuring", "Measuring", .product(name: "ForgeFileStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+                .product(name: "ForgeStorage", package: "ForgeStorage"),
+            ],
+            swiftSettings: settings),
+        .executableTarget(
             name: "instructions",
             dependencies: ["CMeasuring", .product(name: "ForgeKVStore", package: "ForgeStorage")],
             swiftSettings: settings),

@@ -11,8 +11,8 @@ trap 'rm -rf "$stubs"' EXIT
 features="-enable-upcoming-feature ExistentialAny -enable-upcoming-feature InternalImportsByDefault
     -enable-upcoming-feature MemberImportVisibility"
 
-for module in Darwin Security SwiftUI; do
-    swiftc -swift-version 6 $features -parse-as-library -emit-module -module-name "$module" \
+for module in Darwin Security SwiftUI CoreGraphics ImageIO; do
+    swiftc -swift-version 6 $features -parse-as-library -emit-module -module-name "$module" -I "$stubs" \
         -emit-module-path "$stubs/$module.swiftmodule" "Tests/AppleStubs/$module/$module.swift"
 done
 
@@ -45,6 +45,12 @@ check ForgeFileSystem +Linux.swift Sources/ForgeFileSystem/System/Syscalls+Darwi
 check ForgeKVStore +Linux.swift Sources/ForgeKVStore/Settings/ObservedSetting.swift
 check ForgeCrypt +Linux.swift \
     Sources/ForgeCrypt/Keychain/SystemKeychain.swift Sources/ForgeCrypt/Secrets/SecureErase+Darwin.swift
+
+# Apart from its target, whose other files are the same everywhere.
+decoding=Sources/ForgeStorage/ImageCache/Decoding
+swiftc -typecheck -swift-version 6 $features -warnings-as-errors -parse-as-library -module-name ForgeStorage -I "$stubs" \
+    $decoding/ImageDecoding.swift $decoding/ImageHeader.swift $decoding/ImageIODecoder.swift
+echo "check-apple: ForgeStorage: $decoding/ImageIODecoder.swift"
 
 example=Examples/SettingsApp/SettingsApp.swift
 swiftc -typecheck -swift-version 6 -parse-as-library -warnings-as-errors -I "$stubs" -I "$modules" $maps $example

@@ -4,8 +4,8 @@
 #
 # usage: check-stress.sh [plain|denied|thread|address|all [SECONDS]]
 #
-# SECONDS is for each store; 20 by default. `plain` also counts: no increment of a setting may be lost. `denied` is plain
-# with membarrier(2) failing after two seconds (Linux).
+# SECONDS is for each store; 20 by default. `plain` also writes, compacts and reads values of every built-in type, and
+# counts: no increment of a setting may be lost. `denied` is plain with membarrier(2) failing after two seconds (Linux).
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -30,6 +30,7 @@ stress() {
 
 plain() {
     preload= deny= stress plain
+    "$directory/stress" values
     "$directory/stress" count 100000
 }
 

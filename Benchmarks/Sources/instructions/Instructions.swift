@@ -26,6 +26,7 @@ enum Instructions {
         try measure("FileKVStore struct", Profile.self) {
             try FileKVStore(at: directory.appending(path: "struct"), options: options)
         }
+        try measureSettings("Setting String", at: directory.appending(path: "settings"), options: options)
         try measure("InMemoryKVStore Int", Int.self) { InMemoryKVStore() }
         try measure("InMemoryKVStore String", String.self) { InMemoryKVStore() }
         try measure("InMemoryKVStore struct", Profile.self) { InMemoryKVStore() }
@@ -61,6 +62,28 @@ enum Instructions {
         }
         let isRight = keys.indices.allSatisfy { store.get(keys[$0]) == others[$0] }
         guard isRight, absent.allSatisfy({ store.get($0) == nil }) else { throw WrongValue(title: title) }
+    }
+
+    /// Reads through settings of a store, and through settings that name none.
+    private static func measureSettings(_ title: String, at directory: URL, options: FileKVStore.Options) throws {
+        let store = try FileKVStore(at: directory, options: options)
+        try SettingsHome.open { store }
+        let settings = (0..<1_000).map { KVSetting("settings.profile.\($0)", default: "") }
+        for (index, setting) in settings.enumerated() { try store.set(setting, value: String(sample: index)) }
+        let inStore = settings.map { Setting($0, in: store) }
+        let homeless = settings.map { Setting($0) }
+        func read(_ properties: [Setting<String>]) {
+            for property in properties {
+                let value = property.wrappedValue
+                withUnsafePointer(to: value) { measuring_keep($0) }
+            }
+        }
+        read(inStore)
+        read(homeless)
+        count("\(title) get", calls: 10 * settings.count) { for _ in 0..<10 { read(inStore) } }
+        count("\(title) get without a store", calls: 10 * settings.count) { for _ in 0..<10 { read(homeless) } }
+        let isRight = settings.indices.allSatisfy { homeless[$0].wrappedValue == String(sample: $0) }
+        guard isRight else { throw WrongValue(title: title) }
     }
 
     private struct WrongValue: Error {

@@ -16,3 +16,6 @@ void measuring_keep(const void *value);
 
 /// Has no effect. callgrind starts a new count at each call (`--dump-before=measuring_mark`).
 void measuring_mark(void);
+
+/// Exchanges two names in an open directory (renameat2(2), renameatx_np(2)); -1 and errno if that fails.
+int measuring_exchange(int directory, const char *first, const char *second);
