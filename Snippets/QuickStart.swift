@@ -32,4 +32,4 @@ try images.cacheImage(id: "avatar", data: Data([0x89, 0x50, 0x4E, 0x47]))
 let values = CodableStorage(storage: DiskStorage(path: root.appendingPathComponent("values")))
 try values.save(["Hello", "World"], for: "timeline")
 
-print("launch \(launch) of", try session.loadUser()?.name ?? "nobody")
+print("launch \(launch) of", try session.loadUser()?.name ?? "no one")

@@ -5,7 +5,7 @@ import Hummingbird
 import Logging
 import ServiceLifecycle
 
-/// A server that keeps notes until it is stopped by SIGTERM or SIGINT.
+/// A server that keeps notes until it is stopped by SIGTERM or SIGINT, or at once by SIGQUIT.
 @main
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "notes-server")
@@ -15,6 +15,9 @@ struct ServeCommand: AsyncParsableCommand {
 
     @Option(help: "The port to listen on; 0 chooses a free one.")
     var port = 8080
+
+    @Option(help: "The seconds after which a shutdown cancels the requests that have begun.")
+    var patience = 20
 
     @Flag(help: "Other processes of this server use the same directory.")
     var shared = false
@@ -37,8 +40,9 @@ struct ServeCommand: AsyncParsableCommand {
         var group = ServiceGroupConfiguration(
             services: [StoreService(store: store), server],
             gracefulShutdownSignals: [.sigterm, .sigint],
+            cancellationSignals: [.sigquit],
             logger: logger)
-        group.maximumGracefulShutdownDuration = .seconds(20)  // Afterwards, requests are cancelled.
+        group.maximumGracefulShutdownDuration = .seconds(patience)
         try await ServiceGroup(configuration: group).run()
     }
 }

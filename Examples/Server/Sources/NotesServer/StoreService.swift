@@ -10,12 +10,19 @@ struct StoreService: Service {
             try await cancelWhenGracefulShutdown {
                 while true {
                     try await Task.sleep(for: .seconds(1))
-                    try store.synchronize()
+                    try await store.flush()
                 }
             }
         } catch is CancellationError {
             // The services after this one have stopped, or the group was cancelled.
         }
-        try store.close()
+        try await store.shutDown()
+        // A graceful shutdown cancels only the flushes.
+        if Task.isCancelled { throw ShutdownForced() }
     }
+}
+
+/// The services were cancelled instead of being stopped one after the other.
+struct ShutdownForced: Error, CustomStringConvertible {
+    var description: String { "the shutdown was forced: requests that had begun were cancelled" }
 }

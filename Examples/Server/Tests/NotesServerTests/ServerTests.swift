@@ -79,6 +79,34 @@ final class ServerTests: Sendable {
         #expect(try await ServerProcess(directory).notes(token) == ["last"])
     }
 
+    @Test(arguments: [SIGQUIT, nil]) func exitsWithAnErrorIfTheShutdownIsForced(_ second: Int32?) async throws {
+        // Without a second signal the request outlasts the time for a shutdown.
+        let server = try ServerProcess(directory, "--patience", second == nil ? "1" : "100")
+        let token = try await server.signIn("Ada")
+        try await server.add("kept", token)
+        let connection = try Connection(port: server.port)
+        try connection.write(
+            """
+            GET /health HTTP/1.1\r
+            Host: localhost\r
+            \r
+            POST /notes HTTP/1.1\r
+            Host: localhost\r
+            Authorization: \(token)\r
+            Content-Length: 4\r
+            \r
+            la
+            """)
+        #expect(connection.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 200"))
+        server.send(SIGTERM)
+        while (try? Connection(port: server.port)) != nil { await Task.yield() }
+        if let second { server.send(second) }
+        let end = await server.end()
+        #expect(end.reason == .exit && end.status == 1, "\(end)")
+        #expect(end.errors.split(separator: "\n").last?.hasPrefix("Error: the shutdown was forced") == true, "\(end)")
+        #expect(try await ServerProcess(directory).notes(token) == ["kept"])
+    }
+
     /// Found by the next flush.
     @Test func stopsWithAnErrorIfTheStoreWasRemoved() async throws {
         let server = try ServerProcess(directory)

@@ -17,6 +17,15 @@ struct StoreServiceTests {
         #expect(error?.code == .unavailable(.closed))
     }
 
+    @Test(.timeLimit(.minutes(1))) func closesTheStoreAndThrowsIfItIsCancelled() async throws {
+        let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem())
+        let service = Task { try await StoreService(store: store).run() }
+        service.cancel()
+        await #expect(throws: ShutdownForced.self) { try await service.value }
+        let error = #expect(throws: KVStoreError.self) { try store.set(KVKey<Int>("a"), value: 1) }
+        #expect(error?.code == .unavailable(.closed))
+    }
+
     @Test(.timeLimit(.minutes(1))) func throwsIfTheDeviceFails() async throws {
         let plan = FaultPlan()
         let store = try FileKVStore(
