@@ -20,9 +20,9 @@ public final class FileReader: FileReading {
         engine.fileSystem.discard(descriptor)
     }
 
-    /// The bytes of a range; fewer where the file ends.
+    /// The bytes of a range that are in the file.
     ///
-    /// - Parameter range: Offsets in the file, not negative.
+    /// - Parameter range: Offsets in the file; those outside of it are ignored.
     /// - Returns: The bytes.
     /// - Throws: ``FileStoreError``: ``FileStoreError/Code/tooLarge`` if memory cannot hold the range.
     public func read(_ range: Range<Int64>) async throws -> Data {
@@ -41,12 +41,12 @@ public final class FileReader: FileReading {
     /// Reads bytes into a buffer on the caller's thread, which may wait for the device.
     ///
     /// - Returns: The number of bytes read; fewer than the buffer holds only where the file ends.
-    /// - Throws: ``FileStoreError``.
+    /// - Throws: ``FileStoreError``; for a negative offset too.
     public func readBlocking(
         into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(FileStoreError) -> Int {
         try attempt { () throws(FileSystemError) in
-            try engine.fileSystem.readFully(descriptor, into: buffer, at: max(offset, 0))
+            try engine.fileSystem.readFully(descriptor, into: buffer, at: offset)
         }
     }
 

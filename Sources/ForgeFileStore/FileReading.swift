@@ -5,9 +5,9 @@ public protocol FileReading: Sendable {
     /// The file when it was opened.
     var file: StoredFile { get }
 
-    /// The bytes of a range; fewer where the file ends.
+    /// The bytes of a range that are in the file.
     ///
-    /// - Parameter range: Offsets in the file, not negative.
+    /// - Parameter range: Offsets in the file; those outside of it are ignored.
     /// - Returns: The bytes.
     /// - Throws: ``FileStoreError``, or `CancellationError`.
     func read(_ range: Range<Int64>) async throws -> Data
@@ -19,9 +19,10 @@ extension FileReading {
         try await read(0..<file.sizeInBytes)
     }
 
-    /// The content, or a range of it, in chunks, each read when the loop asks for it.
+    /// The content, or the part of it in a range, in chunks, each read when the loop asks for it.
     public func chunks(ofSize size: Int = 1 << 20, in range: Range<Int64>? = nil) -> FileChunks {
-        FileChunks(reader: self, range: range ?? 0..<file.sizeInBytes, size: Int64(max(size, 1)))
+        let content = 0..<file.sizeInBytes
+        return FileChunks(reader: self, range: range?.clamped(to: content) ?? content, size: Int64(max(size, 1)))
     }
 }
 

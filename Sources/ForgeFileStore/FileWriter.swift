@@ -56,7 +56,7 @@ public final class FileWriter: FileWriting {
     }
 
     public func cancel() async {
-        staged.discard()
+        await BlockingWork.run { [staged] in staged.discard() }
     }
 
     /// Runs `body` unless an earlier call failed.

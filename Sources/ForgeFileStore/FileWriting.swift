@@ -2,11 +2,13 @@ public import Foundation
 
 /// A new file of a store, written in parts.
 ///
-/// Calls must not overlap. A writer that is released without ``commit()`` leaves nothing.
+/// Calls that overlap are performed one after the other, in any order. A writer that is released without ``commit()``
+/// leaves nothing.
 public protocol FileWriting: Sendable {
     /// Appends bytes.
     ///
-    /// - Throws: ``FileStoreError``. After a failure the file cannot be committed.
+    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``. After a failure the
+    ///   file cannot be committed.
     func write(_ data: Data) async throws
 
     /// Stores the file under its key, with the durability that was requested.
@@ -17,7 +19,7 @@ public protocol FileWriting: Sendable {
     @discardableResult
     func commit() async throws -> StoredFile
 
-    /// Removes what was written; does nothing after ``commit()``.
+    /// Waits for a call that is under way, and removes what was written; does nothing after ``commit()``.
     func cancel() async
 }
 

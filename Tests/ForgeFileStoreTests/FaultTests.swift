@@ -231,6 +231,58 @@ struct FaultTests {
         }
     }
 
+    @Test("the errors of a batch that cannot begin or end are those of a save")
+    func batchErrors() async throws {
+        try memory.write(Data("x".utf8), to: URL(filePath: "/file"))
+        let store = DiskFileStore(root: URL(filePath: "/file/store"), fileSystem: memory)
+        let single = await #expect(throws: FileStoreError.self) { try await store.save(Data(), to: "a") }
+        let batch = await #expect(throws: FileStoreError.self) { try await store.batch { $0.save(Data(), to: "a") } }
+        #expect(batch?.code == single?.code)
+
+        let counted = CallCounter()
+        try await saveTwo(with: counted)
+        let failing = CallCounter(failing: counted.count - 1..<counted.count)
+        let error = await #expect(throws: FileStoreError.self) { try await saveTwo(with: failing) }
+        #expect(error?.code == .durabilityUnknown)
+        #expect(error?.key == "b")
+    }
+
+    /// Saves the files `a` and `b` in a batch of a new store whose flushes a counter counts or fails.
+    private func saveTwo(with flushes: CallCounter) async throws {
+        let fileSystem = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
+        }
+        try await DiskFileStore(root: root, fileSystem: fileSystem).batch { batch in
+            batch.save(Data(), to: "a")
+            batch.save(Data(), to: "b")
+        }
+    }
+
+    /// Otherwise the write could reach a file that was opened with the same descriptor since.
+    @Test("a cancel of a writer waits for the write that is under way")
+    func cancelDuringWrite() async throws {
+        let cancelling = Mutex<Task<Void, Never>?>(nil)
+        let writer = Mutex<FileWriter?>(nil)
+        let ended = CallCounter()
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            guard call.operation == .write, let writer = writer.withLock({ $0.take() }) else { return }
+            let task = Task {
+                await writer.cancel()
+                try? ended.countOrFail(.write, nil, .ioError)
+            }
+            cancelling.withLock { $0 = task }
+            usleep(50_000)
+            #expect(ended.count == 0)
+        }
+        let store = DiskFileStore(root: root, fileSystem: fileSystem)
+        let new = try await store.writer(for: "f")
+        writer.withLock { $0 = new }
+        try await new.write(Data("content".utf8))
+        await cancelling.withLock { $0 }?.value
+        #expect(ended.count == 1)
+        #expect(try await store.list() == [])
+    }
+
     @Test("a store without durability flushes nothing after it was opened")
     func noFlushes() async throws {
         let flushes = CallCounter()

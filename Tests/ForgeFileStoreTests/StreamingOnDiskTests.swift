@@ -103,6 +103,32 @@ struct StreamingOnDiskTests {
         #expect(try entries() == before)
     }
 
+    @Test("a writer that is cancelled while it is written or committed harms no other file")
+    func overlappingCancel() async throws {
+        let store = DiskFileStore(root: root, options: FileStoreOptions(durability: .none))
+        let own = Data(repeating: 1, count: 10_000)
+        let other = Data(repeating: 2, count: 10_000)
+        try await store.save(other, to: "other")
+        let before = try entries()
+        for _ in 0..<300 {
+            let writer = try await store.writer(for: "own")
+            // The content of an open file that is not the writer's, and the temporary name after it is free again.
+            async let cancelled: Void = writer.cancel()
+            async let written: Void? = try? writer.write(own)
+            async let committed = try? writer.commit()
+            try await store.write(to: "other") { try await $0.write(other) }
+            await cancelled
+            _ = await (written, committed)
+            #expect(try await store.load("other") == other)
+            if store.exists("own") {
+                let content = try await store.load("own")
+                #expect(content.isEmpty || content == own)
+                try await store.delete("own")
+            }
+        }
+        #expect(try entries() == before)
+    }
+
     @Test("a leftover with the temporary name of a writer is replaced")
     func leftover() async throws {
         let store = DiskFileStore(root: root)
@@ -186,5 +212,8 @@ struct StreamingOnDiskTests {
         await #expect(performing: { try await store.load("f") }, throws: hasCode(.tooLarge))
         let reader = try await store.reader(for: "f")
         #expect(try await reader.read((15 << 40) - 5 ..< .max).count == 5)
+        withUnsafeTemporaryAllocation(byteCount: 8, alignment: 1) { buffer in
+            _ = #expect(throws: FileStoreError.self) { try reader.readBlocking(into: buffer, at: -1) }
+        }
     }
 }

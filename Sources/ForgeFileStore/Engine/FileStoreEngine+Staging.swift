@@ -64,23 +64,19 @@ extension FileStoreEngine {
         guard let first = steps.first else { return }
         let durability = durability ?? self.durability
         try await offload { [self] cancellation in
-            // The key and operation of an error belong to the step that failed.
+            // The key and operation of an error are those of the step that failed.
             var current = first
-            do {
-                for start in stride(from: 0, to: steps.count, by: Self.batchLimit) {
-                    try cancellation.check()
-                    let group = steps[start..<min(start + Self.batchLimit, steps.count)]
-                    try attemptStoring(.save, first.key.string) { (directory) throws(FileSystemError) in
-                        try apply(group, in: directory, durability, &current)
-                    }
+            for start in stride(from: 0, to: steps.count, by: Self.batchLimit) {
+                try cancellation.check()
+                let group = steps[start..<min(start + Self.batchLimit, steps.count)]
+                try attemptStoring(current.change.operation, current.key.string) {
+                    (directory) throws(FileSystemError) in
+                    try apply(group, in: directory, durability, &current)
                 }
-                guard durability == .full else { return }
-                try attemptStoring(.save, first.key.string) { (directory) throws(FileSystemError) in
-                    try directory.synchronizeParents(of: steps.lazy.map(\.key))
-                }
-            } catch let error as FileStoreError {
-                guard let cause = error.underlying as? FileSystemError else { throw error }
-                throw FileStoreError(cause, current.change.operation, key: current.key.string)
+            }
+            guard durability == .full else { return }
+            try attemptStoring(current.change.operation, current.key.string) { (directory) throws(FileSystemError) in
+                try directory.synchronizeParents(of: steps.lazy.map(\.key))
             }
         }
     }

@@ -86,8 +86,9 @@ extension FileStoreEngine {
     }
 
     /// Like `attempt`, but creates a missing root, such as a cache directory that the system has removed.
+    /// The operation and key of an error are evaluated after the failure.
     func attemptStoring<Result>(
-        _ operation: FileStoreError.Operation, _ key: String,
+        _ operation: @autoclosure () -> FileStoreError.Operation, _ key: @autoclosure () -> String,
         _ body: (StoreDirectory) throws(FileSystemError) -> Result
     ) throws(FileStoreError) -> Result {
         let root = try root.get()
@@ -98,8 +99,8 @@ extension FileStoreEngine {
                 return try body(directory)
             }
         } catch {
-            guard opened != nil else { throw FileStoreError(opening: error, operation, key: key) }
-            throw FileStoreError(error, operation, key: key)
+            guard opened != nil else { throw FileStoreError(opening: error, operation(), key: key()) }
+            throw FileStoreError(error, operation(), key: key())
         }
     }
 

@@ -67,14 +67,14 @@ package enum BlockingWork {
                 state.runningCount -= 1
                 return nil
             }
-            defer {
-                state.next += 1
-                if state.next == state.waiting.count {
-                    state.waiting = []
-                    state.next = 0
-                }
+            let successor = state.waiting[state.next]
+            state.next += 1
+            // The array must not grow while there are always some that wait.
+            if state.next > state.waiting.count / 2 {
+                state.waiting.removeFirst(state.next)
+                state.next = 0
             }
-            return state.waiting[state.next]
+            return successor
         }
         successor?.resume()
     }

@@ -5,8 +5,7 @@ import SystemPackage
 ///
 /// ``StoreDirectory/place(_:_:expecting:durability:flushesNames:)`` renames it. A file that is not placed is removed by
 /// ``discard()`` or `deinit`, and after a kill by the next store, because its name is recorded. It is beside its key, not
-/// in the root, because a rename across directories may leave both names after a power cut. Methods block and must not be
-/// called concurrently.
+/// in the root, because a rename across directories may leave both names after a power cut. Methods block.
 package final class StagedFile: Sendable {
     package let store: StoreDirectory
     fileprivate let key: RelativeKey
@@ -54,12 +53,18 @@ package final class StagedFile: Sendable {
         }
     }
 
-    /// Calls `body` with the open file; throws `EBADF` after ``discard()``.
+    /// Calls `body` with the open file; a ``discard()`` from another thread waits for it.
+    ///
+    /// - Throws: `EBADF` of a write after ``discard()``.
     package func withFile<Result>(
         _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
-        guard let descriptor = file.withLock({ $0 }) else { throw FileSystemError(.write, .badFileDescriptor) }
-        return try body(descriptor)
+        var result: Swift.Result<Result, FileSystemError> = .failure(FileSystemError(.write, .badFileDescriptor))
+        file.withLock { file in
+            guard let file else { return }
+            result = Swift.Result { () throws(FileSystemError) in try body(file) }
+        }
+        return try result.get()
     }
 
     /// Ends the content: sets the modification time and, unless the durability is `.none`, starts to write the content
@@ -114,23 +119,23 @@ extension StoreDirectory {
         _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,
         flushesNames: Bool = true
     ) throws(FileSystemError) {
-        do throws(FileSystemError) {
-            try withParent(of: file.key, creating: false) { (parent, name) throws(FileSystemError) in
-                try requireSameDirectory(parent, file.directory)
-                try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
-                    try requireReplaceable(name, at: parent, mode, file.key)
-                    if let expected {
-                        try replaceExpected(expected, name, with: file.name.path, at: parent)
-                    } else {
-                        try fileSystem.moveIntoPlace(file.name.path, to: name, at: parent, mode, durability)
+        try file.withFile { (content) throws(FileSystemError) in
+            do throws(FileSystemError) {
+                try withParent(of: file.key, creating: false) { (parent, name) throws(FileSystemError) in
+                    try requireSameDirectory(parent, file.directory)
+                    try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
+                        try requireReplaceable(name, at: parent, mode, file.key)
+                        if let expected {
+                            try replaceExpected(expected, name, with: file.name.path, at: parent)
+                        } else {
+                            try fileSystem.moveIntoPlace(file.name.path, to: name, at: parent, mode, durability)
+                        }
                     }
+                    if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
                 }
-                if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
-            }
-        } catch  where error.errno == .noSuchFileOrDirectory {
-            // The directory was removed or replaced since the file was created, maybe with the temporary name.
-            guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
-            try file.withFile { (content) throws(FileSystemError) in
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                // The directory was removed or replaced since the file was created, maybe with the temporary name.
+                guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
                 try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
                     try fileSystem.copyContents(of: content, to: new)
                 }

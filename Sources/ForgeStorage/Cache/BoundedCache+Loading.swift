@@ -19,7 +19,7 @@ extension BoundedCache {
 
     func find(_ key: CacheKey, _ load: @escaping Load) async throws -> Entry {
         while true {
-            let known = memory.peek(key).map { unsafeDowncast($0, to: Entry.self) }
+            let known = memory.peek(key) as? Entry
             if let known, known.staleness(at: options.now) == nil { return known }
             if let flight = flights.begin(key) { return try await lead(flight, key, known, load) }
             if let known, isUsableWhileLoading(known) { return known }

@@ -55,9 +55,10 @@ public final class BoundedCache<Value: Sendable>: Sendable {
         for key: String, load: @escaping @Sendable (StaleCacheEntry<Value>?) async throws -> CacheLoad<Value>
     ) async throws -> Value? {
         let key = CacheKey(key)
-        if let object = memory.hit(key) {
-            let entry = unsafeDowncast(object, to: CacheEntry<Value>.self)
-            if entry.expiry == nil || entry.staleness(at: options.now) == nil { return entry.value }
+        if let entry = memory.hit(key) as? CacheEntry<Value>,
+            entry.expiry == nil || entry.staleness(at: options.now) == nil
+        {
+            return entry.value
         }
         return try await find(key, load).value
     }
@@ -78,8 +79,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
 
     /// The value of a key if it is in memory within its lifetime; neither waits nor reads the disk.
     public func valueInMemory(for key: String) -> Value? {
-        guard let object = memory.hit(CacheKey(key)) else { return nil }
-        let entry = unsafeDowncast(object, to: CacheEntry<Value>.self)
+        guard let entry = memory.hit(CacheKey(key)) as? CacheEntry<Value> else { return nil }
         return entry.staleness(at: options.now) == nil ? entry.value : nil
     }
 

@@ -25,8 +25,7 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     ///
     /// - Complexity: O(1) in the number of entries.
     public func value(for key: String) -> Value? {
-        guard let box = entries.hit(CacheKey(key)) else { return nil }
-        return unsafeDowncast(box, to: Box.self).value
+        (entries.hit(CacheKey(key)) as? Box)?.value
     }
 
     /// Inserts a value, or replaces the one of the key, and evicts entries until the limits are kept. A value whose cost
@@ -38,7 +37,7 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     /// Removes the value of a key; returns it.
     @discardableResult
     public func remove(_ key: String) -> Value? {
-        entries.remove(CacheKey(key)).map { unsafeDowncast($0, to: Box.self).value }
+        (entries.remove(CacheKey(key)) as? Box)?.value
     }
 
     /// Removes all values.

@@ -127,9 +127,19 @@ extension ConformanceChecks {
             try expect(try await reader.read(10..<20) == content[10..<20], "a range should be read")
             try expectEqual(try await reader.read(299_990..<400_000).count, 10, "bytes at the end")
             try expectEqual(try await reader.read(300_000..<300_001).count, 0, "bytes after the end")
+            try expect(try await reader.read(-5..<10) == content[0..<10], "a range before the start should be cut")
+            try expect(try await reader.read(.min ..< .max) == content, "any range should be cut to the file")
             var joined = Data()
             for try await chunk in reader.chunks(ofSize: 7_001) { joined += chunk }
             try expect(joined == content, "the chunks should be the content")
+            let ranges: [(Range<Int64>, Range<Int>)] = [
+                (-7..<10, 0..<10), (299_995 ..< .max, 299_995..<300_000), (.min ..< -1, 0..<0),
+            ]
+            for (range, expected) in ranges {
+                var part = Data()
+                for try await chunk in reader.chunks(ofSize: 4, in: range) { part += chunk }
+                try expect(part == content[expected], "the chunks of \(range) should be the bytes \(expected)")
+            }
         },
         Check("a reader sees the content as it was opened") { store in
             for content in ["old", "new", "newer"] {
@@ -168,6 +178,7 @@ extension ConformanceChecks {
             try await writer.write(text("content"))
             await writer.cancel()
             try await expectCode(.closed, "write after the cancel") { try await writer.write(text("!")) }
+            try await expectCode(.closed, "commit after the cancel") { try await writer.commit() }
             _ = try await store.writer(for: "e/f")
             struct Interruption: Error {}
             _ = try await expectError(Interruption.self, "a failing body") {

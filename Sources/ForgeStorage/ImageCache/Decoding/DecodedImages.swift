@@ -28,7 +28,7 @@ final class DecodedImages: Sendable {
     var changes: Int { changeCount.withLock { $0 } }
 
     func image(_ id: String, _ variant: Variant) -> (any Sendable)? {
-        entries.hit(CacheKey(id)).flatMap { unsafeDowncast($0, to: Variants.self).images[variant]?.image }
+        (entries.hit(CacheKey(id)) as? Variants)?.images[variant]?.image
     }
 
     /// Adds an image, unless an image was changed since `changes` was read.
@@ -36,7 +36,7 @@ final class DecodedImages: Sendable {
         let key = CacheKey(id)
         changeCount.withLock { count in
             guard count == changes else { return }
-            var images = entries.peek(key).map { unsafeDowncast($0, to: Variants.self).images } ?? [:]
+            var images = (entries.peek(key) as? Variants)?.images ?? [:]
             images[variant] = (image, sizeInBytes)
             let sum = images.values.reduce(0) { sum, image in
                 let (total, overflows) = sum.addingReportingOverflow(image.sizeInBytes)
