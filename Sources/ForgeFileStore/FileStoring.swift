@@ -50,6 +50,9 @@ public protocol FileStoring: Sendable {
     func deleteAll() async throws
 
     /// The sum of the sizes of all files, in bytes of content.
+    ///
+    /// ``DiskFileStore`` lists a directory only if it has changed since the last call, through whichever process. A file
+    /// that another program writes in place is counted with its new size once its directory changes.
     func totalSize() async throws -> Int64
 
     /// The metadata of the file or directory at `key`.

@@ -35,7 +35,11 @@ extension FileStoreEngine {
     }
 
     func totalSize() async throws -> Int64 {
-        try await list(in: "", recursive: true).totalSizeInBytes
+        try await offload { [self] _ in
+            try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
+                try totals.sizeInBytes(in: directory)
+            } ?? 0
+        }
     }
 
     func createDirectory(_ key: String) async throws {

@@ -21,6 +21,7 @@ final class FileStoreEngine: Sendable {
 
     let configuration: Configuration
     let root: Result<LazyStoreDirectory, FileStoreError>
+    let totals = TreeTotals()
 
     /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
     static let inlineLoadLimit: Int64 = 1 << 20
