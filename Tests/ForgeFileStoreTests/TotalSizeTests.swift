@@ -20,9 +20,9 @@ struct TotalSizeTests {
         try await store.save(Data(count: 7), to: "f")
     }
 
-    private func age(_ key: String) throws {
+    private func age(_ key: String, to time: FileTime = FileTime(seconds: 1_000_000_000)) throws {
         try fileSystem.setTimes(
-            accessed: nil, modified: FileTime(seconds: 1_000_000_000),
+            accessed: nil, modified: time,
             of: .path(POSIXPath(root.path + "/" + key), at: .workingDirectory, followsSymbolicLinks: false))
     }
 
@@ -71,6 +71,18 @@ struct TotalSizeTests {
         #expect(try await store.totalSize() == 0)
         try await other.save(Data(count: 5), to: "d1/e/f")
         #expect(try await store.totalSize() == 5)
+    }
+
+    @Test("a change that the clock of the file system cannot tell from the one before is counted")
+    func coarseClock() async throws {
+        var recent = try #require(fileSystem.preciseTime)
+        recent.seconds -= 1
+        try ageDirectories()
+        try age("d1/e", to: recent)
+        #expect(try await store.totalSize() == 1_007)
+        try await store.save(Data(count: 1), to: "d1/e/g")
+        try age("d1/e", to: recent)
+        #expect(try await store.totalSize() == 1_008)
     }
 
     @Test("a directory that replaces another with the same time is listed")
