@@ -36,30 +36,42 @@ public struct RelativeKey: Hashable, Sendable {
     }
 
     private static func violation(in string: String) -> InvalidKey.Reason? {
-        if string.isEmpty { return .empty }
-        if string.utf8.count > maximumLength { return .tooLong }
-        for scalar in string.unicodeScalars {
-            switch scalar.value {
+        var string = string
+        return string.withUTF8 { violation(inBytes: $0) }
+    }
+
+    private static func violation(inBytes bytes: UnsafeBufferPointer<UInt8>) -> InvalidKey.Reason? {
+        if bytes.isEmpty { return .empty }
+        if bytes.count > maximumLength { return .tooLong }
+        var slashCount = 0
+        for (index, byte) in bytes.enumerated() {
+            switch byte {
             case 0: return .containsNUL
-            case 0x01...0x1f, 0x7f...0x9f: return .containsControlCharacter
-            case 0x5c: return .containsBackslash
+            case 0x01...0x1f, 0x7f: return .containsControlCharacter
+            // U+0080 to U+009F
+            case 0xc2 where (0x80...0x9f).contains(bytes[index + 1]): return .containsControlCharacter
+            case UInt8(ascii: "\\"): return .containsBackslash
+            case UInt8(ascii: "/"): slashCount += 1
             default: continue
             }
         }
-        if string.utf8.first == UInt8(ascii: "/") { return .absolute }
-        let components = string.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        if components.count > maximumDepth { return .tooDeep }
-        for component in components {
-            if component.isEmpty { return .emptyComponent }
-            if component.count > maximumComponentLength { return .componentTooLong }
-            if component.elementsEqual(".".utf8) || component.elementsEqual("..".utf8) { return .dotComponent }
-            if component.first == UInt8(ascii: "#"), isReserved(component) { return .reserved }
+        if bytes[0] == UInt8(ascii: "/") { return .absolute }
+        if slashCount >= maximumDepth { return .tooDeep }
+        var start = 0
+        for end in 0...bytes.count where end == bytes.count || bytes[end] == UInt8(ascii: "/") {
+            if let reason = violation(inComponent: UnsafeBufferPointer(rebasing: bytes[start..<end])) { return reason }
+            start = end + 1
         }
         return nil
     }
 
-    private static func isReserved(_ component: Substring.UTF8View) -> Bool {
-        POSIXPath(String(decoding: component, as: UTF8.self)).isReservedWhenFolded
+    private static func violation(inComponent bytes: UnsafeBufferPointer<UInt8>) -> InvalidKey.Reason? {
+        guard let first = bytes.first else { return .emptyComponent }
+        if bytes.count > maximumComponentLength { return .componentTooLong }
+        if bytes.count <= 2, bytes.allSatisfy({ $0 == UInt8(ascii: ".") }) { return .dotComponent }
+        // A reserved name begins with `#`, which code points that HFS+ ignores may precede.
+        guard first == UInt8(ascii: "#") || first >= 0x80 else { return nil }
+        return POSIXPath(String(decoding: bytes, as: UTF8.self)).isReservedWhenFolded ? .reserved : nil
     }
 }
 

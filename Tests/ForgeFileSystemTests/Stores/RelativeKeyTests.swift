@@ -16,6 +16,7 @@ struct RelativeKeyTests {
             (".", .dotComponent), ("#tmp-a", .reserved), ("#move-a", .reserved), ("a/#LOCK", .reserved),
             ("#loc\u{212a}", .reserved),
             ("#tra\u{17f}h-", .reserved), ("#l\u{200c}ock", .reserved),
+            ("\u{200c}#lock", .reserved), ("a/\u{200c}#lock", .reserved),
         ])
     func reasons(_ key: String, _ reason: InvalidKey.Reason) {
         #expect {
