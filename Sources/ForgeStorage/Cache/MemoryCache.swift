@@ -8,7 +8,7 @@ import Synchronization
 /// Keys are compared by their bytes. All calls are thread-safe; a call holds one lock for less than a microsecond,
 /// except a ``trim(to:)`` or an insertion that evicts many entries.
 public final class MemoryCache<Value: Sendable>: Sendable {
-    private let entries: MemoryEntries
+    @usableFromInline let entries: MemoryEntries
     private let cost: @Sendable (Value) -> Int
 
     /// Creates an empty cache.
@@ -24,8 +24,9 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     /// The value of a key; nil if there is none.
     ///
     /// - Complexity: O(1) in the number of entries.
+    @inlinable
     public func value(for key: String) -> Value? {
-        (entries.hit(CacheKey(key)) as? Box)?.value
+        (entries.hit(key) as? Box)?.value
     }
 
     /// Inserts a value, or replaces the one of the key, and evicts entries until the limits are kept. A value whose cost
@@ -49,8 +50,9 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     /// The counts of hits, misses and evictions, and the current size.
     public var statistics: MemoryCacheStatistics { entries.statistics }
 
-    private final class Box: Sendable {
-        let value: Value
+    @usableFromInline
+    final class Box: Sendable {
+        @usableFromInline let value: Value
         init(_ value: Value) { self.value = value }
     }
 }

@@ -1,8 +1,9 @@
 import Synchronization
 
 /// The entries of a cache in memory. Not generic, so that the compiler specialises it and every cache shares its code.
+@usableFromInline
 final class MemoryEntries: Sendable {
-    typealias Object = any AnyObject & Sendable
+    @usableFromInline typealias Object = any AnyObject & Sendable
 
     private struct State: Sendable {
         var queue: AdaptiveEvictionQueue<CacheKey, Object>
@@ -14,6 +15,9 @@ final class MemoryEntries: Sendable {
     init(limits: CacheLimits) {
         state = Mutex(State(queue: AdaptiveEvictionQueue(limits: limits)))
     }
+
+    @usableFromInline
+    func hit(_ key: String) -> Object? { hit(CacheKey(key)) }
 
     func hit(_ key: CacheKey) -> Object? {
         state.withLock { state in
