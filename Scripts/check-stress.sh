@@ -1,6 +1,7 @@
 #!/bin/sh
-# Stresses every key-value store in a release build, as an app has it: threads read, write, remove, compact, open and
-# close, and every value read is compared with what was written. Fails on a crash, a wrong value or a sanitizer's report.
+# Stresses every key-value store and a file store in a release build, as an app has it: threads read, write, remove,
+# compact, open and close, 2,000 tasks save, load and delete files, and everything read is compared with what was written.
+# Fails on a crash, a wrong value, a call that does not end, a leak of descriptors or a sanitizer's report.
 #
 # usage: check-stress.sh [plain|denied|thread|address|all [SECONDS]]
 #
@@ -20,6 +21,7 @@ stress() {
     directory=$(swift build -c release --package-path Stress --scratch-path "Stress/.build-$name" "$@" --show-bin-path)
     status=0
     LD_PRELOAD=${preload:-} "$directory/stress" ${deny:-} --seconds "$seconds" >"Stress/.build-$name/log" 2>&1 || status=$?
+    LD_PRELOAD=${preload:-} "$directory/stress" files 2000 "$seconds" >>"Stress/.build-$name/log" 2>&1 || status=$?
     grep -E 'values$|SUMMARY: ' "Stress/.build-$name/log" || true
     if test "$status" -ne 0 || grep -q 'SUMMARY: .*Sanitizer' "Stress/.build-$name/log"; then
         echo "check-stress: $name: see Stress/.build-$name/log" >&2
@@ -60,5 +62,5 @@ denied) denied ;;
 thread) thread ;;
 address) address ;;
 all) plain && if test "$(uname)" = Linux; then denied; fi && thread && address ;;
-*) sed -n 5p "$0" >&2 && exit 2 ;;
+*) sed -n 6p "$0" >&2 && exit 2 ;;
 esac

@@ -16,7 +16,11 @@ let package = Package(
         .target(name: "CStress"),
         .executableTarget(
             name: "stress",
-            dependencies: ["CStress", .product(name: "ForgeKVStore", package: "ForgeStorage")],
+            dependencies: [
+                "CStress", .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+            ],
             swiftSettings: settings),
     ]
 )

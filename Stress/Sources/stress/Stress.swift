@@ -7,12 +7,14 @@ struct Stress {
         usage: stress [STORE...] [--seconds N] [--directory DIR] [--deny-membarrier]
                stress count N
                stress values
+               stress files TASKS SECONDS
 
           STORE               what to stress: \(StoreKind.allCases.map(\.rawValue).joined(separator: ", ")); all by default
           --seconds N         how long each is stressed; 10
           --directory DIR     where stores on disk are made, in a directory of their own; the temporary directory
           --deny-membarrier   membarrier(2) fails after the first two seconds (Linux)
           count N             four threads and a process increment a setting of a shared store N times
+          files TASKS SECONDS tasks save, load, write, count, delete and list files of one store
           values              values of every built-in type are written, compacted and read
         """
 
@@ -69,7 +71,7 @@ struct Stress {
         }
     }
 
-    static func main() throws {
+    static func main() async throws {
         let arguments = Array(CommandLine.arguments.dropFirst())
         if arguments.count == 3, arguments[0] == "write", let seconds = Double(arguments[2]) {
             return try Run.write(URL(fileURLWithPath: arguments[1], isDirectory: true), seconds: seconds)
@@ -80,6 +82,12 @@ struct Stress {
         if arguments.count == 2, arguments[0] == "count", let count = Int(arguments[1]) {
             let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
             exit(try Counting(directory: directory).run(count) ? 0 : 1)
+        }
+        if arguments.count == 3, arguments[0] == "files", let count = Int(arguments[1]),
+            let seconds = Double(arguments[2])
+        {
+            let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
+            exit(try await Files(directory: directory).run(seconds: seconds, taskCount: count) ? 0 : 1)
         }
         if arguments == ["values"] {
             let directory = FileManager.default.temporaryDirectory.appendingPathComponent("stress-\(UUID().uuidString)")
