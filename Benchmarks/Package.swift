@@ -40,7 +40,14 @@ struct SystemPeer {
     }
 }
 
+/// SwiftNIO's file system, measured by `files` if FORGE_BENCHMARK_PEERS names "nio": it takes minutes to build.
+let wantsNIO = (Context.environment["FORGE_BENCHMARK_PEERS"] ?? "").split(separator: ",").contains("nio")
+
 let peers = SystemPeer.all.filter { $0.isWanted && $0.isInstalled }
+
+let nio: [Target.Dependency] = [
+    .product(name: "_NIOFileSystem", package: "swift-nio"), .product(name: "NIOCore", package: "swift-nio"),
+]
 
 let package = Package(
     name: "Benchmarks",
@@ -48,7 +55,7 @@ let package = Package(
     dependencies: [
         .package(name: "ForgeStorage", path: ".."),
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
-    ],
+    ] + (wantsNIO ? [.package(url: "https://github.com/apple/swift-nio", from: "2.101.2")] : []),
     targets: [
         .target(name: "CMeasuring"),
         .target(name: "Measuring", dependencies: ["CMeasuring"], swiftSettings: settings),
@@ -65,7 +72,8 @@ let package = Package(
                 "CMeasuring", "Measuring", .product(name: "ForgeFileStore", package: "ForgeStorage"),
                 .product(name: "ForgeFileSystem", package: "ForgeStorage"),
                 .product(name: "ForgeStorage", package: "ForgeStorage"),
-            ],
+                .product(name: "SystemPackage", package: "swift-system"),
+            ] + (wantsNIO ? nio : []),
             swiftSettings: settings),
         .executableTarget(
             name: "instructions",

@@ -10,8 +10,25 @@ extension POSIXFileSystem {
     public func readFully(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
     ) throws(FileSystemError) -> Int {
+        try read(descriptor, into: buffer, at: offset, expecting: nil)
+    }
+
+    /// Reads from `offset` to the end of a file that should end after `expected` bytes.
+    ///
+    /// `buffer` holds at least one byte more, so a read that returns just the expected bytes has met the end, and a file
+    /// that has grown fills more of the buffer.
+    package func readToEnd(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0,
+        expecting expected: Int
+    ) throws(FileSystemError) -> Int {
+        try read(descriptor, into: buffer, at: offset, expecting: expected)
+    }
+
+    private func read(
+        _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64, expecting expected: Int?
+    ) throws(FileSystemError) -> Int {
         var done = 0
-        while done < buffer.count {
+        while done < buffer.count, done != expected || done == 0 {
             let rest = UnsafeMutableRawBufferPointer(rebasing: buffer[done...])
             let position = offset + Int64(done)
             let count = try retryingInterrupts { () throws(FileSystemError) in
@@ -89,7 +106,6 @@ extension POSIXFileSystem {
         }
         let expected = status.sizeInBytes
         guard expected <= maximum else { throw FileSystemError(.read, .fileTooLarge) }
-        // One byte more than expected, so that the end is detected without a second call.
         var capacity = max(Int(expected) + 1, 512)
         var content: [UInt8] = []
         while true {
@@ -100,7 +116,8 @@ extension POSIXFileSystem {
                 content.withUnsafeBytes { UnsafeMutableRawBufferPointer(buffer).copyMemory(from: $0) }
                 do throws(FileSystemError) {
                     let rest = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(buffer)[done...])
-                    readCount = try readFully(descriptor, into: rest, at: Int64(done))
+                    readCount = try readToEnd(
+                        descriptor, into: rest, at: Int64(done), expecting: Int(expected) - done)
                 } catch {
                     failure = error
                 }

@@ -25,6 +25,7 @@ func loads(_ setting: Setting) async throws -> [GoalLine] {
         comparison.add("Data(contentsOf:)", count: count) {
             for _ in 0..<count { keep(try Data(contentsOf: url).count) }
         }
+        comparison.addNIO(.load, at: url.path, count: count, perRun: count)
         lines.append(try await comparison.line(.ratioAtMost(goal)))
     }
     let size = 64 << 20
@@ -39,6 +40,7 @@ func loads(_ setting: Setting) async throws -> [GoalLine] {
     comparison.add("load 64 MiB", count: 1) { keep(try await store.load("large").count) }
     let url = setting.url.appendingPathComponent("large")
     comparison.add("Data(contentsOf:)", count: 1) { keep(try Data(contentsOf: url).count) }
+    comparison.addNIO(.load, at: url.path, count: 1)
     lines.append(try await comparison.line(.ratioAtMost(1.3)))
     return lines
 }
@@ -56,6 +58,7 @@ func infos(_ setting: Setting) async throws -> [GoalLine] {
                 if name == "exists" { keep(store.exists("file")) } else { keep(try await store.info("file")) }
             }
         }
+        comparison.addNIO(.info, at: setting.url.path + "/file", count: 5000, perRun: 5000)
         lines.append(try await comparison.line(.ratioAtMost(1.3)))
     }
     return lines

@@ -28,6 +28,7 @@ func saves(_ setting: Setting) async throws -> [GoalLine] {
     comparison.add("Data.write, atomic", count: 500) {
         for _ in 0..<500 { try data.write(to: foundation, options: .atomic) }
     }
+    comparison.addNIO(.save(bytes), at: setting.url.path + "/nio", count: 500, perRun: 500)
     return [try await comparison.line(.ratioAtMost(1.5))]
 }
 

@@ -35,6 +35,8 @@ func streams(_ setting: Setting) async throws -> [GoalLine] {
         growth = max(growth, residentMemory() - before)
         try await store.delete("large")
     }
+    writing.addNIO(
+        .streamIn([UInt8](chunk), chunkCount: chunkCount), at: setting.url.path + "/nio", count: chunkCount)
     let written = try await writing.line(.ratioAtMost(1 / 0.9), runs: 3)
     try await store.write(to: "large") { writer in for _ in 0..<chunkCount { try await writer.write(chunk) } }
     var reading = Comparison()
@@ -53,6 +55,7 @@ func streams(_ setting: Setting) async throws -> [GoalLine] {
         let reader = try await store.reader(for: "large")
         for index in 0..<chunkCount { keep(try reader.readBlocking(into: buffer, at: Int64(index * chunkSize))) }
     }
+    reading.addNIO(.streamOut, at: setting.url.path + "/large", count: chunkCount)
     return [
         written, try await reading.line(.ratioAtMost(1 / 0.9), runs: 3),
         GoalLine("memory of streaming", .atMost(.bytes(32 * 1_048_576)), .bytes(Double(growth))),

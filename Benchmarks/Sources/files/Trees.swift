@@ -32,6 +32,7 @@ func listings(_ setting: Setting) async throws -> [GoalLine] {
         growth = max(growth, residentMemory() - before)
     }
     comparison.add("list(recursive: true)", count: 1) { keep(try await store.list(recursive: true).count) }
+    comparison.addNIO(.list, at: setting.url.path, count: 1)
     let line = try await comparison.line(.ratioAtMost(1.3), runs: 5)
     return [
         line, GoalLine("memory of files()", .atMost(.bytes(16 * 1_048_576)), .bytes(Double(growth))),

@@ -45,8 +45,9 @@ extension FileStoreEngine {
 
     /// The whole content of a file of a certain size.
     private func contents(of descriptor: Descriptor, sizeInBytes: Int64) throws(FileSystemError) -> Data {
-        // One byte more than expected, so that the end is detected without a second call.
-        let content = try contents(of: descriptor, 0..<sizeInBytes + 1)
+        let content = try data(sizeInBytes + 1) { (buffer) throws(FileSystemError) in
+            try fileSystem.readToEnd(descriptor, into: buffer, expecting: buffer.count - 1)
+        }
         if content.count <= sizeInBytes { return content }
         // The file has grown since its size was read: another program appends to it. Stores never append.
         return Data(
@@ -54,22 +55,31 @@ extension FileStoreEngine {
                 of: descriptor, maximumSizeInBytes: configuration.options.maximumLoadSizeInBytes))
     }
 
-    /// The bytes of a range, read into the buffer of the returned `Data` without a copy; fewer where the file ends.
+    /// The bytes of a range; fewer where the file ends.
     ///
     /// - Throws: `EFBIG` if there is no memory for the range.
     func contents(of descriptor: Descriptor, _ range: Range<Int64>) throws(FileSystemError) -> Data {
-        guard let size = Int(exactly: range.upperBound - range.lowerBound), let start = malloc(max(size, 1)) else {
+        try data(range.upperBound - range.lowerBound) { (buffer) throws(FileSystemError) in
+            try fileSystem.readFully(descriptor, into: buffer, at: range.lowerBound)
+        }
+    }
+
+    /// The bytes that `read` puts into a buffer of `count` bytes, which the `Data` owns then.
+    ///
+    /// - Throws: `EFBIG` if there is no memory for the buffer.
+    private func data(
+        _ count: Int64, _ read: (UnsafeMutableRawBufferPointer) throws(FileSystemError) -> Int
+    ) throws(FileSystemError) -> Data {
+        guard let count = Int(exactly: count), let start = malloc(max(count, 1)) else {
             throw FileSystemError(.read, .fileTooLarge)
         }
-        let count: Int
         do {
-            count = try fileSystem.readFully(
-                descriptor, into: UnsafeMutableRawBufferPointer(start: start, count: size), at: range.lowerBound)
+            let readCount = try read(UnsafeMutableRawBufferPointer(start: start, count: count))
+            return Data(bytesNoCopy: start, count: readCount, deallocator: .free)
         } catch {
             free(start)
             throw error
         }
-        return Data(bytesNoCopy: start, count: count, deallocator: .free)
     }
 
     func reader(for key: String) async throws -> FileReader {
