@@ -29,6 +29,10 @@ int forge_renameat2(
     return (int)syscall(SYS_renameat2, directory, path, new_directory, new_path, flags);
 }
 
+long forge_copy_file_range(int source, int64_t source_offset, int target, int64_t target_offset, size_t count) {
+    return syscall(SYS_copy_file_range, source, &source_offset, target, &target_offset, count, 0);
+}
+
 void forge_start_writing_back(int descriptor) {
     int error = errno;
     sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);

@@ -88,8 +88,9 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// Another program changed, replaced or removed the source during the move. A file that now has its name is
-        /// kept. If the move had to copy the source, the store may contain a copy of its earlier content.
+        /// Another program changed the source during the copy, and nothing was stored; or changed, replaced or removed it
+        /// during the move. A file that now has its name is kept. If the move had to copy the source, the store may contain
+        /// a copy of its earlier content.
         case changed = "changed meanwhile"
         /// The source cannot be renamed to its private name, or cannot be removed after it was copied into the store.
         case notRemoved = "cannot be removed"

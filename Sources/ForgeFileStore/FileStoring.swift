@@ -61,11 +61,15 @@ public protocol FileStoring: Sendable {
     /// Lists the directory at `directory`; with `recursive`, on all levels, each directory before its content.
     func list(in directory: String, recursive: Bool) async throws -> [StoredFile]
 
-    /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``. The stores of this package copy
-    /// in chunks; the default implementation reads the whole file into memory.
+    /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``.
+    ///
+    /// The stores of this package copy in pieces; on Linux the kernel copies, or lets both files share their blocks, where
+    /// the file system can. Holes stay holes. The default implementation reads the whole file into memory.
     ///
     /// A symbolic link at `source` is followed. A source that is not a regular file is refused with
-    /// ``FileStoreError/Code/invalidSource(_:)``.
+    /// ``FileStoreError/Code/invalidSource(_:)``. If its size, modification time or change time differs after the copy,
+    /// because another program changed it meanwhile, the copy fails with ``FileStoreError/SourceProblem/changed``, and
+    /// nothing is stored.
     func copy(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// Moves the file at `source` to `key`; otherwise as ``save(_:to:overwrite:)``.

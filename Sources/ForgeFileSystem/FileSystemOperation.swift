@@ -1,7 +1,7 @@
 /// The operations of a file system, as named in errors, fault plans and operation logs.
 public enum FileSystemOperation: String, CaseIterable, Sendable {
     case open, close, duplicate
-    case read, write, seek, truncate, allocate, synchronize
+    case read, write, copyRange, seek, truncate, allocate, synchronize
     case map, store, writeBack
     case status, setPermissions, setOwner, setTimes
     case createDirectory, createNode, removeDirectory, unlink, rename, link

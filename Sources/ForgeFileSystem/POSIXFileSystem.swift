@@ -65,6 +65,25 @@ public protocol POSIXFileSystem: FileSystemProtocol {
         _ descriptor: Descriptor, from buffer: UnsafeRawBufferPointer, at offset: Int64?
     ) throws(FileSystemError) -> Int
 
+    /// Copies bytes from one open file to another without passing them through the process (`copy_file_range(2)`);
+    /// throws `ENOTSUP` by default, and on Darwin, where no call copies a range.
+    ///
+    /// The file system may let both files share the blocks instead of copying them. Offsets of the files do not move.
+    ///
+    /// - Parameters:
+    ///   - source: A regular file open for reading.
+    ///   - sourceOffset: The offset of the first byte in it.
+    ///   - target: Another regular file, open for writing without `.append`.
+    ///   - targetOffset: The offset of the first byte in it.
+    ///   - count: The number of bytes to copy.
+    /// - Returns: The number of bytes copied, maybe fewer; 0 at the end of the file, and for files whose content is
+    ///   generated when it is read, such as those of `/proc`.
+    /// - Throws: ``FileSystemError``; `EXDEV`, `EINVAL`, `ENOSYS`, `ENOTSUP` and `EPERM` if these two files cannot be
+    ///   copied in this way, but by reading and writing.
+    func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int
+
     /// Moves the open file's offset and returns the new one (`lseek(2)`).
     func seek(
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
@@ -201,6 +220,13 @@ extension POSIXFileSystem {
     /// Throws `ENODEV`, for file systems without mapping.
     public func map(_ descriptor: Descriptor, at offset: Int64, count: Int) throws(FileSystemError) -> FileMapping {
         throw FileSystemError(.map, .operationNotSupportedByDevice)
+    }
+
+    /// Throws `ENOTSUP`, for file systems without such a call.
+    public func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        throw FileSystemError(.copyRange, .notSupported)
     }
 
     public func startWritingBack(_ descriptor: Descriptor) {}

@@ -217,22 +217,6 @@ struct DiskFileStoreTests {
         #expect(try directory.read("source") == "content")
     }
 
-    @Test("a cancelled copy leaves nothing behind")
-    func cancelledCopy() async throws {
-        try await store.open()
-        let descriptor = try fileSystem.open(directory.path("big"), .writeOnly, options: [.create])
-        try fileSystem.truncate(.descriptor(descriptor), to: 1 << 40)
-        try fileSystem.close(descriptor)
-        let source = directory.url("big")
-        let task = Task { [store] in try await store.copy(from: source, to: "big") }
-        while try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path).count < 2 {
-            await Task.yield()
-        }
-        task.cancel()
-        await #expect(throws: CancellationError.self) { try await task.value }
-        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.url("a/b/store").path) == ["#journal-0"])
-    }
-
     @Test("any durability keeps content and mode", arguments: Durability.allCases)
     func durability(_ durability: Durability) async throws {
         let store = DiskFileStore(root: directory.url("s"), options: .init(durability: durability))

@@ -28,6 +28,11 @@ struct ForwardingTests {
         note(try buffer.withUnsafeMutableBytes { try fileSystem.read(file, into: $0, at: 6) })
         note(String(decoding: buffer, as: UTF8.self))
         note(try fileSystem.seek(file, to: 0, from: .current))
+        do {
+            note(try fileSystem.copyRange(from: file, at: 1, to: file, at: 20, count: 3))
+        } catch {
+            note(error)
+        }
         try fileSystem.truncate(.descriptor(file), to: 5)
         try fileSystem.truncate(.path("f", at: directory), to: 4)
         try fileSystem.allocate(file, at: 0, length: 9000)
@@ -107,6 +112,10 @@ struct ForwardingTests {
                 attempt { () throws(FileSystemError) in
                     _ = try wrapper.write(closed, from: UnsafeRawBufferPointer(buffer), at: nil)
                 }
+            case .copyRange:
+                attempt { () throws(FileSystemError) in
+                    _ = try wrapper.copyRange(from: closed, at: 0, to: closed, at: 0, count: 1)
+                }
             case .seek: attempt { () throws(FileSystemError) in _ = try wrapper.seek(closed, to: 0, from: .end) }
             case .truncate: attempt { () throws(FileSystemError) in try wrapper.truncate(missing, to: 0) }
             case .allocate:
@@ -159,7 +168,10 @@ struct ForwardingTests {
             #expect(error?.underlying is ProcessCrashed)
             return
         }
-        #expect(error?.errno == .noSuchFileOrDirectory || error?.errno == .badFileDescriptor)
+        // A file system in memory copies no ranges.
+        let expected: [Errno] =
+            operation == .copyRange ? [.notSupported] : [.noSuchFileOrDirectory, .badFileDescriptor]
+        #expect(error.map { expected.contains($0.errno) } == true)
         #expect(wrapper.log.records.map(\.operation) == [operation])
         #expect(wrapper.log.records.first?.outcome == error.map { .failure($0.errno) })
     }

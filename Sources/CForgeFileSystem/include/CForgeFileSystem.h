@@ -58,6 +58,9 @@ int forge_openat2(int directory, const char *path, uint64_t flags, uint64_t mode
 int forge_renameat2(
     int directory, const char *path, int new_directory, const char *new_path, unsigned int flags);
 
+/// copy_file_range(2), Linux 4.5: the number of bytes copied, or -1 and errno.
+long forge_copy_file_range(int source, int64_t source_offset, int target, int64_t target_offset, size_t count);
+
 /// Starts to write a file's modified pages to the device (sync_file_range(2)); reports no error.
 void forge_start_writing_back(int descriptor);
 

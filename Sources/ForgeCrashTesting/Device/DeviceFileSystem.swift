@@ -157,6 +157,14 @@ extension DeviceFileSystem {
         try content(of: descriptor, for: .write).write(descriptor, from: buffer, at: offset)
     }
 
+    public func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        _ = try content(of: source, for: .copyRange)
+        return try content(of: target, for: .copyRange).copyRange(
+            from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+    }
+
     public func seek(
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {

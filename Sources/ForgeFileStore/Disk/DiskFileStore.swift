@@ -120,7 +120,7 @@ extension DiskFileStore {
     }
 
     public func copy(from source: URL, to key: String, overwrite: Bool) async throws {
-        try await engine.copy(from: source, to: key, overwrite: overwrite)
+        try await engine.copy(from: source, to: key, overwrite: overwrite, progress: nil)
     }
 
     public func move(from source: URL, to key: String, overwrite: Bool) async throws {

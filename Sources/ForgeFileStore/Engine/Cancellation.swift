@@ -9,8 +9,9 @@ final class Cancellation: Sendable {
         flag.store(true, ordering: .relaxed)
     }
 
+    /// Throws if the task was cancelled, on whatever thread its work runs.
     func check() throws {
-        if flag.load(ordering: .relaxed) { throw CancellationError() }
+        if flag.load(ordering: .relaxed) || Task.isCancelled { throw CancellationError() }
     }
 
     /// Runs `body` on a thread that may block, unless the task is cancelled before it begins.

@@ -102,14 +102,7 @@ struct ClaimedSource: Sendable {
 
     /// Throws `.changed` if another program wrote to the file after it was renamed.
     func checkUnchanged() throws(FileStoreError) {
-        let now: FileStatus
-        do {
-            now = try source.origin.fileSystem.status(of: .descriptor(source.file))
-        } catch {
-            throw source.origin.failure(.unreadable, error)
-        }
-        guard now.sizeInBytes == status.sizeInBytes, now.modified == status.modified, now.changed == status.changed
-        else { throw source.origin.failure(.changed, nil) }
+        try source.checkUnchanged(since: status)
     }
 
     /// Removes the file, durably.

@@ -55,17 +55,6 @@ struct ExternalSource {
         }
     }
 
-    /// Reads a chunk of the file; returns 0 at the end of the file.
-    func read(
-        _ file: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64
-    ) throws(FileStoreError) -> Int {
-        do {
-            return try fileSystem.readFully(file, into: buffer, at: offset)
-        } catch {
-            throw failure(.unreadable, error)
-        }
-    }
-
     func failure(_ problem: FileStoreError.SourceProblem, _ underlying: (any Error)?) -> FileStoreError {
         FileStoreError(.invalidSource(problem), operation, key: key, underlying: underlying)
     }
@@ -94,7 +83,12 @@ extension ExternalSource {
     /// Reads the whole content of the source of a copy.
     static func read(_ url: URL, key: String) async throws -> Data {
         let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
-        return try await Cancellation.offload { _ in try source.open().readContents() }
+        return try await Cancellation.offload { _ in
+            let file = try source.open()
+            let content = try file.readContents()
+            try file.checkUnchanged()
+            return content
+        }
     }
 
     /// Moves a file by reading it, saving it with `save`, and removing it.

@@ -4,11 +4,14 @@ import SystemPackage
 
 /// Copying and moving files into the store.
 extension FileStoreEngine {
-    func copy(from url: URL, to key: String, overwrite: Bool) async throws {
+    func copy(from url: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .copy)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .copy, key: key)
         try await offload { [self] cancellation in
-            try copyContents(source.open(), into: checked, overwrite, durability, cancellation)
+            let open = try source.open()
+            try copyContents(
+                open, into: checked, overwrite, durability,
+                CopyMonitor(cancellation: cancellation, progress: progress), beforeCommit: open.checkUnchanged)
         }
     }
 
@@ -22,7 +25,8 @@ extension FileStoreEngine {
             do {
                 // The copy must be durable before the original is removed, regardless of the store's durability.
                 try copyContents(
-                    open, into: checked, overwrite, .full, cancellation, beforeCommit: claim.checkUnchanged)
+                    open, into: checked, overwrite, .full, CopyMonitor(cancellation: cancellation, progress: nil),
+                    beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()
             } catch {
                 throw claim.restore() ?? error
@@ -31,34 +35,32 @@ extension FileStoreEngine {
         }
     }
 
-    /// Stores the content of a file, in chunks.
+    /// Stores the content of a file, in pieces.
     private func copyContents(
         _ source: OpenSource, into key: RelativeKey, _ overwrite: Bool, _ durability: Durability,
-        _ cancellation: Cancellation, beforeCommit check: () throws -> Void = {}
+        _ monitor: CopyMonitor, beforeCommit check: () throws(FileStoreError) -> Void
     ) throws {
-        let size = min(max(Int(clamping: source.status.sizeInBytes), 1), 1 << 20)
-        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 16)
-        defer { buffer.deallocate() }
         // An error of the source, kept here because `replace` can only throw a `FileSystemError`.
         var sourceError: (any Error)?
         do {
             try attemptStoring(source.origin.operation, key.string) { (directory) throws(FileSystemError) in
                 try directory.replace(key, overwrite ? .replacing : .exclusive, durability: durability) {
                     (target) throws(FileSystemError) in
-                    var offset: Int64 = 0
-                    while true {
-                        let count: Int
-                        do {
-                            try cancellation.check()
-                            count = try source.origin.read(source.file, into: buffer, at: offset)
-                            if count == 0 { try check() }
-                        } catch {
+                    do {
+                        let copy = ContentCopy(
+                            of: source.file, source.status, on: source.origin.fileSystem, to: target,
+                            on: configuration.sources == nil ? nil : fileSystem)
+                        try monitor.run(copy, sizeInBytes: source.status.sizeInBytes)
+                        try check()
+                    } catch ContentCopy.Failure.target(let error) {
+                        throw error
+                    } catch {
+                        if case ContentCopy.Failure.source(let cause) = error {
+                            sourceError = source.origin.failure(.unreadable, cause)
+                        } else {
                             sourceError = error
-                            throw FileSystemError(.read, .canceled, path: source.origin.path)
                         }
-                        if count == 0 { return }
-                        try fileSystem.writeFully(target, from: UnsafeRawBufferPointer(rebasing: buffer[..<count]))
-                        offset += Int64(count)
+                        throw FileSystemError(.read, .canceled, path: source.origin.path)
                     }
                 }
             }

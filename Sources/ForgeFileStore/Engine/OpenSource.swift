@@ -26,6 +26,23 @@ final class OpenSource: Sendable {
         origin.fileSystem.discard(directory)
     }
 
+    /// Throws `.changed` if another program wrote to the file since it was opened.
+    func checkUnchanged() throws(FileStoreError) {
+        try checkUnchanged(since: status)
+    }
+
+    /// Throws `.changed` if another program wrote to the file since it had this status.
+    func checkUnchanged(since earlier: FileStatus) throws(FileStoreError) {
+        let now: FileStatus
+        do {
+            now = try origin.fileSystem.status(of: .descriptor(file))
+        } catch {
+            throw origin.failure(.unreadable, error)
+        }
+        guard now.sizeInBytes == earlier.sizeInBytes, now.modified == earlier.modified, now.changed == earlier.changed
+        else { throw origin.failure(.changed, nil) }
+    }
+
     func readContents() throws(FileStoreError) -> Data {
         do {
             return Data(try origin.fileSystem.readContents(of: file))

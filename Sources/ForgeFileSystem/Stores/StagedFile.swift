@@ -137,7 +137,7 @@ extension StoreDirectory {
                 // The directory was removed or replaced since the file was created, maybe with the temporary name.
                 guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
                 try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
-                    try fileSystem.copyContents(of: content, to: new)
+                    try fileSystem.copyContent(of: content, to: new)
                 }
             }
         }
@@ -203,19 +203,6 @@ extension StoreDirectory {
             return FileRevision(try fileSystem.status(name, at: directory, followsSymbolicLinks: false))
         } catch  where error.errno == .noSuchFileOrDirectory {
             return nil
-        }
-    }
-}
-
-extension POSIXFileSystem {
-    /// Copies the whole content of an open file to an empty one.
-    fileprivate func copyContents(of source: Descriptor, to target: Descriptor) throws(FileSystemError) {
-        var offset: Int64 = 0
-        while true {
-            let chunk = try readBytes(of: source, at: offset, count: 1 << 20)
-            if chunk.isEmpty { return }
-            try writeBytes(chunk, to: target)
-            offset += Int64(chunk.count)
         }
     }
 }

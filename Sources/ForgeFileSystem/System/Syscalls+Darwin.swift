@@ -32,6 +32,12 @@ func sysRename(
 /// Nil: APFS assigns times to the nanosecond and never reuses inode numbers.
 func sysPreciseTime() -> FileTime? { nil }
 
+/// Clones are made of whole files and by name (fclonefileat(2)); fcopyfile(3) reads and writes in the process.
+func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targetOffset: Int64, _ count: Int) -> Int {
+    errno = ENOTSUP
+    return -1
+}
+
 func sysStartWritingBack(_ descriptor: CInt) {}
 
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {

@@ -57,6 +57,11 @@ func sysPreciseTime() -> FileTime? {
     return FileTime(seconds: Int64(now.tv_sec), nanoseconds: Int32(now.tv_nsec))
 }
 
+/// copy_file_range(2) shares the blocks where the file system can (FICLONERANGE of ioctl_ficlonerange(2)).
+func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targetOffset: Int64, _ count: Int) -> Int {
+    forge_copy_file_range(source, sourceOffset, target, targetOffset, count)
+}
+
 func sysStartWritingBack(_ descriptor: CInt) {
     forge_start_writing_back(descriptor)
 }

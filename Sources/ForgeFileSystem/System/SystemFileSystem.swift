@@ -73,6 +73,14 @@ extension SystemFileSystem {
         try calling(.write) { sysWrite(descriptor.rawValue, buffer, offset) }
     }
 
+    public func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        try calling(.copyRange) {
+            sysCopyRange(source.rawValue, sourceOffset, target.rawValue, targetOffset, count)
+        }
+    }
+
     public func seek(
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {

@@ -47,6 +47,30 @@ extension FaultingFileSystem {
         }
     }
 
+    /// The call is one on the target. Corruptions of the source apply to its reads only.
+    public func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        try perform(.copyRange) { state, call in
+            call.setTarget(target, state)
+            call.record.offset = targetOffset
+            call.record.count = Int64(count)
+            call.record.detail = "from \(sourceOffset)"
+            call.target.mutates = true
+            call.target.storedByteCount = count
+        } _: { (state, call) throws(FileSystemError) in
+            let size = lookUp(target)?.sizeInBytes
+            let limited = min(count, call.limit ?? count)
+            keepStaleSectors(call, targetOffset..<targetOffset + Int64(limited), &state)
+            let copied = try base.copyRange(
+                from: source, at: sourceOffset, to: target, at: targetOffset, count: limited)
+            call.record.sizeBefore = size
+            call.record.position = targetOffset
+            call.record.transferredCount = copied
+            return copied
+        }
+    }
+
     public func seek(
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {

@@ -73,6 +73,13 @@ extension InterceptedFileSystem {
         return try base.write(descriptor, from: buffer, at: offset)
     }
 
+    package func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        try pass(.copyRange)
+        return try base.copyRange(from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+    }
+
     package func seek(
         _ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin
     ) throws(FileSystemError) -> Int64 {

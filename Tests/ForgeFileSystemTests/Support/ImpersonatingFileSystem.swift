@@ -73,6 +73,14 @@ extension ImpersonatingFileSystem {
         try acting { () throws(FileSystemError) in try system.write(descriptor, from: buffer, at: offset) }
     }
 
+    func copyRange(
+        from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
+    ) throws(FileSystemError) -> Int {
+        try acting { () throws(FileSystemError) in
+            try system.copyRange(from: source, at: sourceOffset, to: target, at: targetOffset, count: count)
+        }
+    }
+
     func seek(_ descriptor: Descriptor, to offset: Int64, from origin: FileDescriptor.SeekOrigin)
         throws(FileSystemError) -> Int64
     {
