@@ -4,7 +4,8 @@ public import ForgeFileSystem
 public struct FileStoreError: Error, Sendable {
     /// The operation that failed.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
-        case save, load, info, list, delete, deleteDirectory, deleteAll, createDirectory, copy, move, url, open
+        case save, load, info, list, delete, deleteDirectory, deleteAll, createDirectory, copy, move, export, url
+        case open
     }
 
     /// The reason for the failure.
@@ -48,6 +49,9 @@ public struct FileStoreError: Error, Sendable {
 
         /// The source of a copy or move cannot be used.
         case invalidSource(SourceProblem)
+
+        /// The destination of an export cannot be used.
+        case invalidDestination(DestinationProblem)
 
         /// The file does not contain a value of the requested type.
         case undecodable
@@ -97,6 +101,14 @@ public struct FileStoreError: Error, Sendable {
         /// The move failed, and the source, or a file that had replaced it, could not be renamed back, for example
         /// because the name exists again. The file stays at the path in the underlying error; no store removes it.
         case notRestored = "could not be renamed back"
+    }
+
+    /// The reason why a file was not exported to a URL.
+    public enum DestinationProblem: String, Hashable, Sendable {
+        case notFileURL = "is not a path of this machine"
+        /// The directory of the destination does not exist.
+        case noDirectory = "is not in an existing directory"
+        case isDirectory = "is a directory"
     }
 
     /// The reason for the failure.
@@ -149,6 +161,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .unsafe(let reason): "refused: \(reason.rawValue)"
         case .foreignContent: "contains files of other programs"
         case .invalidSource(let problem): "the source \(problem.rawValue)"
+        case .invalidDestination(let problem): "the destination \(problem.rawValue)"
         case .undecodable: "cannot be decoded"
         case .unencodable: "cannot be encoded"
         case .durabilityUnknown: "stored, but a power cut may undo it"

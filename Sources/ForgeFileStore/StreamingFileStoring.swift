@@ -62,6 +62,40 @@ public protocol StreamingFileStoring: FileStoring {
     /// - Throws: ``FileStoreError``; the old file is unchanged.
     func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> Writer
 
+    /// Copies the file at `source` to `key` and reports the progress; otherwise as
+    /// ``FileStoring/copy(from:to:overwrite:)``.
+    ///
+    /// - Parameters:
+    ///   - source: The URL of the file.
+    ///   - key: The key of the copy.
+    ///   - overwrite: Whether to replace an existing file; see ``FileStoring/save(_:to:overwrite:)``.
+    ///   - progress: Gets the size of the source in bytes as its total, and the number of bytes copied, from the thread that
+    ///     copies. Cancelling it cancels the copy, as cancelling the task does.
+    /// - Throws: ``FileStoreError``, or `CancellationError`; nothing is stored, unless the code is
+    ///   ``FileStoreError/Code/durabilityUnknown``.
+    func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws
+
+    /// Writes a copy of the file at `key` to a URL outside the store, readable by its owner only.
+    ///
+    /// Atomic: there is the old file or the new one at the URL, also after a crash as far as the durability of the store
+    /// says. The copy is written to a temporary file beside the destination, whose name begins with `#tmp-`, and renamed.
+    /// If the process is killed before that, the temporary file remains. A symbolic link at the URL is not followed; with
+    /// `overwrite` it is replaced itself. A file that is replaced or deleted in the store meanwhile is exported as it was
+    /// when the call began.
+    ///
+    /// - Parameters:
+    ///   - key: The key of the file.
+    ///   - destination: The URL of the copy; its directory must exist.
+    ///   - overwrite: Whether to replace a file or link at the URL. If not, the export fails with
+    ///     ``FileStoreError/Code/alreadyExists``; of many concurrent ones exactly one succeeds.
+    ///   - progress: Gets the size of the file in bytes as its total, and the number of bytes copied, from the thread that
+    ///     copies. Cancelling it cancels the export, as cancelling the task does.
+    /// - Throws: `CancellationError`, or ``FileStoreError``: ``FileStoreError/Code/invalidDestination(_:)``,
+    ///   ``FileStoreError/Code/conflict`` if another program wrote to the file meanwhile. An underlying error with the path
+    ///   of the destination says that the problem is there. Nothing is changed and nothing is left behind, unless the code
+    ///   is ``FileStoreError/Code/durabilityUnknown``.
+    func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws
+
     /// The files and directories below a directory, read page by page; `""` is the root directory.
     ///
     /// A file that is added or removed meanwhile may be included or not; every other one is included exactly once.
@@ -140,6 +174,21 @@ extension StreamingFileStoring {
             await writer.cancel()
             throw error
         }
+    }
+
+    /// Stores a copy of the file at `source`, replacing an existing file, and reports the progress.
+    public func copy(from source: URL, to key: String, progress: Progress?) async throws {
+        try await copy(from: source, to: key, overwrite: true, progress: progress)
+    }
+
+    /// Writes a copy of the file at `key` to a URL outside the store; see ``export(_:to:overwrite:progress:)``.
+    public func export(_ key: String, to destination: URL, overwrite: Bool = false) async throws {
+        try await export(key, to: destination, overwrite: overwrite, progress: nil)
+    }
+
+    /// Writes a copy of the file at `key` to a URL where there is no file, and reports the progress.
+    public func export(_ key: String, to destination: URL, progress: Progress?) async throws {
+        try await export(key, to: destination, overwrite: false, progress: progress)
     }
 
     /// All files and directories of the store, read page by page.

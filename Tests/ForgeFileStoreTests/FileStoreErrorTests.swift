@@ -13,6 +13,7 @@ struct FileStoreErrorTests {
             FileStoreError.Code.notFound, .alreadyExists, .invalidKey(.dotComponent), .isDirectory, .notDirectory,
             .noSpace,
             .notPermitted, .unavailable(.locked), .tooLarge, .unsafe(.symbolicLink), .invalidSource(.notFound),
+            .invalidDestination(.noDirectory),
             .undecodable,
             .unencodable, .durabilityUnknown, .unsupported,
         ])

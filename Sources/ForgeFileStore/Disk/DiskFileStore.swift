@@ -162,6 +162,14 @@ extension DiskFileStore {
         try await engine.writer(for: key, if: condition, durability: durability)
     }
 
+    public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
+        try await engine.copy(from: source, to: key, overwrite: overwrite, progress: progress)
+    }
+
+    public func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws {
+        try await engine.export(key, to: destination, overwrite: overwrite, progress: progress)
+    }
+
     public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
         engine.files(in: directory, options)
     }

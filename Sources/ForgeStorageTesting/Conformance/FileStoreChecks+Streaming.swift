@@ -3,10 +3,10 @@ import ForgeFileSystem
 import Foundation
 
 extension ConformanceChecks {
-    /// The promises of a file store with readers, writers, conditional saves, batches and listings by pages; besides
-    /// ``fileStore``.
+    /// The promises of a file store with readers, writers, conditional saves, batches, listings by pages, exports and
+    /// progress; besides ``fileStore``.
     public static let streamingFileStore: [ConformanceCheck<any StreamingFileStoring>] =
-        fileConditions + fileBatches + fileReaders + fileWriters + filePages
+        fileConditions + fileBatches + fileReaders + fileWriters + filePages + fileTransfers
 }
 
 private typealias Check = ConformanceCheck<any StreamingFileStoring>

@@ -86,3 +86,25 @@ struct FileStoreDefectTests {
                 .symmetricDifference(Self.suite.checks.map(\.description)) == [])
     }
 }
+
+@Suite("Every check of copies and exports detects its defect")
+struct StreamingFileStoreDefectTests {
+    private static let checks = ConformanceChecks.fileTransfers
+
+    @Test("a wrapper without a defect passes", arguments: checks)
+    func sound(_ check: ConformanceCheck<any StreamingFileStoring>) async throws {
+        try await check.run(on: BrokenStreamingFileStore(nil))
+    }
+
+    @Test(arguments: BrokenStreamingFileStore.Defect.allCases)
+    func defects(_ defect: BrokenStreamingFileStore.Defect) async throws {
+        let check = try #require(Self.checks.first { $0.description == defect.rawValue })
+        await #expect(throws: ConformanceViolation.self) { try await check.run(on: BrokenStreamingFileStore(defect)) }
+    }
+
+    @Test("and there is a defect for each of them")
+    func completeness() {
+        let planted = BrokenStreamingFileStore.Defect.allCases.map(\.rawValue)
+        #expect(Set(planted).symmetricDifference(Self.checks.map(\.description)) == [])
+    }
+}
