@@ -62,6 +62,10 @@ extension FileStoreError.Code {
         case (.rename, .canceled, _): .conflict
         case (.write, .badFileDescriptor, .save): .closed
         case (.removeDirectory, .directoryNotEmpty, .deleteDirectory): .foreignContent
+        // A file system is mounted there.
+        case (.rename, .resourceBusy, .deleteDirectory), (.removeDirectory, .resourceBusy, .deleteDirectory),
+            (.rename, .resourceBusy, .deleteAll), (.removeDirectory, .resourceBusy, .deleteAll):
+            .foreignContent
         // A directory was required and another file has its name.
         case (_, .fileExists, .createDirectory): .notDirectory
         // Every parent was created, and another program repeatedly removes it.

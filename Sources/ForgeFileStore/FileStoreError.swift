@@ -43,8 +43,9 @@ public struct FileStoreError: Error, Sendable {
         /// The key names an entry that this store did not create, such as a symbolic link; the entry is left unchanged.
         case unsafe(UnsafeFile)
 
-        /// The directory to delete contains an entry that this store did not create; the underlying error has the path. Nothing
-        /// was deleted, unless another program added the entry during the deletion.
+        /// The directory to delete contains an entry that this store did not create, or is a mount point; the underlying error
+        /// has the path. Nothing was deleted, unless another program added the entry during the deletion. Of
+        /// ``FileStoring/deleteAll()``: a directory is a mount point, and everything else was deleted.
         case foreignContent
 
         /// The source of a copy or move cannot be used.

@@ -46,7 +46,11 @@ public protocol FileStoring: Sendable {
 
     /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be removed.
     ///
-    /// This includes files of other programs whose paths are valid keys.
+    /// This includes files of other programs whose paths are valid keys. The stores of this package remove each entry of
+    /// the root atomically: after a crash, all or nothing of a directory is visible, and the next store that writes completes
+    /// the removal. A directory that contains files of other programs is emptied file by file instead. Entries that cannot
+    /// be removed do not prevent the removal of others; the error is that of the first, and the underlying error has its
+    /// path.
     func deleteAll() async throws
 
     /// The sum of the sizes of all files, in bytes of content.
@@ -103,8 +107,8 @@ public protocol FileStoring: Sendable {
 
     /// Removes the directory at `key` with its whole tree; ``FileStoreError/Code/notFound`` if there is none.
     ///
-    /// The stores of this package remove the directory atomically, by a rename; the default implementation removes its
-    /// files one by one.
+    /// The stores of this package remove the directory atomically, by a rename; if a crash interrupts the removal of the
+    /// files, the next store that writes completes it. The default implementation removes the files one by one.
     func deleteDirectory(_ key: String) async throws
 }
 

@@ -7,6 +7,7 @@ package struct FilesUnderCrash: StoreUnderCrash {
     package static let vocabulary = StoreVocabulary(
         names: ["a", "b", "x/y", "x/z", "x/w/v"], trees: ["x", "x/w"], creates: true, others: [.removeAll, .reopen])
     package static let removesAllAtOnce = false
+    package static let removesDirectoriesAtOnce = true
 
     private let store: DiskFileStore
 

@@ -19,8 +19,11 @@ package struct PossibleContents {
     /// The contents that a power cut may leave instead of `candidates`; more only after a kill.
     private var afterPowerCut: [[String: StoreValue]] = []
     private var partOf: [[String: StoreValue]] = []
+    /// Whether a part has all values of a directory of the root or none.
+    private let partsHaveWholeDirectories: Bool
 
     package init<Store: StoreUnderCrash>(after crash: Crash<StoreCall>, in _: Store.Type) {
+        partsHaveWholeDirectories = Store.removesDirectoriesAtOnce
         let (base, begun) = Self.lastRun(crash.begun)
         let (acknowledgedBase, calls) = Self.lastRun(crash.acknowledged)
         let acknowledged = acknowledgedBase == base ? calls : []
@@ -50,7 +53,15 @@ package struct PossibleContents {
     }
 
     package func allow(_ found: [String: StoreValue]) -> Bool {
-        candidates.contains(found) || partOf.contains { part in found.allSatisfy { part[$0.key] == $0.value } }
+        candidates.contains(found) || partOf.contains { isPart(found, of: $0) }
+    }
+
+    private func isPart(_ found: [String: StoreValue], of contents: [String: StoreValue]) -> Bool {
+        guard found.allSatisfy({ contents[$0.key] == $0.value }) else { return false }
+        guard partsHaveWholeDirectories else { return true }
+        func directory(_ name: String) -> Substring { name.prefix { $0 != "/" } }
+        let kept = Set(found.keys.map(directory))
+        return contents.keys.allSatisfy { found[$0] != nil || !kept.contains(directory($0)) }
     }
 
     /// The mark that records the found content.

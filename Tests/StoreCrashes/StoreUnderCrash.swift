@@ -12,6 +12,9 @@ package protocol StoreUnderCrash {
     /// Whether a crash during `removeAll` leaves everything or nothing.
     static var removesAllAtOnce: Bool { get }
 
+    /// Whether a crash during `removeAll` leaves everything or nothing of each directory of the root; not by default.
+    static var removesDirectoriesAtOnce: Bool { get }
+
     init(on fileSystem: InMemoryFileSystem) throws
 
     /// Performs one call. Removing a missing value succeeds, and so does creating an existing one.
@@ -25,6 +28,8 @@ package protocol StoreUnderCrash {
 }
 
 extension StoreUnderCrash {
+    package static var removesDirectoriesAtOnce: Bool { false }
+
     package func requireUndamaged() {}
 
     /// Opens the store after a crash: it must open, have the promised content and nothing else, continue to work, and,

@@ -41,40 +41,74 @@ struct OwnFiles {
         return nil
     }
 
-    /// Removes the store's files below a directory, and returns whether the directory is empty afterwards. Calls
-    /// `didStay` for each directory that is kept, the highest last.
+    /// Whether a directory and everything below it belong to the store, so that it can be removed as a whole.
+    func isWhollyOwn(_ name: POSIXPath, in parent: Descriptor) throws(FileSystemError) -> Bool {
+        try withDirectory(name, at: parent) { (directory) throws(FileSystemError) in
+            guard try !isMountPoint(directory) else { return false }
+            return try firstForeign(in: directory, prefix: name) == nil
+        }
+    }
+
+    /// Removes the store's files below a directory.
+    ///
+    /// - Parameters:
+    ///   - directory: The open directory.
+    ///   - prefix: Its path; nil for the root of the store.
+    ///   - kept: Names in the directory that are kept.
+    ///   - didFail: Called with the error of an entry that cannot be removed; returns to go on with the others.
+    ///   - didStay: Called for each directory that is kept, the highest last.
+    /// - Returns: Whether the directory is empty afterwards.
+    /// - Throws: The error of the listing, or of a closure.
     func removeContents(
-        of directory: Descriptor, prefix: POSIXPath?,
+        of directory: Descriptor, prefix: POSIXPath?, except kept: Set<POSIXPath> = [],
+        didFail: (FileSystemError) throws(FileSystemError) -> Void,
         didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void
     ) throws(FileSystemError) -> Bool {
         let entries = try fileSystem.entries(of: directory)
         if prefix != nil, entries.contains(where: { $0.name.isStoreMarker }) { return false }
         var isEmpty = true
         for entry in entries {
-            let path = prefix?.appending(entry.name) ?? entry.name
-            let isGone: Bool
-            switch try kind(of: entry, at: path, in: directory) {
-            case .missing: continue
-            case .foreign: isGone = false
-            case .file, .temporary:
-                try ifPresent { () throws(FileSystemError) in try fileSystem.unlink(entry.name, at: directory) }
-                isGone = true
-            case .directory:
-                isGone =
-                    try ifPresent { () throws(FileSystemError) -> Bool in
-                        let isEmpty = try withDirectory(entry.name, at: directory) {
-                            (below) throws(FileSystemError) in
-                            guard try !isMountPoint(below) else { return false }
-                            return try removeContents(of: below, prefix: path, didStay: didStay)
-                        }
-                        guard isEmpty else { return false }
-                        return try removeDirectory(entry.name, at: directory)
-                    } ?? true
+            guard !kept.contains(entry.name) else {
+                isEmpty = false
+                continue
             }
-            if !isGone { isEmpty = false }
+            let path = prefix?.appending(entry.name) ?? entry.name
+            do throws(FileSystemError) {
+                let isGone = try remove(entry, at: path, from: directory, didFail, didStay)
+                if !isGone { isEmpty = false }
+            } catch {
+                var error = error
+                error.path = error.path.map { $0 == entry.name ? path : $0 } ?? path
+                try didFail(error)
+                isEmpty = false
+            }
         }
         if !isEmpty || prefix == nil { try didStay(directory, prefix) }
         return isEmpty
+    }
+
+    /// Removes an entry with the store's files below it, and returns whether it is gone.
+    private func remove(
+        _ entry: DirectoryEntry, at path: POSIXPath, from directory: Descriptor,
+        _ didFail: (FileSystemError) throws(FileSystemError) -> Void,
+        _ didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) -> Bool {
+        switch try kind(of: entry, at: path, in: directory) {
+        case .missing: return true
+        case .foreign: return false
+        case .file, .temporary:
+            try ifPresent { () throws(FileSystemError) in try fileSystem.unlink(entry.name, at: directory) }
+            return true
+        case .directory:
+            return try ifPresent { () throws(FileSystemError) -> Bool in
+                let isEmpty = try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
+                    guard try !isMountPoint(below) else { return false }
+                    return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
+                }
+                guard isEmpty else { return false }
+                return try removeDirectory(entry.name, at: directory)
+            } ?? true
+        }
     }
 
     /// Removes a tree that was renamed for deletion; false if it contains another program's files, which are kept.
@@ -84,9 +118,7 @@ struct OwnFiles {
             let isForeign = try ifPresent { () throws(FileSystemError) in
                 try withDirectory(name, at: parent) { (directory) throws(FileSystemError) -> Bool in
                     // Its own name is not a valid key; its entries still have their original names.
-                    if try removeContents(of: directory, prefix: "x", didStay: { (_, _) throws(FileSystemError) in }) {
-                        return false
-                    }
+                    if try removeAllContents(of: directory, in: name) { return false }
                     return try firstForeign(in: directory, prefix: "x") != nil
                 }
             }
@@ -95,6 +127,21 @@ struct OwnFiles {
             if try removeDirectory(name, at: parent) { return true }
         }
         return false
+    }
+
+    /// Removes the store's files below a tree that was renamed for deletion, and returns whether it is empty afterwards.
+    private func removeAllContents(of tree: Descriptor, in name: POSIXPath) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            return try removeContents(
+                of: tree, prefix: "x", didFail: { (error) throws(FileSystemError) in throw error },
+                didStay: { (_, _) throws(FileSystemError) in })
+        } catch {
+            var error = error
+            if let path = error.path, path.bytes.starts(with: "x/".utf8) {
+                error.path = name.appending(POSIXPath(path.bytes.dropFirst(2)))
+            }
+            throw error
+        }
     }
 
     // MARK: One entry

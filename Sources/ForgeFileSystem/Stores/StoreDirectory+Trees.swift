@@ -100,14 +100,4 @@ extension StoreDirectory {
         }
         if let foreign { throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: foreign) }
     }
-
-    /// Removes all files with valid keys (``OwnFiles``); directories with other entries are kept.
-    ///
-    /// Not atomic: if it throws, part of the files is removed.
-    package func removeAll(durability: Durability = .full) throws(FileSystemError) {
-        defer { flushed.removeAll() }
-        _ = try OwnFiles(fileSystem, in: root).removeContents(of: root, prefix: nil) {
-            (directory, path) throws(FileSystemError) in try synchronizeNames(directory, path, durability)
-        }
-    }
 }

@@ -103,6 +103,15 @@ final class TemporaryFileJournal: Sendable {
         return name
     }
 
+    /// Makes the records of names durable, with one flush.
+    func synchronize(_ names: [Name]) throws(FileSystemError) {
+        guard slots.withLock({ slots in names.contains { !slots[$0.slot].isFlushed } }) else { return }
+        try file.synchronize()
+        slots.withLock { slots in
+            for name in names { slots[name.slot].isFlushed = true }
+        }
+    }
+
     /// Releases a name whose file was renamed or removed.
     func giveBack(_ name: Name) {
         slots.withLock { $0[name.slot].isTaken = false }

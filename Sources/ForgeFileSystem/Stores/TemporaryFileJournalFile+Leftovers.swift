@@ -4,8 +4,8 @@ import SystemPackage
 extension TemporaryFileJournalFile {
     /// Removes the files and trash of all slots of an owner that has ended.
     ///
-    /// Files without permission for removal, in other stores, or with several hard links are kept; that does not
-    /// prevent writes to the store.
+    /// Files without permission for removal, mount points, and files in other stores or with several hard links are
+    /// kept; that does not prevent writes to the store.
     ///
     /// - Returns: The slots whose files are kept.
     func removeLeftovers(_ directories: [POSIXPath?], at root: Descriptor) throws(FileSystemError) -> Set<Int> {
@@ -21,8 +21,9 @@ extension TemporaryFileJournalFile {
                     (parent) throws(FileSystemError) in
                     try removeLeftovers(slot, in: parent, at: directory, below: root, &kept)
                 }
-            } catch  where error.errno.isRefusal {
-                // The directory cannot be entered now; its record stays, so that a later owner can.
+            } catch  where error.errno.isRefusal || error.errno == .resourceBusy {
+                // The directory cannot be entered now, or a file system is mounted in it; its record stays, so that a later
+                // owner can remove it.
                 kept.insert(slot)
             } catch  where error.errno.isDisappearance || error.errno.isUnusablePath {
                 continue

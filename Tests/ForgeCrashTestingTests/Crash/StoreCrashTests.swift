@@ -64,6 +64,8 @@ struct StoreCrashTests {
             [StoreCall.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
             [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
             [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
+            [.set("x/y", "1"), .set("x/w/v", "2"), .set("z/y", "3"), .set("a", "4"), .removeAll],
+            [.set("x/y", "1"), .set("x/w/v", "2"), .removeTree("x/w"), .removeTree("x"), .reopen, .set("x/y", "3")],
         ])
     func files(_ calls: [StoreCall]) async throws {
         let report = try await forEachCrash(of: calls, in: FilesUnderCrash.self, limit: limit)
@@ -166,6 +168,14 @@ struct BrokenStoreCrashTests {
         }
     }
 
+    @Test("the explorer detects a store that removes directories file by file")
+    func dividedDirectories() async throws {
+        let calls: [StoreCall] = [.set("x/y", "1"), .set("x/z", "2"), .removeAll]
+        await #expect(throws: CrashFailure.self) {
+            try await forEachCrash(of: calls, in: DividedDirectories.self, limit: 1000, depth: 1)
+        }
+    }
+
     @Test("values of two letters are reported as torn")
     func torn() throws {
         #expect(try StoreValue(Array("aaa".utf8), named: "x") == StoreValue("a", count: 3))
@@ -237,6 +247,23 @@ private struct UndyingFiles: StoreUnderCrash {
     nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
         if case .remove = call { return }
         try await files.perform(call)
+    }
+    nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
+}
+
+/// Files whose `removeAll` removes them one by one.
+private struct DividedDirectories: StoreUnderCrash {
+    static let vocabulary = FilesUnderCrash.vocabulary
+    static let removesAllAtOnce = false
+    static let removesDirectoriesAtOnce = true
+    private let files: FilesUnderCrash
+
+    init(on fileSystem: InMemoryFileSystem) { files = FilesUnderCrash(on: fileSystem) }
+
+    static func isDurable(_ call: StoreCall) -> Bool { true }
+    nonisolated(nonsending) func perform(_ call: StoreCall) async throws {
+        guard call == .removeAll else { return try await files.perform(call) }
+        for name in try await contents().keys.sorted() { try await files.perform(.remove(name)) }
     }
     nonisolated(nonsending) func contents() async throws -> [String: StoreValue] { try await files.contents() }
 }
