@@ -22,7 +22,7 @@ public final class DiskFileStore: StreamingFileStoring {
     /// - Parameters:
     ///   - root: The directory; it should belong to this store alone.
     ///   - fileSystem: The file system of the directory.
-    ///   - sources: The file system of the source URLs of copies and moves; nil for `fileSystem`.
+    ///   - sources: The file system of the URLs of copies, moves and exports; nil for `fileSystem`.
     ///   - fileProtection: When the files can be read on an Apple device; nil keeps the class of the directory.
     ///   - options: Durability and limits.
     public init(

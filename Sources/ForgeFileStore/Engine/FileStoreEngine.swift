@@ -11,7 +11,7 @@ final class FileStoreEngine: Sendable {
     struct Configuration: Sendable {
         var root: Result<POSIXPath, FileStoreError>
         var fileSystem: any POSIXFileSystem
-        /// The file system of the source URLs of copies and moves; nil for ``fileSystem``.
+        /// The file system of the URLs of copies, moves and exports; nil for ``fileSystem``.
         var sources: (any POSIXFileSystem)?
         var fileProtection: FileProtection?
         var options: FileStoreOptions

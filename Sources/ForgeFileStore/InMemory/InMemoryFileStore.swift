@@ -16,7 +16,7 @@ public final class InMemoryFileStore: StreamingFileStoring {
     ///
     /// - Parameters:
     ///   - fileSystem: The file system of the files; two stores on the same file system share their files.
-    ///   - sources: The file system of the source URLs of copies and moves; the disk by default.
+    ///   - sources: The file system of the URLs of copies, moves and exports; the disk by default.
     ///   - options: Durability and limits. The content does not survive the process, whatever the durability.
     public init(
         fileSystem: InMemoryFileSystem = InMemoryFileSystem(), sources: any POSIXFileSystem = SystemFileSystem(),

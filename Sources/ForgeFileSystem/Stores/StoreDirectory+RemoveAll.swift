@@ -45,7 +45,7 @@ extension StoreDirectory {
                 names = names.dropFirst(Self.groupSize)
                 try remove(group, ownFiles, journal, durability, &busy, &failure)
             }
-        } catch  where error.isOutOfSpace {
+        } catch  where error.isOutOfSpace && !error.isEffectVisible {
             // Nothing can be recorded, but files can be removed.
         }
         return busy

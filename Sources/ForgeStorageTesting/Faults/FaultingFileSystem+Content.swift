@@ -61,7 +61,8 @@ extension FaultingFileSystem {
         } _: { (state, call) throws(FileSystemError) in
             let size = lookUp(target)?.sizeInBytes
             let limited = min(count, call.limit ?? count)
-            keepStaleSectors(call, targetOffset..<targetOffset + Int64(limited), &state)
+            let (end, overflows) = targetOffset.addingReportingOverflow(Int64(limited))
+            if !overflows, end > targetOffset { keepStaleSectors(call, targetOffset..<end, &state) }
             let copied = try base.copyRange(
                 from: source, at: sourceOffset, to: target, at: targetOffset, count: limited)
             call.record.sizeBefore = size

@@ -80,6 +80,14 @@ struct StoreCrashTests {
         #expect(report.stateCountAfterKills > 0)
     }
 
+    @Test("an interrupted removal of everything leaves all or nothing of a directory")
+    func interruptedRemovalOfDirectories() async throws {
+        let calls: [StoreCall] = [.set("x/y", "1"), .set("x/z", "2"), .removeAll]
+        let report = try await forEachCrash(
+            of: calls, in: FilesUnderCrash.self, limit: TestDepth.limit(300, deep: 5000), depth: 1)
+        #expect(report.stateCount > 100)
+    }
+
     @Test("a vault and its key lose no secret that was acknowledged, and can always be opened")
     func secrets() async throws {
         let calls: [StoreCall] = [
