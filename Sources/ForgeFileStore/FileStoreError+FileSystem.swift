@@ -56,6 +56,10 @@ extension FileStoreError.Code {
         _ error: FileSystemError, _ operation: FileStoreError.Operation
     ) -> FileStoreError.Code? {
         switch (error.operation, error.errno, operation) {
+        case (.watch, .noSpace, _), (.watch, .tooManyOpenFiles, _), (.watch, .tooManyOpenFilesInSystem, _),
+            (.watch, .noMemory, _):
+            .watchLimit
+        case (.watch, .notSupported, _), (.watch, .noFunction, _): .unsupported
         case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
         case (.open, .resourceBusy, _): .unsafe(.anotherStore)

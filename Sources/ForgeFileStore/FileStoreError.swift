@@ -5,7 +5,7 @@ public struct FileStoreError: Error, Sendable {
     /// The operation that failed.
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case save, load, info, list, delete, deleteDirectory, deleteAll, createDirectory, copy, move, export, url
-        case open
+        case open, watch
     }
 
     /// The reason for the failure.
@@ -62,6 +62,10 @@ public struct FileStoreError: Error, Sendable {
 
         /// The change is visible, but a power cut may undo it: the last flush failed.
         case durabilityUnknown
+
+        /// The system's limit of watches, of watched directories or of open files is reached, so that changes cannot be
+        /// watched (`fs.inotify.max_user_instances` and `fs.inotify.max_user_watches` on Linux).
+        case watchLimit
 
         /// The store does not support this operation.
         case unsupported
@@ -166,6 +170,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .undecodable: "cannot be decoded"
         case .unencodable: "cannot be encoded"
         case .durabilityUnknown: "stored, but a power cut may undo it"
+        case .watchLimit: "the limit of watches is reached"
         case .unsupported: "not supported by this store"
         case .closed: "the file was committed or cancelled before"
         }

@@ -101,6 +101,17 @@ public protocol StreamingFileStoring: FileStoring {
     /// A file that is added or removed meanwhile may be included or not; every other one is included exactly once.
     /// Memory use is that of the names in the directories on the current path.
     func files(in directory: String, _ options: FileListingOptions) -> FileListing
+
+    /// The changes of the files in a directory, on all levels, by this process and by others; `""` is the root directory.
+    ///
+    /// The directory, and the root, need not exist; they are not created. See ``FileChanges`` for what is reported. The
+    /// default implementation throws ``FileStoreError/Code/unsupported``.
+    ///
+    /// - Parameter directory: The key of a directory, or of a file, to watch that alone.
+    /// - Returns: The changes. The first is ``FileChange/resync``, as soon as the files are watched. Iterating throws
+    ///   ``FileStoreError``: ``FileStoreError/Code/watchLimit`` if the system permits no further watch,
+    ///   ``FileStoreError/Code/unsupported`` if the file system cannot watch; the sequence then ends.
+    func changes(in directory: String) -> FileChanges
 }
 
 extension StreamingFileStoring {
@@ -194,5 +205,14 @@ extension StreamingFileStoring {
     /// All files and directories of the store, read page by page.
     public func files() -> FileListing {
         files(in: "", FileListingOptions())
+    }
+
+    /// The changes of all files of the store.
+    public func changes() -> FileChanges {
+        changes(in: "")
+    }
+
+    public func changes(in directory: String) -> FileChanges {
+        FileChanges { { throw FileStoreError(.unsupported, .watch, key: directory) } }
     }
 }

@@ -6,7 +6,7 @@ public enum FileSystemOperation: String, CaseIterable, Sendable {
     case status, setPermissions, setOwner, setTimes
     case createDirectory, createNode, removeDirectory, unlink, rename, link
     case createSymbolicLink, readSymbolicLink
-    case list, lock
+    case list, lock, watch
     /// Converting a URL to a path; fails before any other operation.
     case resolve
 }

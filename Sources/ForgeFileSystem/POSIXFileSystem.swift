@@ -1,3 +1,4 @@
+public import Dispatch
 public import SystemPackage
 
 /// A complete POSIX file system: descriptors, names, links, attributes, locks and synchronisation.
@@ -199,6 +200,22 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// - Throws: ``FileSystemError``; a lock that was to be changed may be lost.
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError)
 
+    // MARK: Watching
+
+    /// Creates an empty watch of directories (`inotify(7)`); by default throws `ENOTSUP`.
+    ///
+    /// Call ``DirectoryWatching/cancel()`` at the end, or its resources are never released.
+    ///
+    /// - Parameters:
+    ///   - queue: A serial queue. The handlers are called on it, and it must make the calls of the watch.
+    ///   - onEvents: Gets the events in the order of the changes.
+    ///   - onCancel: Called once after a cancellation, when all resources are released and no event can follow.
+    /// - Throws: ``FileSystemError``: `EMFILE` or `ENFILE` at the limit of watches or of descriptors; `ENOTSUP`.
+    func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching
+
     // MARK: Identity
 
     /// The owner of the files that this process creates (`geteuid(2)`).
@@ -227,6 +244,14 @@ extension POSIXFileSystem {
         from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
     ) throws(FileSystemError) -> Int {
         throw FileSystemError(.copyRange, .notSupported)
+    }
+
+    /// Throws `ENOTSUP`, for file systems that cannot watch.
+    public func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        throw FileSystemError(.watch, .notSupported)
     }
 
     public func startWritingBack(_ descriptor: Descriptor) {}

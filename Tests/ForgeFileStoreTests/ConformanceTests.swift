@@ -35,7 +35,7 @@ struct ConformanceTests {
 struct StreamingConformanceTests {
     @Test(arguments: StoreKind.allCases)
     func conforms(_ kind: StoreKind) async throws {
-        for check in ConformanceChecks.streamingFileStore {
+        for check in ConformanceChecks.streamingFileStore + ConformanceChecks.fileWatching {
             do {
                 try await kind.withStore { store in try await check.run(on: store) }
             } catch {

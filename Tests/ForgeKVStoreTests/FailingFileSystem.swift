@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Synchronization
@@ -163,6 +164,14 @@ final class FailingFileSystem: POSIXFileSystem {
     func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         try check(.list, path(descriptor))
         return try base.entries(of: descriptor)
+    }
+
+    func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try check(.watch, nil)
+        return try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
     }
 
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {

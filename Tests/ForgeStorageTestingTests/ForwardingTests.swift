@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
@@ -59,6 +60,11 @@ struct ForwardingTests {
         try fileSystem.lock(file, .exclusive, waiting: false)
         try fileSystem.lock(copy, .shared, waiting: true)
         note(try fileSystem.entries(of: directory))
+        let watch = try fileSystem.makeDirectoryWatch(on: DispatchQueue(label: "watch")) { _ in
+        } onCancel: {
+        }
+        note(try watch.watch(directory, includesWrites: true))
+        watch.cancel()
         try fileSystem.unlink("pipe", at: directory)
         try fileSystem.createDirectory("e", at: directory, permissions: .privateDirectory)
         try fileSystem.removeDirectory("e", at: directory)
@@ -158,6 +164,14 @@ struct ForwardingTests {
             case .list: attempt { () throws(FileSystemError) in _ = try wrapper.entries(of: closed) }
             case .lock:
                 attempt { () throws(FileSystemError) in try wrapper.lock(closed, .shared, waiting: true) }
+            case .watch:
+                attempt { () throws(FileSystemError) in
+                    let watch = try wrapper.makeDirectoryWatch(on: DispatchQueue(label: "watch")) { _ in
+                    } onCancel: {
+                    }
+                    defer { watch.cancel() }
+                    _ = try watch.watch(closed, includesWrites: true)
+                }
             case .resolve: attempt { () throws(FileSystemError) in _ = try POSIXPath(URL(filePath: "/a\0b")) }
             }
         // A store cannot fail.

@@ -1,3 +1,4 @@
+package import Dispatch
 package import ForgeFileSystem
 import Synchronization
 package import SystemPackage
@@ -115,6 +116,13 @@ extension MutantFileSystem {
     ) throws(FileSystemError) -> FileMapping {
         guard let map = mutation.map else { return try base.map(descriptor, at: offset, count: count) }
         return try map(self, descriptor, offset, count)
+    }
+
+    package func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
     }
 
     package func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {

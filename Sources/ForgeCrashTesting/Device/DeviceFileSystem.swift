@@ -1,3 +1,4 @@
+public import Dispatch
 public import ForgeFileStore
 public import ForgeFileSystem
 import ForgeStorageTesting
@@ -226,6 +227,13 @@ extension DeviceFileSystem {
         precondition(
             hasEnded.load(ordering: .sequentiallyConsistent) || rules.allows(.accessing, rules[inode]),
             "SIGBUS: the content of the mapped file \(inode) cannot be reached while the device is locked")
+    }
+
+    public func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try live(.watch).makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
     }
 
     public func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {

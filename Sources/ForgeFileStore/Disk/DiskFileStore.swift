@@ -173,4 +173,8 @@ extension DiskFileStore {
     public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
         engine.files(in: directory, options)
     }
+
+    public func changes(in directory: String) -> FileChanges {
+        engine.changes(in: directory)
+    }
 }

@@ -124,7 +124,7 @@ extension POSIXPath {
 
 extension RelativeKey {
     /// The key of an entry; nil if another program gave it a name that is not a valid key.
-    fileprivate init?(listed path: POSIXPath) {
+    init?(listed path: POSIXPath) {
         guard let text = String(validating: path) else { return nil }
         do {
             try self.init(text)

@@ -116,4 +116,8 @@ extension InMemoryFileStore {
     public func files(in directory: String, _ options: FileListingOptions) -> FileListing {
         engine.files(in: directory, options)
     }
+
+    public func changes(in directory: String) -> FileChanges {
+        engine.changes(in: directory)
+    }
 }

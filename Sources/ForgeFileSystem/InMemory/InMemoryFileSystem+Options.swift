@@ -61,6 +61,12 @@ extension InMemoryFileSystem {
         /// The maximum file size, beyond which calls fail with `EFBIG`. The default is that of ext4.
         public var maximumFileSizeInBytes: Int64 = 17_592_186_040_320
 
+        /// The maximum number of directories watched by all processes; one more is `ENOSPC`.
+        public var maximumWatchCount = 65_536
+
+        /// The maximum number of events that a watch keeps until they are delivered; later ones are lost.
+        public var maximumQueuedEventCount = 16_384
+
         /// The order of listings.
         public var listingOrder: ListingOrder
 

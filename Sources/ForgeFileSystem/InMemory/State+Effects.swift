@@ -138,6 +138,7 @@ extension InMemoryFileSystem.State {
         inodes[index].gainName(now())
         if isDirectory(index) { inodes[name.directory].subdirectoryCount += 1 }
         if recording != nil { record(.addName(place(of: name), inode: inodes[index].number)) }
+        if !watches.isEmpty { notify(.added, place(of: name)) }
     }
 
     /// Removes a name.
@@ -146,6 +147,7 @@ extension InMemoryFileSystem.State {
         if recording != nil {
             record(.removeName(place(at: position, in: directory), inode: inodes[index].number))
         }
+        if !watches.isEmpty { notify(.removed, place(at: position, in: directory)) }
         names[directory].remove(at: position)
         touchContent(directory)
         dropName(of: index, from: directory)
@@ -155,6 +157,10 @@ extension InMemoryFileSystem.State {
     mutating func moveName(at position: Int, from directory: Int, to name: Walk, over target: Int?) {
         let index = inode(at: position, in: directory)
         let newDirectory = name.directory
+        if !watches.isEmpty {
+            notify(.removed, place(at: position, in: directory))
+            notify(.added, target.map { place(at: $0, in: newDirectory) } ?? place(of: name))
+        }
         if recording != nil {
             let newPlace = target.map { place(at: $0, in: newDirectory) } ?? place(of: name)
             record(.moveName(place(at: position, in: directory), to: newPlace, inode: inodes[index].number))
@@ -184,6 +190,11 @@ extension InMemoryFileSystem.State {
                     place(at: position, in: directory), inode: inodes[index].number,
                     with: place(at: other, in: otherDirectory), otherInode: inodes[otherIndex].number))
         }
+        if !watches.isEmpty {
+            let places = [place(at: position, in: directory), place(at: other, in: otherDirectory)]
+            for place in places { notify(.removed, place) }
+            for place in places { notify(.added, place) }
+        }
         names[directory].setInode(otherIndex, at: position)
         names[otherDirectory].setInode(index, at: other)
         moveParent(of: index, from: directory, to: otherDirectory)
@@ -205,6 +216,7 @@ extension InMemoryFileSystem.State {
         inodes[index].nameCount -= 1
         inodes[index].changed = now()
         if isDirectory(index) {
+            if !watches.isEmpty { endWatches(of: index) }
             inodes[directory].subdirectoryCount -= 1
             // `..` of a removed directory stays valid while the directory is in use.
             hold(inodes[index].parent)

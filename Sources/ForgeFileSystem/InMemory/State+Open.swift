@@ -137,6 +137,7 @@ extension InMemoryFileSystem.State {
         guard openFiles[file].descriptorCount == 0 else { return }
         unlock(file)
         let index = openFiles[file].inode
+        if !watches.isEmpty, openFiles[file].isWritable { notifyWritten(index) }
         openFiles.remove(file)
         if inodes[index].kind == .fifo { drainPipe(index) }
         release(index)

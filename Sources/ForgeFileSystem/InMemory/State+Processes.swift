@@ -15,6 +15,7 @@ extension InMemoryFileSystem.State {
     /// Ends a process and frees its slot.
     mutating func remove(_ process: Int) {
         closeAll(of: process)
+        watches.removeAll { $0.process == process }
         release(processes[process].workingDirectory)
         processes[process].isAlive = false
     }
@@ -22,6 +23,7 @@ extension InMemoryFileSystem.State {
     /// Ends a process and starts another one of the same user in its slot.
     mutating func restart(_ process: Int) {
         closeAll(of: process)
+        watches.removeAll { $0.process == process }
         let directory = processes[process].workingDirectory
         processes[process].workingDirectory = Self.root
         hold(Self.root)

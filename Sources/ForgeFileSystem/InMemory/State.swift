@@ -28,6 +28,8 @@ extension InMemoryFileSystem {
         var lockWaiters: [DispatchSemaphore] = []
         var writeError: (any Error)?
         var readError: (any Error)?
+        /// The watches of directories, of all processes.
+        var watches: [InMemoryWatch] = []
         /// The effects recorded so far; nil while nothing is recorded.
         var recording: EffectRecording?
         /// The underlying error of an `EIO`.
@@ -131,6 +133,7 @@ extension InMemoryFileSystem {
             writeError = nil
             readError = nil
             recording = nil
+            for watch in watches { watch.loseAll() }
             plantRoot()
             inodes[Self.root].holderCount = Int32(processes.count { $0.isAlive })
         }

@@ -1,3 +1,4 @@
+public import Dispatch
 public import ForgeFileSystem
 import Synchronization
 public import SystemPackage
@@ -97,6 +98,22 @@ extension FaultingFileSystem {
         }
         try state.withLock { (state) throws(FileSystemError) in
             try finish(&call, &state, undo: { _, _ in }) { (_, _) throws(FileSystemError) in try outcome.get() }
+        }
+    }
+
+    /// Creates a watch. Watching a directory is a call of its own, to which rules apply.
+    public func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        guard !isCrashed else { throw FileSystemError(.watch, .ioError, underlying: ProcessCrashed()) }
+        let watch = try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
+        return ObservedWatch(watch) { [self] (directory, body) throws(FileSystemError) in
+            try perform(.watch) { state, call in
+                call.setTarget(directory, state)
+            } undo: { _, number in
+                watch.unwatch(number)
+            } _: { (_, _) throws(FileSystemError) in try body() }
         }
     }
 

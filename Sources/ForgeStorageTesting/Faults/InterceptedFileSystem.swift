@@ -1,3 +1,4 @@
+package import Dispatch
 package import ForgeFileSystem
 import Foundation
 package import SystemPackage
@@ -118,6 +119,19 @@ extension InterceptedFileSystem {
     package func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {
         try pass(.lock)
         try base.lock(descriptor, mode, waiting: waiting)
+    }
+
+    /// Intercepts the watching of each directory too.
+    package func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try pass(.watch)
+        let watch = try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
+        return ObservedWatch(watch) { (directory, body) throws(FileSystemError) in
+            try pass(.watch)
+            return try body()
+        }
     }
 
     package var effectiveUser: UserID { base.effectiveUser }

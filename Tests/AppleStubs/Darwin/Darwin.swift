@@ -60,6 +60,17 @@ public struct dirent {
     public var d_name: (CChar, CChar, CChar, CChar)
 }
 
+public struct kevent64_s {
+    public var ident: UInt64 = 0
+    public var filter: Int16 = 0
+    public var flags: UInt16 = 0
+    public var fflags: UInt32 = 0
+    public var data: Int64 = 0
+    public var udata: UInt64 = 0
+    public var ext: (UInt64, UInt64) = (0, 0)
+    public init() {}
+}
+
 public struct DIR {}
 
 public var AT_FDCWD: Int32 { -2 }
@@ -86,6 +97,16 @@ public var LOCK_EX: Int32 { 2 }
 public var LOCK_NB: Int32 { 4 }
 public var LOCK_UN: Int32 { 8 }
 public var F_DUPFD_CLOEXEC: Int32 { 67 }
+public var F_SETFD: Int32 { 2 }
+public var FD_CLOEXEC: Int32 { 1 }
+public var O_EVTONLY: Int32 { 0x8000 }
+public var EVFILT_VNODE: Int32 { -4 }
+public var EV_ADD: Int32 { 0x1 }
+public var EV_CLEAR: Int32 { 0x20 }
+public var NOTE_DELETE: Int32 { 0x1 }
+public var NOTE_WRITE: Int32 { 0x2 }
+public var NOTE_RENAME: Int32 { 0x20 }
+public var NOTE_REVOKE: Int32 { 0x40 }
 public var F_FULLFSYNC: Int32 { 51 }
 public var F_GETPROTECTIONCLASS: Int32 { 63 }
 public var F_BARRIERFSYNC: Int32 { 85 }
@@ -111,6 +132,12 @@ public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: In
 public func fcntl(_ descriptor: Int32, _ command: Int32) -> Int32 { 0 }
 public func fcntl(_ descriptor: Int32, _ command: Int32, _ value: Int32) -> Int32 { 0 }
 public func fcntl(_ descriptor: Int32, _ command: Int32, _ pointer: UnsafeMutableRawPointer) -> Int32 { 0 }
+public func kqueue() -> Int32 { 0 }
+public func kevent64(
+    _ queue: Int32, _ changes: UnsafePointer<kevent64_s>!, _ changeCount: Int32,
+    _ events: UnsafeMutablePointer<kevent64_s>!, _ eventCount: Int32, _ flags: UInt32,
+    _ timeout: UnsafePointer<timespec>!
+) -> Int32 { 0 }
 public func read(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer!, _ count: Int) -> Int { 0 }
 public func pread(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer!, _ count: Int, _ offset: off_t) -> Int { 0 }
 public func write(_ descriptor: Int32, _ buffer: UnsafeRawPointer!, _ count: Int) -> Int { 0 }

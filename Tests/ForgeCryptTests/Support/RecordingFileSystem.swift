@@ -1,3 +1,4 @@
+import Dispatch
 import ForgeFileSystem
 import ForgeStorageTesting
 import Foundation
@@ -179,6 +180,14 @@ final class RecordingFileSystem: POSIXFileSystem {
     func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         try call(.list)
         return try base.entries(of: descriptor)
+    }
+
+    func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try call(.watch)
+        return try base.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
     }
 
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {

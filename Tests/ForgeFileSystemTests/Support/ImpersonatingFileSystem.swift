@@ -1,4 +1,5 @@
 #if os(Linux)
+import Dispatch
 import ForgeFileSystem
 import Glibc
 import SystemPackage
@@ -169,6 +170,15 @@ extension ImpersonatingFileSystem {
 
     func entries(of descriptor: Descriptor) throws(FileSystemError) -> [DirectoryEntry] {
         try acting { () throws(FileSystemError) in try system.entries(of: descriptor) }
+    }
+
+    func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        try acting { () throws(FileSystemError) in
+            try system.makeDirectoryWatch(on: queue, onEvents: onEvents, onCancel: onCancel)
+        }
     }
 
     func lock(_ descriptor: Descriptor, _ mode: LockMode, waiting: Bool) throws(FileSystemError) {

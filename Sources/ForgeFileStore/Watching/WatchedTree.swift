@@ -1,0 +1,243 @@
+import ForgeFileSystem
+import SystemPackage
+
+/// The watched directories of a store: those of the scope, and those above it, up to the root of the file system.
+///
+/// A directory is watched before its entries are listed, so that no change falls between. The path to the root is
+/// watched from the top: whatever is replaced on it, its directory has an event, and all watches are set up again. An event only
+/// says where to look: what is reported is what is there now.
+///
+/// Used on the queue of its ``FileWatch``.
+final class WatchedTree {
+    let watch: any DirectoryWatching
+    private let root: LazyStoreDirectory
+    private let scope: RelativeKey?
+    private let isCancelled: () -> Bool
+    private let report: (FileChange) -> Void
+
+    private var store: StoreDirectory?
+    /// The watched directories of the store, by their numbers.
+    private var directories: [Int: WatchedDirectory] = [:]
+    /// The watched directories above the root, by their numbers, with the names that lead to the root.
+    private var ancestors: [Int: Set<POSIXPath>] = [:]
+
+    /// - Parameters:
+    ///   - root: The root of the store.
+    ///   - watch: An empty watch, whose events are passed to ``handle(_:)``.
+    ///   - scope: The directory or file whose changes are reported; nil for all.
+    ///   - isCancelled: Whether a long listing is to be given up.
+    ///   - report: Called with every change.
+    init(
+        _ root: LazyStoreDirectory, _ watch: any DirectoryWatching, _ scope: RelativeKey?,
+        isCancelled: @escaping () -> Bool, report: @escaping (FileChange) -> Void
+    ) {
+        self.root = root
+        self.watch = watch
+        self.scope = scope
+        self.isCancelled = isCancelled
+        self.report = report
+    }
+
+    /// Watches all directories anew, and reports `resync`.
+    func restart() throws(FileStoreError) {
+        for number in directories.keys { watch.unwatch(number) }
+        for number in ancestors.keys { watch.unwatch(number) }
+        directories = [:]
+        ancestors = [:]
+        try watchAncestors()
+        do throws(FileSystemError) {
+            store = try root.existing()
+        } catch {
+            throw FileStoreError(opening: error, .watch, key: key)
+        }
+        try translatingErrors { () throws(FileSystemError) in
+            if let store { try enter(nil, of: nil, in: store, reporting: false) }
+        }
+        report(.resync)
+    }
+
+    func handle(_ events: [DirectoryEvent]) throws(FileStoreError) {
+        var later: Set<DirectoryEvent> = []
+        var isLast = events.reversed().map { later.insert($0).inserted }
+        for event in events {
+            // The last event of a name finds all changes before it.
+            guard isLast.popLast() == true else { continue }
+            guard !isCancelled() else { return }
+            switch event {
+            case .lost:
+                // The later events are those of directories that are watched anew.
+                return try restart()
+            case .added(let name, let number), .removed(let name, let number), .written(let name, let number):
+                if let names = ancestors[number] {
+                    if names.contains(name) { return try restart() }
+                } else if let directory = directories[number], let store {
+                    try translatingErrors { () throws(FileSystemError) in
+                        if case .removed = event { forget(name, in: directory) }
+                        try look(at: name, in: directory, of: store)
+                    }
+                }
+            }
+        }
+    }
+
+    private var key: String { scope?.string ?? "" }
+
+    private func translatingErrors(_ body: () throws(FileSystemError) -> Void) throws(FileStoreError) {
+        do throws(FileSystemError) {
+            try body()
+        } catch {
+            throw FileStoreError(error, .watch, key: key)
+        }
+    }
+
+    // MARK: Above the root
+
+    /// Watches the existing directories above the root.
+    private func watchAncestors() throws(FileStoreError) {
+        var steps: [(directory: POSIXPath, name: POSIXPath)] = []
+        var path = root.path
+        while true {
+            let (parent, name) = path.splitLast()
+            guard !name.isEmpty else { break }
+            steps.append((parent.isEmpty ? "." : parent, name))
+            path = parent
+        }
+        let fileSystem = root.fileSystem
+        try translatingErrors { () throws(FileSystemError) in
+            for (directory, name) in steps.reversed() {
+                do throws(FileSystemError) {
+                    let number = try fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+                        try watch.watch(descriptor, includesWrites: false)
+                    }
+                    ancestors[number, default: []].insert(name)
+                } catch {
+                    // A missing directory appears in the one above. One that cannot be read cannot be watched.
+                    guard error.errno.isDisappearance || error.errno.isRefusal else { throw error }
+                }
+            }
+        }
+    }
+
+    // MARK: In the store
+
+    /// Watches a directory and the directories below it; nil is the root.
+    private func enter(
+        _ name: POSIXPath?, of parent: WatchedDirectory?, in store: StoreDirectory, reporting: Bool
+    ) throws(FileSystemError) {
+        let key = name.flatMap { parent?.key(of: $0) }
+        do throws(FileSystemError) {
+            try store.withDirectory(key) { (descriptor) throws(FileSystemError) in
+                let number = try watch.watch(descriptor, includesWrites: true)
+                let directory = insert(number, key, name, in: parent)
+                let entries = try store.fileSystem.entries(of: descriptor)
+                if let name, let parent, entries.contains(where: \.name.isStoreMarker) {
+                    return forget(name, in: parent)
+                }
+                for entry in entries where !isCancelled() {
+                    guard let key = directory.key(of: entry.name) else { continue }
+                    switch (entry.type, relation(of: key)) {
+                    case (_, .outside): continue
+                    case (.directory, _): try enter(entry.name, of: directory, in: store, reporting: reporting)
+                    case (.regular, .inside): if reporting { report(.changed(key.string)) }
+                    default: continue
+                    }
+                }
+            }
+        } catch {
+            guard error.errno.isDisappearance else { throw error }
+        }
+    }
+
+    private func insert(
+        _ number: Int, _ key: RelativeKey?, _ name: POSIXPath?, in parent: WatchedDirectory?
+    ) -> WatchedDirectory {
+        if let name, let known = parent?.children[name] {
+            if known.number == number, directories[number] === known { return known }
+            release(known)
+        }
+        // If the directory was watched under another key, the event of its rename is still to come.
+        let directory = WatchedDirectory(number, key)
+        directories[number] = directory
+        if let name { parent?.children[name] = directory }
+        return directory
+    }
+
+    /// Reports what is at a name.
+    private func look(
+        at name: POSIXPath, in directory: WatchedDirectory, of store: StoreDirectory
+    ) throws(FileSystemError) {
+        if let own = directory.key, name.isStoreMarker {
+            // The directory became the root of another store.
+            release(directory)
+            return reportRemoval(of: own)
+        }
+        guard let key = directory.key(of: name), relation(of: key) != .outside else { return }
+        var type: FileType?
+        do throws(FileSystemError) {
+            type = try store.withDirectory(directory.key) { (descriptor) throws(FileSystemError) in
+                try store.fileSystem.status(name, at: descriptor, followsSymbolicLinks: false).type
+            }
+        } catch {
+            guard error.errno.isDisappearance else { throw error }
+        }
+        switch type {
+        case .directory: try enter(name, of: directory, in: store, reporting: true)
+        case .regular: if relation(of: key) == .inside { report(.changed(key.string)) }
+        default: if relation(of: key) == .inside { report(.removed(key.string)) }
+        }
+    }
+
+    /// Stops watching the directory at a name, if one is watched there, and reports its removal.
+    private func forget(_ name: POSIXPath, in directory: WatchedDirectory) {
+        guard let child = directory.children.removeValue(forKey: name) else { return }
+        release(child)
+        if let key = child.key { reportRemoval(of: key) }
+    }
+
+    /// Stops watching a directory and those below it, except those that are watched under other keys meanwhile.
+    private func release(_ directory: WatchedDirectory) {
+        for child in directory.children.values { release(child) }
+        guard directories[directory.number] === directory else { return }
+        directories[directory.number] = nil
+        watch.unwatch(directory.number)
+    }
+
+    // MARK: Scope
+
+    private enum Relation {
+        case inside, above, outside
+    }
+
+    private func relation(of key: RelativeKey) -> Relation {
+        guard let scope, scope.path != key.path else { return .inside }
+        let slash = UInt8(ascii: "/")
+        if key.path.bytes.starts(with: scope.path.bytes + [slash]) { return .inside }
+        return scope.path.bytes.starts(with: key.path.bytes + [slash]) ? .above : .outside
+    }
+
+    private func reportRemoval(of key: RelativeKey) {
+        switch relation(of: key) {
+        case .inside: report(.removed(key.string))
+        case .above: report(.removed(self.key))
+        case .outside: break
+        }
+    }
+}
+
+/// A watched directory of a store.
+final class WatchedDirectory {
+    let number: Int
+    /// Nil for the root.
+    let key: RelativeKey?
+    var children: [POSIXPath: WatchedDirectory] = [:]
+
+    init(_ number: Int, _ key: RelativeKey?) {
+        self.number = number
+        self.key = key
+    }
+
+    /// The key of an entry; nil if its name is not valid in a key.
+    func key(of name: POSIXPath) -> RelativeKey? {
+        RelativeKey(listed: key?.path.appending(name) ?? name)
+    }
+}

@@ -1,0 +1,97 @@
+#if canImport(Darwin)
+import Darwin
+public import Dispatch
+import Synchronization
+import SystemPackage
+
+extension SystemFileSystem {
+    /// Creates a watch by `kqueue(2)`, whose only event is ``DirectoryEvent/lost``, for every change of the names in a
+    /// watched directory. A write to an existing file has no event.
+    public func makeDirectoryWatch(
+        on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) throws(FileSystemError) -> any DirectoryWatching {
+        let descriptor = try calling(.watch) { kqueue() }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        return KqueueWatch(descriptor, queue, onEvents, onCancel)
+    }
+}
+
+/// A kernel queue, read by a dispatch source, and an open descriptor for each directory.
+///
+/// `@unchecked Sendable`: the descriptor is constant, and dispatch sources are thread-safe. The descriptors are closed by
+/// the source on its queue, on which all other calls are made.
+private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
+    /// The descriptors of the watched directories, by the identity of the directory.
+    private final class Directories: Sendable {
+        let descriptors = Mutex<[DirectoryIdentity: CInt]>([:])
+    }
+
+    private let descriptor: CInt
+    private let source: any DispatchSourceRead
+    private let directories = Directories()
+
+    init(
+        _ descriptor: CInt, _ queue: DispatchQueue, _ onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,
+        _ onCancel: @escaping @Sendable () -> Void
+    ) {
+        self.descriptor = descriptor
+        source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+        source.setEventHandler {
+            var events = [kevent64_s](repeating: kevent64_s(), count: 64)
+            var now = timespec(tv_sec: 0, tv_nsec: 0)
+            var isChanged = false
+            while kevent64(descriptor, nil, 0, &events, CInt(events.count), 0, &now) > 0 { isChanged = true }
+            if isChanged { onEvents([.lost]) }
+        }
+        source.setCancelHandler { [directories] in
+            directories.descriptors.withLock { descriptors in
+                for descriptor in descriptors.values { close(descriptor) }
+                descriptors = [:]
+            }
+            close(descriptor)
+            onCancel()
+        }
+        source.resume()
+    }
+
+    func watch(_ directory: Descriptor, includesWrites: Bool) throws(FileSystemError) -> Int {
+        guard !source.isCancelled else { throw FileSystemError(.watch, .badFileDescriptor) }
+        let system = SystemFileSystem()
+        do throws(FileSystemError) {
+            let identity = DirectoryIdentity(try system.status(of: .descriptor(directory)))
+            return try directories.descriptors.withLock { (descriptors) throws(FileSystemError) in
+                if let known = descriptors[identity] { return Int(known) }
+                let opened = try system.calling(.watch) {
+                    openat(directory.rawValue, ".", O_EVTONLY | O_DIRECTORY | O_CLOEXEC)
+                }
+                var change = kevent64_s()
+                change.ident = UInt64(opened)
+                change.filter = Int16(EVFILT_VNODE)
+                change.flags = UInt16(EV_ADD | EV_CLEAR)
+                change.fflags = UInt32(NOTE_WRITE | NOTE_DELETE | NOTE_RENAME) | UInt32(NOTE_REVOKE)
+                guard kevent64(descriptor, &change, 1, nil, 0, 0, nil) >= 0 else {
+                    let error = Errno(rawValue: errno)
+                    close(opened)
+                    throw FileSystemError(.watch, error)
+                }
+                descriptors[identity] = opened
+                return Int(opened)
+            }
+        } catch {
+            throw FileSystemError(.watch, error.errno)
+        }
+    }
+
+    func unwatch(_ number: Int) {
+        directories.descriptors.withLock { descriptors in
+            guard let entry = descriptors.first(where: { Int($0.value) == number }) else { return }
+            descriptors[entry.key] = nil
+            // This removes it from the queue.
+            close(entry.value)
+        }
+    }
+
+    func cancel() { source.cancel() }
+}
+#endif

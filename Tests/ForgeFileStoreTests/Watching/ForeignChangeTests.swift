@@ -1,0 +1,154 @@
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import TestDepth
+import Testing
+
+@Suite("Changes by other programs", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+struct ForeignChangeTests {
+    @Test("a write in place is reported when the file is closed", arguments: WatchedRoot.Kind.allCases)
+    func inPlace(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try await root.store.save(Data("old".utf8), to: "f")
+        var watcher = try await FileWatcher(root.store)
+        let file = try root.fileSystem.open(root.path("store/f"), .writeOnly)
+        #expect(try await watcher.changes { try root.write("new", to: file) } == [])
+        #expect(try await watcher.changes { try root.fileSystem.close(file) } == [.changed("f")])
+        let reading = try root.fileSystem.open(root.path("store/f"))
+        #expect(try await watcher.changes { try root.fileSystem.close(reading) } == [])
+    }
+
+    @Test("renames, exchanges and links are reported under both keys", arguments: WatchedRoot.Kind.allCases)
+    func names(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        for key in ["a", "b", "c"] { try await root.store.save(Data(key.utf8), to: key) }
+        var watcher = try await FileWatcher(root.store)
+        let renamed = try await watcher.changes { try root.rename("store/a", to: "store/x") }
+        #expect(Set(renamed) == [.removed("a"), .changed("x")])
+        let exchanged = try await watcher.changes { try root.rename("store/b", to: "store/c", .exchanging) }
+        #expect(Set(exchanged) == [.changed("b"), .changed("c")])
+        let linked = try await watcher.changes {
+            try root.fileSystem.link(root.path("store/b"), to: root.path("store/l"))
+        }
+        #expect(linked == [.changed("l")])
+        try root.write("outside", to: "outside")
+        #expect(try await watcher.changes { try root.rename("outside", to: "store/x") } == [.changed("x")])
+        #expect(try await watcher.changes { try root.rename("store/x", to: "outside") } == [.removed("x")])
+    }
+
+    @Test("a tree that is renamed is reported under its new keys, and watched there")
+    func trees() async throws {
+        for kind in WatchedRoot.Kind.allCases {
+            let root = try WatchedRoot(kind)
+            var watcher = try await FileWatcher(root.store)
+            try root.makeDirectory("tree")
+            try root.makeDirectory("tree/sub")
+            for name in ["tree/f", "tree/sub/g"] { try root.write("x", to: name) }
+            let arrived = try await watcher.changes { try root.rename("tree", to: "store/d") }
+            #expect(Set(arrived) == [.changed("d/f"), .changed("d/sub/g")])
+            let moved = try await watcher.changes { try root.rename("store/d", to: "store/e") }
+            #expect(moved.first == .removed("d"))
+            #expect(Set(moved.dropFirst()) == [.changed("e/f"), .changed("e/sub/g")])
+            #expect(try await watcher.changes { try root.write("y", to: "store/e/sub/g") } == [.changed("e/sub/g")])
+            #expect(try await watcher.changes { try root.rename("store/e", to: "gone") } == [.removed("e")])
+            #expect(try await watcher.changes { try root.write("z", to: "gone/sub/g") } == [])
+            // A directory whose files are exchanged for another's.
+            try root.rename("gone", to: "store/p")
+            try await root.store.save(Data(), to: "q/h")
+            _ = try await watcher.changes {}
+            let exchanged = try await watcher.changes { try root.rename("store/p", to: "store/q", .exchanging) }
+            #expect(Set(exchanged).isSuperset(of: [.changed("p/h"), .changed("q/f"), .changed("q/sub/g")]))
+            #expect(exchanged.contains(.removed("p")) && exchanged.contains(.removed("q")))
+        }
+    }
+
+    @Test("links are not followed, and a link that replaces a file is its removal", arguments: WatchedRoot.Kind.allCases)
+    func links(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try await root.store.save(Data(), to: "f")
+        try root.makeDirectory("outside")
+        try root.write("x", to: "outside/g")
+        var watcher = try await FileWatcher(root.store)
+        let linked = try await watcher.changes {
+            try root.fileSystem.createSymbolicLink(root.path("store/link"), to: root.path("outside"))
+            try root.fileSystem.createSymbolicLink(root.path("temporary"), to: root.path("outside/g"))
+            try root.rename("temporary", to: "store/f")
+        }
+        #expect(linked.contains(.removed("f")))
+        #expect(!linked.contains(.changed("link")) && !linked.contains(.changed("link/g")))
+        #expect(try await watcher.changes { try root.write("y", to: "outside/g") } == [])
+    }
+
+    @Test("private names, names that are not keys, and other stores are not reported", arguments: WatchedRoot.Kind.allCases)
+    func privateNames(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try await root.store.save(Data(), to: "inner/known")
+        var watcher = try await FileWatcher(root.store)
+        let found = try await watcher.changes {
+            for name in ["#tmp-1", "#notes#", "back\\slash", "#trash-1-2"] { try root.write("x", to: "store/" + name) }
+            try root.makeDirectory("store/#trash-3")
+            try root.write("x", to: "store/#trash-3/f")
+        }
+        #expect(found == [])
+        let nested = DiskFileStore(
+            root: URL(root.path("store/inner")), fileSystem: root.fileSystem, options: .init(durability: .none))
+        #expect(try await watcher.changes { try await nested.open() } == [.removed("inner")])
+        #expect(try await watcher.changes { try await nested.save(Data(), to: "f") } == [])
+    }
+}
+
+@Suite("The root of a watched store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+struct WatchedRootTests {
+    @Test("may be created later, with the directories above it", arguments: WatchedRoot.Kind.allCases)
+    func missing(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        let store = DiskFileStore(
+            root: URL(root.path("a/b/store")), fileSystem: root.fileSystem, options: .init(durability: .none))
+        var changes = store.changes().makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        #expect(try !root.fileSystem.exists(root.path("a")))
+        try await store.save(Data(), to: "f")
+        #expect(try await changes.next() == .resync)
+        try await Self.expectChange("g", in: &changes, of: store)
+    }
+
+    @Test("may be removed, replaced, and moved with the directories above it", arguments: WatchedRoot.Kind.allCases)
+    func replaced(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        try root.makeDirectory("a")
+        let store = DiskFileStore(
+            root: URL(root.path("a/store")), fileSystem: root.fileSystem, options: .init(durability: .none))
+        try await store.save(Data(), to: "f")
+        var changes = store.changes().makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+
+        try root.rename("a/store", to: "old")
+        #expect(try await changes.next() == .resync)
+        try root.rename("old", to: "a/store")
+        #expect(try await changes.next() == .resync)
+        try await Self.expectChange("after-move", in: &changes, of: store)
+
+        try root.rename("a", to: "b")
+        #expect(try await changes.next() == .resync)
+        try root.makeDirectory("a")
+        try root.makeDirectory("a/store")
+        #expect(try await changes.next() == .resync)
+        try await Self.expectChange("in-new-root", in: &changes, of: store)
+    }
+
+    /// Saves a file until its change is reported; a `resync` of an earlier change may come first.
+    private static func expectChange(
+        _ key: String, in changes: inout FileChanges.AsyncIterator, of store: DiskFileStore
+    ) async throws {
+        try await store.save(Data(), to: key)
+        while true {
+            let change = try #require(try await changes.next())
+            if change == .changed(key) { return }
+            #expect(change == .resync)
+            // It may cover the save.
+            try await store.save(Data(), to: key)
+        }
+    }
+}

@@ -1,0 +1,221 @@
+import Dispatch
+import ForgeFileStore
+import ForgeFileSystem
+import ForgeStorageTesting
+import Foundation
+import SystemPackage
+import TestDepth
+import Testing
+
+@Suite("Watching a file store", .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
+struct WatchingTests {
+    @Test("another process's changes are reported")
+    func otherProcess() async throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.url("store").path
+        let store = DiskFileStore(root: directory.url("store"))
+        try await store.save(Data(), to: "old")
+        var changes = store.changes().makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        await #expect(processExitsWith: .success) { [path = path as String] in
+            let store = DiskFileStore(root: URL(filePath: path))
+            for number in 0..<100 { try await store.save(Data("\(number)".utf8), to: "d\(number % 3)/f\(number)") }
+            try await store.delete("old")
+            try await store.save(Data(), to: "last")
+        }
+        var found: Set<FileChange> = []
+        while let change = try await changes.next(), change != .changed("last") { found.insert(change) }
+        #expect(found == Set((0..<100).map { .changed("d\($0 % 3)/f\($0)") } + [.removed("old")]))
+    }
+
+    @Test("a thousand saves of one file are one change for a slow consumer", arguments: WatchedRoot.Kind.allCases)
+    func slowConsumer(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        var watcher = try await FileWatcher(root.store)
+        let found = try await watcher.changes {
+            for number in 0..<1000 { try await root.store.save(Data("\(number)".utf8), to: "f") }
+        }
+        // The consumer waits for the marker, so that it may take the first change early.
+        #expect(found == [.changed("f")])
+    }
+
+    /// Random changes by two stores, and a consumer that applies them at the same time.
+    @Test(
+        "a dictionary that follows the changes ends equal to the listing",
+        arguments: WatchedRoot.Kind.allCases, TestDepth.seeds([1, 2, 3], random: 20))
+    func model(_ kind: WatchedRoot.Kind, _ seed: UInt64) async throws {
+        let root = try WatchedRoot(kind)
+        let stores = [root.store, root.other()]
+        try await root.store.save(Data(), to: "first")
+        let reader = root.other()
+        let consumer = Task {
+            var files: [String: FileRevision?] = [:]
+            for try await change in reader.changes() {
+                if change == .changed("last") { break }
+                try await change.apply(to: &files, from: reader)
+            }
+            return files
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (index, store) in stores.enumerated() {
+                group.addTask {
+                    var random = SplitMix64(seed: seed + UInt64(index))
+                    func pick(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
+                    for number in 0..<TestDepth.limit(200, deep: 2000) {
+                        let directory = ["a", "b", "a/c", "a/c/d"][pick(4)]
+                        do {
+                            switch pick(10) {
+                            case 0: try await store.deleteDirectory(directory)
+                            case 1, 2: try await store.delete("\(directory)/\(pick(4))")
+                            case 3 where pick(20) == 0: try await store.deleteAll()
+                            default: try await store.save(Data("\(number)".utf8), to: "\(directory)/\(pick(4))")
+                            }
+                        } catch let error as FileStoreError where error.code == .notFound {}
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        // The changes of this key follow all others, unless a resync covers it.
+        let finisher = Task {
+            while !Task.isCancelled {
+                try await root.store.save(Data(), to: "last")
+                try await Task.sleep(for: .milliseconds(20))
+            }
+        }
+        var files = try await consumer.value
+        finisher.cancel()
+        _ = await finisher.result
+        files["last"] = nil
+        var present: [String: FileRevision?] = [:]
+        for try await file in reader.files() where !file.isDirectory && file.key != "last" {
+            present[file.key] = .some(file.revision)
+        }
+        #expect(files == present, "seed \(seed)")
+    }
+
+    @Test("a cancelled iteration, one that ends early, and one that fails leave no descriptor open")
+    func descriptors() async throws {
+        // In a process of its own, where no other test opens files.
+        await #expect(processExitsWith: .success) {
+            let directory = try TemporaryDirectory()
+            let store = DiskFileStore(root: directory.url("store"))
+            for number in 0..<20 { try await store.save(Data(), to: "d\(number)/f") }
+            var probe = store.changes().makeAsyncIterator()
+            #expect(try await probe.next() == .resync)
+            func openCount() throws -> Int {
+                try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
+            }
+            let count = try openCount()
+            for _ in 0..<10 {
+                let (started, signal) = AsyncStream<Void>.makeStream()
+                let task = Task {
+                    for try await _ in store.changes() { signal.yield() }
+                    return try openCount()
+                }
+                for await _ in started { break }
+                #expect(try openCount() > count)
+                task.cancel()
+                // When the iteration has ended, its descriptors are closed.
+                #expect(try await task.value == count)
+            }
+            for try await _ in store.changes() { break }
+            while try openCount() != count { try await Task.sleep(for: .milliseconds(1)) }
+            let refusing = DiskFileStore(
+                root: directory.url("store"),
+                fileSystem: InterceptedFileSystem(SystemFileSystem()) { (call) throws(FileSystemError) in
+                    if call.operation == .list { throw FileSystemError(.list, .ioError) }
+                })
+            await #expect(throws: FileStoreError.self) { for try await _ in refusing.changes() {} }
+            withExtendedLifetime(probe) {}
+            withExtendedLifetime(directory) {}
+        }
+    }
+
+    @Test("the limits of the system are an error that names them")
+    func limits() async throws {
+        var options = InMemoryFileSystem.Options()
+        options.maximumWatchCount = 5
+        let fileSystem = InMemoryFileSystem(options: options)
+        let store = InMemoryFileStore(fileSystem: fileSystem)
+        try await store.save(Data(), to: "a/f")
+        var changes = store.changes().makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        // The root, its parent and a; then b, c and one too many.
+        for key in ["b/f", "c/f", "d/f"] { try await store.save(Data(), to: key) }
+        let error = await #expect(throws: FileStoreError.self) { while try await changes.next() != nil {} }
+        #expect(error?.code == .watchLimit)
+        #expect(error?.operation == .watch)
+        #expect((error?.underlying as? FileSystemError)?.errno == .noSpace)
+        #expect(try await changes.next() == nil)
+        for errno in [Errno.tooManyOpenFiles, .noSpace] {
+            let limited = DiskFileStore(
+                root: URL(filePath: "/store"),
+                fileSystem: InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+                    if call.operation == .watch { throw FileSystemError(.watch, errno) }
+                })
+            await #expect(performing: { for try await _ in limited.changes() {} }, throws: hasCode(.watchLimit))
+        }
+    }
+
+    @Test("a file system that cannot watch is an error")
+    func unsupported() async throws {
+        let store = DiskFileStore(
+            root: URL(filePath: "/store"),
+            fileSystem: InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+                if call.operation == .watch { throw FileSystemError(.watch, .notSupported) }
+            })
+        await #expect(performing: { for try await _ in store.changes() {} }, throws: hasCode(.unsupported))
+    }
+
+    @Test("lost events become a resync, after which changes are reported again")
+    func overflow() async throws {
+        var options = InMemoryFileSystem.Options()
+        // The exchange of two files has four events.
+        options.maximumQueuedEventCount = 3
+        let fileSystem = InMemoryFileSystem(options: options)
+        let store = InMemoryFileStore(fileSystem: fileSystem)
+        for key in ["a", "b", "d/c"] { try await store.save(Data(), to: key) }
+        var changes = store.changes().makeAsyncIterator()
+        #expect(try await changes.next() == .resync)
+        try fileSystem.rename("/store/a", to: "/store/b", .exchanging)
+        var found: [FileChange?] = []
+        repeat { found.append(try await changes.next()) } while found.last != .resync
+        try fileSystem.unlink("/store/d/c")
+        #expect(try await changes.next() == .removed("d/c"))
+    }
+
+    @Test("the queue of the system overflows into an event of its own", arguments: WatchedRoot.Kind.allCases)
+    func systemOverflow(_ kind: WatchedRoot.Kind) async throws {
+        let root = try WatchedRoot(kind)
+        let queue = DispatchQueue(label: "overflow")
+        let (events, continuation) = AsyncStream<[DirectoryEvent]>.makeStream()
+        let watch = try root.fileSystem.makeDirectoryWatch(on: queue) {
+            continuation.yield($0)
+        } onCancel: {
+            continuation.finish()
+        }
+        let directory = try root.fileSystem.open(root.base, options: [.directory])
+        let number = try queue.sync { () throws(FileSystemError) in
+            try watch.watch(directory, includesWrites: true)
+        }
+        #expect(try queue.sync { () throws(FileSystemError) in
+            try watch.watch(directory, includesWrites: true)
+        } == number)
+        queue.suspend()
+        try root.write("", to: "f")
+        // Two events each; equal ones in succession are merged by the system.
+        for _ in 0..<10_000 {
+            try root.rename("f", to: "g")
+            try root.rename("g", to: "f")
+        }
+        queue.resume()
+        var isFirst = true
+        for await batch in events {
+            if isFirst { #expect(batch.first == .added("f", in: number)) }
+            isFirst = false
+            if batch.last == .lost { watch.cancel() }
+        }
+        try root.fileSystem.close(directory)
+    }
+}
