@@ -41,7 +41,8 @@ check() {
         -emit-module-path "$stubs/$target.swiftmodule"
 }
 
-check ForgeFileSystem +Linux.swift Sources/ForgeFileSystem/System/Syscalls+Darwin.swift
+check ForgeFileSystem +Linux.swift \
+    Sources/ForgeFileSystem/System/Syscalls+Darwin.swift Sources/ForgeFileSystem/System/KqueueWatch+Darwin.swift
 check ForgeKVStore +Linux.swift Sources/ForgeKVStore/Settings/ObservedSetting.swift
 check ForgeCrypt +Linux.swift \
     Sources/ForgeCrypt/Keychain/SystemKeychain.swift Sources/ForgeCrypt/Secrets/SecureErase+Darwin.swift

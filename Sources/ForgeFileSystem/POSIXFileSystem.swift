@@ -210,6 +210,7 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     ///   - queue: A serial queue. The handlers are called on it, and it must make the calls of the watch.
     ///   - onEvents: Gets the events in the order of the changes.
     ///   - onCancel: Called once after a cancellation, when all resources are released and no event can follow.
+    /// - Returns: The watch.
     /// - Throws: ``FileSystemError``: `EMFILE` or `ENFILE` at the limit of watches or of descriptors; `ENOTSUP`.
     func makeDirectoryWatch(
         on queue: DispatchQueue, onEvents: @escaping @Sendable ([DirectoryEvent]) -> Void,

@@ -113,7 +113,9 @@ extension FaultingFileSystem {
                 call.setTarget(directory, state)
             } undo: { _, number in
                 watch.unwatch(number)
-            } _: { (_, _) throws(FileSystemError) in try body() }
+            } _: { (_, _) throws(FileSystemError) in
+                try body()
+            }
         }
     }
 

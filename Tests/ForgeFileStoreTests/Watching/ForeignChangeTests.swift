@@ -64,7 +64,7 @@ struct ForeignChangeTests {
         }
     }
 
-    @Test("links are not followed, and a link that replaces a file is its removal", arguments: WatchedRoot.Kind.allCases)
+    @Test("links are not followed, and one that replaces a file is its removal", arguments: WatchedRoot.Kind.allCases)
     func links(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
         try await root.store.save(Data(), to: "f")
@@ -81,7 +81,7 @@ struct ForeignChangeTests {
         #expect(try await watcher.changes { try root.write("y", to: "outside/g") } == [])
     }
 
-    @Test("private names, names that are not keys, and other stores are not reported", arguments: WatchedRoot.Kind.allCases)
+    @Test("private names, names that are not keys, and other stores are hidden", arguments: WatchedRoot.Kind.allCases)
     func privateNames(_ kind: WatchedRoot.Kind) async throws {
         let root = try WatchedRoot(kind)
         try await root.store.save(Data(), to: "inner/known")
