@@ -48,6 +48,9 @@ struct FileStoreErrorTests {
             (FileSystemError(.open, .tooManySymbolicLinkLevels), .load, .unsafe(.symbolicLink)),
             (FileSystemError(.open, .fileNameTooLong), .save, .invalidKey(.componentTooLong)),
             (FileSystemError(.read, .ioError), .load, .unavailable(.inputOutput)),
+            (FileSystemError(.watch, .noSpace), .watch, .watchLimit),
+            (FileSystemError(.watch, .tooManyOpenFiles), .watch, .watchLimit),
+            (FileSystemError(.watch, .notSupported), .watch, .unsupported),
             (FileSystemError(.open, .tooManyOpenFiles), .load, .unavailable(.inputOutput)),
         ])
     func codes(_ error: FileSystemError, _ operation: FileStoreError.Operation, _ code: FileStoreError.Code) {
