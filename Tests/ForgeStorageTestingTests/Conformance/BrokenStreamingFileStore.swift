@@ -3,7 +3,7 @@ import ForgeFileSystem
 import Foundation
 
 /// A streaming file store with one defect in its copies or exports, to test that the corresponding check fails.
-final class BrokenStreamingFileStore: StreamingFileStoring {
+final class BrokenStreamingFileStore: StreamingFileStoreWrapper {
     /// The raw value is the description of the check that detects the defect.
     enum Defect: String, CaseIterable {
         case cutsExports = "an exported file is written byte for byte, and the stored one stays"
@@ -17,7 +17,7 @@ final class BrokenStreamingFileStore: StreamingFileStoring {
     }
 
     private let defect: Defect?
-    private let base = InMemoryFileStore()
+    let base = InMemoryFileStore()
 
     /// A store with a defect or, as the control, without any.
     init(_ defect: Defect?) { self.defect = defect }
@@ -55,42 +55,5 @@ final class BrokenStreamingFileStore: StreamingFileStoring {
             try await Task { try await base.export(key, to: destination, overwrite: overwrite) }.value
         default: try await base.export(key, to: destination, overwrite: overwrite, progress: progress)
         }
-    }
-}
-
-/// The calls that have no defect.
-extension BrokenStreamingFileStore {
-    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        try await base.save(data, to: key, overwrite: overwrite)
-    }
-
-    func load(_ key: String) async throws -> Data { try await base.load(key) }
-
-    func exists(_ key: String) -> Bool { base.exists(key) }
-
-    func delete(_ key: String) async throws { try await base.delete(key) }
-
-    func list(in directory: String) async throws -> [StoredFile] { try await base.list(in: directory) }
-
-    func deleteAll() async throws { try await base.deleteAll() }
-
-    func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
-    ) async throws -> StoredFile {
-        try await base.save(data, to: key, if: condition, durability: durability)
-    }
-
-    func apply(_ batch: FileBatch, durability: Durability?) async throws {
-        try await base.apply(batch, durability: durability)
-    }
-
-    func reader(for key: String) async throws -> FileReader { try await base.reader(for: key) }
-
-    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter {
-        try await base.writer(for: key, if: condition, durability: durability)
-    }
-
-    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
-        base.files(in: directory, options)
     }
 }

@@ -23,7 +23,7 @@ enum WatchingDefect: String, CaseIterable {
 }
 
 /// A file store in memory whose changes have one defect, to test that the corresponding check fails.
-final class BrokenWatching: StreamingFileStoring {
+final class BrokenWatching: StreamingFileStoreWrapper {
     let defect: WatchingDefect?
     let base = InMemoryFileStore()
     private let started = Mutex(false)
@@ -77,40 +77,6 @@ final class BrokenWatching: StreamingFileStoring {
         case (.missesEveryTenth, .changed(let key)): !key.hasPrefix("marker") && count.isMultiple(of: 10)
         default: false
         }
-    }
-}
-
-extension BrokenWatching {
-    func save(_ data: Data, to key: String, overwrite: Bool) async throws {
-        try await base.save(data, to: key, overwrite: overwrite)
-    }
-
-    func load(_ key: String) async throws -> Data { try await base.load(key) }
-    func exists(_ key: String) -> Bool { base.exists(key) }
-    func info(_ key: String) async throws -> StoredFile { try await base.info(key) }
-    func delete(_ key: String) async throws { try await base.delete(key) }
-    func list(in directory: String) async throws -> [StoredFile] { try await base.list(in: directory) }
-    func deleteAll() async throws { try await base.deleteAll() }
-    func totalSize() async throws -> Int64 { try await base.totalSize() }
-    func deleteDirectory(_ key: String) async throws { try await base.deleteDirectory(key) }
-    func apply(_ batch: FileBatch, durability: Durability?) async throws {
-        try await base.apply(batch, durability: durability)
-    }
-
-    func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
-    ) async throws -> StoredFile {
-        try await base.save(data, to: key, if: condition, durability: durability)
-    }
-
-    func reader(for key: String) async throws -> FileReader { try await base.reader(for: key) }
-
-    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter {
-        try await base.writer(for: key, if: condition, durability: durability)
-    }
-
-    func files(in directory: String, _ options: FileListingOptions) -> FileListing {
-        base.files(in: directory, options)
     }
 }
 
