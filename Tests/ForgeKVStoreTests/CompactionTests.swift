@@ -10,7 +10,7 @@ import Testing
 @testable import ForgeKVStore
 
 @Suite("A log compacted under failures")
-struct RewritingTests {
+struct CompactionTests {
     private struct Broken: Error {}
 
     private let fileSystem = InMemoryFileSystem()
