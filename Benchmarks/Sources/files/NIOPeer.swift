@@ -4,8 +4,9 @@ import Measuring
 import NIOCore
 import SystemPackage
 import _NIOFileSystem
+#endif
 
-/// The same work by SwiftNIO's file system.
+/// The work that `files` also has SwiftNIO's file system do.
 enum NIOPeer {
     case save([UInt8])
     case load
@@ -13,7 +14,10 @@ enum NIOPeer {
     case list
     case streamIn([UInt8], chunkCount: Int)
     case streamOut
+}
 
+#if canImport(_NIOFileSystem)
+extension NIOPeer {
     func run(_ path: FilePath) async throws {
         let fileSystem = FileSystem.shared
         switch self {
@@ -53,15 +57,6 @@ extension Comparison {
     }
 }
 #else
-enum NIOPeer {
-    case save([UInt8])
-    case load
-    case info
-    case list
-    case streamIn([UInt8], chunkCount: Int)
-    case streamOut
-}
-
 extension Comparison {
     /// Does nothing: SwiftNIO's file system was not built.
     mutating func addNIO(_ work: NIOPeer, at path: String, count: Int, perRun: Int = 1) {}
