@@ -102,7 +102,8 @@ struct forge_mapping *forge_map(int descriptor, int64_t offset, size_t count) {
 }
 
 struct forge_mapping *forge_map_privately(int descriptor, size_t count) {
-    return map(descriptor, 0, count, MAP_PRIVATE);
+    // Without MAP_NORESERVE the kernel would refuse files larger than memory, because all pages could be changed.
+    return map(descriptor, 0, count, MAP_PRIVATE | MAP_NORESERVE);
 }
 
 void *forge_mapping_base(const struct forge_mapping *mapping) { return (void *)atomic_load(&mapping->base); }

@@ -114,6 +114,8 @@ public struct FileStoreError: Error, Sendable {
         /// The directory of the destination does not exist.
         case noDirectory = "is not in an existing directory"
         case isDirectory = "is a directory"
+        /// A FIFO, a socket or a device is at the destination.
+        case notRegular = "is not a regular file"
     }
 
     /// The reason for the failure.

@@ -9,7 +9,7 @@ public final class FileWriter: FileWriting {
     private let condition: SaveCondition
     private let durability: Durability
     private let engine: FileStoreEngine
-    /// The first failure: part of the content is missing since then.
+    /// The first failure: part of the content is missing since then. Held during a call, so that calls do not overlap.
     private let failure = Mutex<FileStoreError?>(nil)
 
     init(
@@ -61,13 +61,21 @@ public final class FileWriter: FileWriting {
 
     /// Runs `body` unless an earlier call failed.
     private func attempt<Result>(_ body: () throws(FileSystemError) -> Result) throws(FileStoreError) -> Result {
-        if let failure = failure.withLock({ $0 }) { throw failure }
-        do throws(FileSystemError) {
-            return try body()
-        } catch {
-            let error = FileStoreError(error, .save, key: key.string)
-            failure.withLock { $0 = error }
-            throw error
+        var result: Swift.Result<Result, FileStoreError>?
+        failure.withLock { failure in
+            if let failure {
+                result = .failure(failure)
+                return
+            }
+            do throws(FileSystemError) {
+                result = .success(try body())
+            } catch {
+                let error = FileStoreError(error, .save, key: key.string)
+                failure = error
+                result = .failure(error)
+            }
         }
+        guard let result else { throw FileStoreError(.closed, .save, key: key.string) }
+        return try result.get()
     }
 }

@@ -13,9 +13,10 @@ public protocol StreamingFileStoring: FileStoring {
     /// Stores `data` as the whole content of the file at `key`, if the existing file meets a condition.
     ///
     /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
-    /// all processes, exactly one succeeds. A reader may see the content of a refused save for a moment if an unconditional
-    /// save replaces the file at the same time. Where the file system cannot exchange names, such an unconditional save may
-    /// be overwritten.
+    /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For that,
+    /// stores lock the directory while they rename a file or delete one (`flock(2)`). Where directories cannot be locked,
+    /// as on some network file systems, and while another program locks one for more than a second, a save without a
+    /// condition at the same time may be replaced.
     ///
     /// - Parameters:
     ///   - data: The content.
@@ -24,7 +25,8 @@ public protocol StreamingFileStoring: FileStoring {
     ///   - durability: The durability of this save; nil for that of the store.
     /// - Returns: The stored file, with its revision.
     /// - Throws: ``FileStoreError``; ``FileStoreError/Code/conflict`` or ``FileStoreError/Code/alreadyExists`` if the
-    ///   condition is not met. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
+    ///   condition is not met, ``FileStoreError/Code/unavailable(_:)`` if another program locks the directory for ten
+    ///   seconds. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
     @discardableResult
     func save(
         _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
@@ -34,7 +36,8 @@ public protocol StreamingFileStoring: FileStoring {
     ///
     /// All files of up to 64 saves are written and flushed under temporary names before the first of them is renamed to
     /// its key, and every directory is flushed once at the end, so a batch takes a fraction of the time of single
-    /// saves. Only after the call are the changes durable.
+    /// saves. Only after the call are the changes durable. The directories of the keys are created first, so a batch cannot
+    /// use a name both for a file and for a directory.
     ///
     /// - Parameters:
     ///   - batch: The changes.
@@ -86,7 +89,7 @@ public protocol StreamingFileStoring: FileStoring {
     /// - Parameters:
     ///   - key: The key of the file.
     ///   - destination: The URL of the copy; its directory must exist.
-    ///   - overwrite: Whether to replace a file or link at the URL. If not, the export fails with
+    ///   - overwrite: Whether to replace a regular file or a link at the URL. If not, the export fails with
     ///     ``FileStoreError/Code/alreadyExists``; of many concurrent ones exactly one succeeds.
     ///   - progress: Gets the size of the file in bytes as its total, and the number of bytes copied, from the thread that
     ///     copies. Cancelling it cancels the export, as cancelling the task does.

@@ -147,13 +147,31 @@ struct DeleteAllTests {
         }
         defer { umount2(place, 2) }
         try directory.write("foreign", to: "store/mounted/f")
-        if type == nil {
-            await #expect(performing: { try await store.deleteAll() }, throws: hasCode(.foreignContent))
-        } else {
-            try await store.deleteAll()
-        }
+        try await store.deleteAll()
         #expect(try await keys(store) == ["mounted", "mounted/f"])
         #expect(try directory.read("store/mounted/f") == "foreign")
+    }
+
+    @Test("of a directory keeps what is mounted below it", .enabled(if: geteuid() == 0), arguments: ["tmpfs", nil])
+    func mountedBelow(type: String?) async throws {
+        let directory = try TemporaryDirectory()
+        let store = DiskFileStore(root: directory.url("store"))
+        for key in ["a/f", "d/f", "d/e/mounted/x", "d/e/f"] { try await store.save(Data("x".utf8), to: key) }
+        try directory.write("foreign", to: "outside/f")
+        let place = directory.path("store/d/e/mounted").description
+        let bind: UInt = 4096
+        guard mount(type ?? directory.path("outside").description, place, type, type == nil ? bind : 0, nil) == 0 else {
+            print("NOT RUN: a mount point below a directory: \(Errno(rawValue: errno))")
+            return
+        }
+        defer { umount2(place, 2) }
+        try directory.write("foreign", to: "store/d/e/mounted/f")
+        await #expect(performing: { try await store.deleteDirectory("d") }, throws: hasCode(.foreignContent))
+        #expect(try await store.load("d/f") == Data("x".utf8))
+        try await store.deleteAll()
+        #expect(try await keys(store) == ["d", "d/e", "d/e/mounted", "d/e/mounted/f"])
+        try await DiskFileStore(root: directory.url("store")).save(Data(), to: "g")
+        #expect(try directory.read("store/d/e/mounted/f") == "foreign")
     }
     #endif
 }

@@ -52,6 +52,18 @@ struct ExportTests {
         }
     }
 
+    @Test("replaces no FIFO, socket or device")
+    func notRegular() async throws {
+        let store = DiskFileStore(root: root, fileSystem: memory)
+        try await store.save(Data("x".utf8), to: "f")
+        try memory.createNode(
+            "/out/file", at: .workingDirectory, type: .fifo, permissions: .ownerReadWrite, deviceNumber: 0)
+        await #expect(
+            performing: { try await store.export("f", to: destination, overwrite: true) },
+            throws: hasCode(.invalidDestination(.notRegular)))
+        #expect(try memory.status("/out/file").type != .regular)
+    }
+
     @Test("names the destination in the underlying error")
     func path() async throws {
         let store = DiskFileStore(root: root, fileSystem: memory)

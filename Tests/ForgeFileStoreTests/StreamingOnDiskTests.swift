@@ -80,6 +80,73 @@ struct StreamingOnDiskTests {
         }
     }
 
+    @Test("no plain save is replaced by a conditional one that has not read it, and none waits forever")
+    func mixedSaves() async throws {
+        // Two stores exclude each other as those of two processes do.
+        let options = FileStoreOptions(durability: .none)
+        try await DiskFileStore(root: root, options: options).save(Data("0".utf8), to: "f")
+        let root = root
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for task in 0..<2 {
+                group.addTask {
+                    let store = DiskFileStore(root: root, options: options)
+                    for number in 0..<300 { try await store.save(Data("plain \(task) \(number)".utf8), to: "f") }
+                }
+            }
+            for _ in 0..<2 {
+                group.addTask {
+                    let store = DiskFileStore(root: root, options: options)
+                    for _ in 0..<300 {
+                        try await store.update("f") { data in
+                            let text = String(decoding: data ?? Data(), as: UTF8.self)
+                            return Data((text.hasPrefix("after ") ? text : "after " + text).utf8)
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        let last = String(decoding: try await DiskFileStore(root: root).load("f"), as: UTF8.self)
+        #expect(last.hasSuffix(" 299"), "\(last)")
+    }
+
+    @Test("of the commits of a writer one succeeds, and no write that overlaps it adds to the stored file")
+    func overlappingCommits() async throws {
+        let store = DiskFileStore(root: root)
+        for round in 0..<20 {
+            let writer = try await store.writer(for: "f\(round)")
+            try await writer.write(Data(count: 10))
+            let stored = await withTaskGroup(of: StoredFile?.self, returning: [StoredFile].self) { group in
+                for _ in 0..<5 {
+                    group.addTask { try? await writer.commit() }
+                    group.addTask {
+                        try? await writer.write(Data(count: 100_000))
+                        return nil
+                    }
+                }
+                return await group.reduce(into: []) { files, file in file.map { files.append($0) } }
+            }
+            #expect(stored.count == 1)
+            #expect(try await store.info("f\(round)") == stored.first)
+        }
+    }
+
+    @Test("a moved file has a revision of its own, whatever the time of the source")
+    func movedRevision() async throws {
+        let store = DiskFileStore(root: root)
+        let source = directory.url("source")
+        var revisions: Set<FileRevision> = []
+        for _ in 0..<3 {
+            try Data("same".utf8).write(to: source)
+            let past = Date(timeIntervalSince1970: 1_000_000_000)
+            try FileManager.default.setAttributes([.modificationDate: past], ofItemAtPath: source.path)
+            try await store.move(from: source, to: "f", overwrite: true)
+            revisions.insert(try #require(try await store.info("f").revision))
+            try await store.delete("f")
+        }
+        #expect(revisions.count == 3)
+    }
+
     @Test("a writer that is cancelled, released or whose task is cancelled leaves no file")
     func leavesNothing() async throws {
         let store = DiskFileStore(root: root)

@@ -55,6 +55,9 @@ struct ExportDestination {
         }
         guard overwrite else { throw FileSystemError(.open, .fileExists) }
         guard status.type != .directory else { throw FileSystemError(.open, .isDirectory) }
+        guard status.type == .regular || status.type == .symbolicLink else {
+            throw FileSystemError(.open, .noSuchAddressOrDevice)
+        }
     }
 
     private static func code(of error: FileSystemError) -> FileStoreError.Code {
@@ -62,6 +65,7 @@ struct ExportDestination {
         return switch error.errno {
         case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels: .invalidDestination(.noDirectory)
         case .isDirectory: .invalidDestination(.isDirectory)
+        case .noSuchAddressOrDevice: .invalidDestination(.notRegular)
         case .fileNameTooLong, .invalidArgument, .illegalByteSequence: .invalidDestination(.notFileURL)
         default: FileStoreError.Code(error, .export)
         }

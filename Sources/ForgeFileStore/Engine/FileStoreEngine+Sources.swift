@@ -101,6 +101,8 @@ extension FileStoreEngine {
                     refusal = claim?.restore()
                     if refusal != nil { throw FileSystemError(.rename, .canceled, path: source.origin.path) }
                 }
+                // The source may have the time of an earlier file, and its inode number.
+                store.setPreciseTime(of: file)
                 try store.synchronizeNames(source.directory, key.path, durability)
             }
             return true

@@ -119,7 +119,9 @@ struct TreeListing: Sendable {
 }
 
 extension POSIXPath {
-    fileprivate var components: [POSIXPath] { bytes.split(separator: UInt8(ascii: "/")).map { POSIXPath($0) } }
+    fileprivate var components: [POSIXPath] {
+        bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { POSIXPath($0) }
+    }
 }
 
 extension RelativeKey {

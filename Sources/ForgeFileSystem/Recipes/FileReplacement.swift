@@ -42,12 +42,16 @@ extension POSIXFileSystem {
     }
 
     /// The same with a temporary name that only the caller uses; removes a file that an earlier attempt left there.
+    ///
+    /// `whileMoving` is called with the rename, and calls it.
     package func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
-        durability: Durability, temporary: POSIXPath, content: (Descriptor) throws(FileSystemError) -> Void
+        durability: Durability, temporary: POSIXPath,
+        whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void,
+        content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         let descriptor = try createAnew(temporary, at: directory, .writeOnly, permissions)
-        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
+        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content, whileMoving)
     }
 
     /// Replaces a file durably like `replaceFile`, and returns the open new file.
@@ -73,9 +77,13 @@ extension POSIXFileSystem {
     private func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ permissions: FilePermissions,
         _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
-        _ content: (Descriptor) throws(FileSystemError) -> Void
+        _ content: (Descriptor) throws(FileSystemError) -> Void,
+        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
+            (move) throws(FileSystemError) in try move()
+        }
     ) throws(FileSystemError) {
-        try writeAndMove(temporary, to: name, at: directory, mode, durability) { () throws(FileSystemError) in
+        try writeAndMove(temporary, to: name, at: directory, mode, durability, whileMoving) {
+            () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try fill(descriptor, permissions, durability, content)
             }
@@ -87,11 +95,16 @@ extension POSIXFileSystem {
     /// fails.
     private func writeAndMove(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
+        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
+            (move) throws(FileSystemError) in try move()
+        },
         filling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {
             try withPathInErrors(temporary, fill)
-            try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
+            try whileMoving { () throws(FileSystemError) in
+                try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
+            }
         } catch {
             // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}

@@ -32,7 +32,8 @@ struct OwnFiles {
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
                     try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                        try isMountPoint(below) ? path : try firstForeign(in: below, prefix: path)
+                        try isMountPoint(below, entry.name, in: directory)
+                            ? path : try firstForeign(in: below, prefix: path)
                     }
                 }
                 if let found = found ?? nil { return found }
@@ -44,7 +45,7 @@ struct OwnFiles {
     /// Whether a directory and everything below it belong to the store, so that it can be removed as a whole.
     func isWhollyOwn(_ name: POSIXPath, in parent: Descriptor) throws(FileSystemError) -> Bool {
         try withDirectory(name, at: parent) { (directory) throws(FileSystemError) in
-            guard try !isMountPoint(directory) else { return false }
+            guard try !isMountPoint(directory, name, in: parent) else { return false }
             return try firstForeign(in: directory, prefix: name) == nil
         }
     }
@@ -102,7 +103,7 @@ struct OwnFiles {
         case .directory:
             return try ifPresent { () throws(FileSystemError) -> Bool in
                 let isEmpty = try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                    guard try !isMountPoint(below) else { return false }
+                    guard try !isMountPoint(below, entry.name, in: directory) else { return false }
                     return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
                 }
                 guard isEmpty else { return false }
@@ -169,9 +170,12 @@ struct OwnFiles {
         return isTemporary ? .temporary : .file
     }
 
-    /// Whether a directory is on another device, because a file system is mounted there.
-    private func isMountPoint(_ directory: Descriptor) throws(FileSystemError) -> Bool {
-        try fileSystem.status(of: .descriptor(directory)).device != device
+    /// Whether a directory is on another device, or another directory is mounted there (`mount --bind`).
+    private func isMountPoint(
+        _ directory: Descriptor, _ name: POSIXPath, in parent: Descriptor
+    ) throws(FileSystemError) -> Bool {
+        guard try fileSystem.status(of: .descriptor(directory)).device == device else { return true }
+        return (fileSystem as? SystemFileSystem)?.isMountPoint(name, at: parent) ?? false
     }
 
     private func exists(_ name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> Bool {

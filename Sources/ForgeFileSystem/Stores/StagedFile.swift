@@ -125,9 +125,11 @@ extension StoreDirectory {
                     try requireSameDirectory(parent, file.directory)
                     try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
                         try requireReplaceable(name, at: parent, mode, file.key)
-                        if let expected {
-                            try replaceExpected(expected, name, with: file.name.path, at: parent)
-                        } else {
+                        try excludingChanges(in: parent, isConditional: expected != nil) {
+                            () throws(FileSystemError) in
+                            if let expected, try revision(name, at: parent) != expected {
+                                throw FileSystemError(.rename, .canceled, path: file.key.path)
+                            }
                             try fileSystem.moveIntoPlace(file.name.path, to: name, at: parent, mode, durability)
                         }
                     }
@@ -165,35 +167,6 @@ extension StoreDirectory {
         let first = DirectoryIdentity(try fileSystem.status(of: .descriptor(first)))
         guard try first == DirectoryIdentity(fileSystem.status(of: .descriptor(second))) else {
             throw FileSystemError(.rename, .noSuchFileOrDirectory)
-        }
-    }
-
-    /// Renames a file over another that has the expected revision.
-    ///
-    /// A lock on the directory excludes other conditional replacements. An unconditional one may come between the check
-    /// and the rename: then the exchange of the names reveals it, and is reverted.
-    private func replaceExpected(
-        _ expected: FileRevision, _ name: POSIXPath, with new: POSIXPath, at directory: Descriptor
-    ) throws(FileSystemError) {
-        try fileSystem.withDirectory(".", at: directory) { (locked) throws(FileSystemError) in
-            try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                try fileSystem.lock(locked, .exclusive, waiting: true)
-            }
-            guard try revision(name, at: directory) == expected else { throw FileSystemError(.rename, .canceled) }
-            let own = try revision(new, at: directory)
-            do throws(FileSystemError) {
-                try fileSystem.rename(new, at: directory, to: name, at: directory, .exchanging)
-            } catch  where error.errno.isMissingFeature {
-                return try fileSystem.rename(new, at: directory, to: name, at: directory, .replacing)
-            } catch  where error.errno == .noSuchFileOrDirectory {
-                throw FileSystemError(.rename, .canceled)
-            }
-            if try revision(new, at: directory) == expected { return try fileSystem.unlink(new, at: directory) }
-            // Until the own file is back: a third replacement may come between, too.
-            repeat {
-                try fileSystem.rename(new, at: directory, to: name, at: directory, .exchanging)
-            } while try revision(new, at: directory) != own
-            throw FileSystemError(.rename, .canceled)
         }
     }
 

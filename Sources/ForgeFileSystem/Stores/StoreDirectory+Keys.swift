@@ -87,7 +87,9 @@ extension StoreDirectory {
                     (temporary) throws(FileSystemError) in
                     try fileSystem.replaceFile(
                         name, at: parent, mode, permissions: .privateFile, durability: durability, temporary: temporary
-                    ) { (file) throws(FileSystemError) in
+                    ) { (move) throws(FileSystemError) in
+                        try excludingChanges(in: parent) { () throws(FileSystemError) in try move() }
+                    } content: { (file) throws(FileSystemError) in
                         try content(file)
                         setPreciseTime(of: file)
                     }
@@ -98,7 +100,7 @@ extension StoreDirectory {
 
     /// Gives a new file a modification time of its own, so that its ``FileRevision`` is unique; best effort, because not
     /// every file system can set times.
-    func setPreciseTime(of file: Descriptor) {
+    package func setPreciseTime(of file: Descriptor) {
         guard let now = fileSystem.preciseTime else { return }
         do { try fileSystem.setTimes(accessed: nil, modified: now, of: .descriptor(file)) } catch _ {}
     }
@@ -125,7 +127,9 @@ extension StoreDirectory {
                 try requireReplaceable(name, at: parent, mode, key)
                 let privateName = try claim(root)
                 do throws(FileSystemError) {
-                    try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
+                    try excludingChanges(in: parent) { () throws(FileSystemError) in
+                        try fileSystem.rename(privateName, at: root, to: name, at: parent, mode)
+                    }
                 } catch {
                     try restore()
                     throw error
@@ -178,10 +182,12 @@ extension StoreDirectory {
     ///   `ENOTSUP` for a file that does not belong to the store, and is kept.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
-            let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-            guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
-            try Self.check(status, of: key)
-            try fileSystem.unlink(name, at: parent)
+            try excludingChanges(in: parent) { () throws(FileSystemError) in
+                let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
+                guard status.type != .directory else { throw FileSystemError(.unlink, .isDirectory, path: key.path) }
+                try Self.check(status, of: key)
+                try fileSystem.unlink(name, at: parent)
+            }
             try synchronizeNames(parent, key.path, durability)
         }
     }

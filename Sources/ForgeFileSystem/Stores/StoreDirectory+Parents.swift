@@ -138,6 +138,11 @@ extension StoreDirectory {
         try synchronizeNames(root, path)
     }
 
+    /// Makes the names in the root durable.
+    package func synchronizeRoot(_ durability: Durability) throws(FileSystemError) {
+        try synchronizeNames(root, nil, durability)
+    }
+
     /// Makes the names in a directory durable; if that fails, the change is visible but a power cut may undo it.
     package func synchronizeNames(
         _ directory: Descriptor, _ path: POSIXPath?, _ durability: Durability = .full

@@ -17,7 +17,7 @@ package final class StoreLock: Sendable {
         let descriptor = try fileSystem.openStoreFile(name, at: directory)
         do {
             try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
-                try Self.lock(descriptor, mode, waitingAtMost: timeout, on: fileSystem)
+                try fileSystem.lock(descriptor, mode, waitingAtMost: timeout)
             }
         } catch {
             fileSystem.discard(descriptor)
@@ -31,24 +31,6 @@ package final class StoreLock: Sendable {
     package func write(_ text: [UInt8]) throws(FileSystemError) {
         try fileSystem.truncate(.descriptor(descriptor), to: 0)
         try fileSystem.writeBytes(text, to: descriptor, at: 0)
-    }
-
-    /// Retries until the lock is taken or the time is up: `flock(2)` itself waits without limit.
-    private static func lock(
-        _ descriptor: Descriptor, _ mode: LockMode, waitingAtMost timeout: Duration, on fileSystem: any POSIXFileSystem
-    ) throws(FileSystemError) {
-        let end = ContinuousClock.now + timeout.bounded
-        var pause = 0.000_1
-        while true {
-            do {
-                return try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-                    try fileSystem.lock(descriptor, mode, waiting: false)
-                }
-            } catch  where error.errno == .resourceTemporarilyUnavailable && ContinuousClock.now < end {
-                Thread.sleep(forTimeInterval: pause)
-                pause = min(2 * pause, 0.002)
-            }
-        }
     }
 
     /// The process that took the lock.
@@ -66,5 +48,31 @@ package final class StoreLock: Sendable {
             } catch _ {}  // Closing remains.
         }
         fileSystem.discard(descriptor)
+    }
+}
+
+extension POSIXFileSystem {
+    /// Retries until the lock is taken or the time is up: `flock(2)` itself waits without limit.
+    ///
+    /// - Throws: `EAGAIN` if another open file still holds a conflicting lock.
+    func lock(
+        _ descriptor: Descriptor, _ mode: LockMode, waitingAtMost timeout: Duration
+    ) throws(FileSystemError) {
+        var end: ContinuousClock.Instant?
+        var pause = 0.000_02
+        while true {
+            do {
+                return try retryingInterrupts { () throws(FileSystemError) in
+                    try lock(descriptor, mode, waiting: false)
+                }
+            } catch  where error.errno == .resourceTemporarilyUnavailable {
+                let now = ContinuousClock.now
+                let last = end ?? now + timeout.bounded
+                end = last
+                guard now < last else { throw error }
+                Thread.sleep(forTimeInterval: pause)
+                pause = min(2 * pause, 0.002)
+            }
+        }
     }
 }

@@ -17,6 +17,9 @@ func sysOpenRestricted(
     }
 }
 
+/// Directories cannot be mounted elsewhere: a mount point is on another device.
+func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { false }
+
 func sysRename(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>,
     _ mode: RenameMode

@@ -9,7 +9,8 @@ import Glibc
 import Musl
 #endif
 
-/// RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH of openat2(2).
+/// RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH of openat2(2).
+private let resolveNoMounts: UInt64 = 0x01
 private let resolveNoMagicLinks: UInt64 = 0x02
 private let resolveNoSymlinks: UInt64 = 0x04
 private let resolveBeneath: UInt64 = 0x08
@@ -37,6 +38,15 @@ func sysOpenRestricted(
     }
     errno = EAGAIN
     return -1
+}
+
+/// openat2(2) refuses to cross a mount point with EXDEV.
+func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool {
+    let flags = UInt64(UInt32(bitPattern: O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))
+    let descriptor = forge_openat2(directory, name, flags, 0, resolveNoMounts)
+    guard descriptor >= 0 else { return errno == EXDEV }
+    _ = sysClose(descriptor)
+    return false
 }
 
 func sysRename(

@@ -21,6 +21,14 @@ public struct SystemFileSystem: POSIXFileSystem {
     public var preciseTime: FileTime? { sysPreciseTime() }
 }
 
+extension SystemFileSystem {
+    /// Whether something is mounted at an entry of a directory, of the same device too; always false where the system
+    /// cannot tell that.
+    func isMountPoint(_ name: POSIXPath, at directory: Descriptor) -> Bool {
+        name.withCString { sysIsMountPoint(directory.rawValue, $0) }
+    }
+}
+
 // MARK: Descriptors
 
 extension SystemFileSystem {

@@ -185,7 +185,7 @@ extension BoundedCache {
         return coding.cost?(value) ?? encodedSize
     }
 
-    private func report(_ operation: CacheError.Operation, _ key: CacheKey, _ error: any Error) {
+    func report(_ operation: CacheError.Operation, _ key: CacheKey, _ error: any Error) {
         counts.withLock { $0.errorCount += 1 }
         options.onError(CacheError(operation: operation, key: key.string, underlying: error))
     }

@@ -73,7 +73,12 @@ public final class BoundedCache<Value: Sendable>: Sendable {
             let value = try await value(for: key) { (_: StaleCacheEntry<Value>?) in .value(try await load()) }
             if let value { return value }
             // The entry says that there is no value, which this caller does not accept.
-            try await remove(key)
+            do {
+                try await remove(key)
+            } catch {
+                report(.write, CacheKey(key), error)
+                return try await load()
+            }
         }
     }
 
@@ -128,7 +133,8 @@ public final class BoundedCache<Value: Sendable>: Sendable {
     /// Evicts entries from memory until at most this size is left. They stay on disk.
     public func trimMemory(to sizeInBytes: Int = 0) { memory.trim(to: sizeInBytes) }
 
-    /// The sum of the sizes of all entries' files, in bytes; 0 for a cache in memory only. Reads no file.
+    /// The sum of the sizes of all entries' files, in bytes; 0 for a cache in memory only. Reads no file. Files that
+    /// other caches have added to the directory since it was listed are not included.
     ///
     /// - Throws: The error of listing the directory.
     public func sizeOnDisk() async throws -> Int {

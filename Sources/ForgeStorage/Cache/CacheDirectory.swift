@@ -90,7 +90,11 @@ final class CacheDirectory: Sendable {
 
     func remove(_ key: String) throws { try index.remove(Self.fileName(of: key)) }
 
-    func removeAll() throws { try index.removeAll() }
+    func removeAll() throws {
+        try index.removeAll()
+        // A process that was killed may have removed files without a flush.
+        try root.existing()?.synchronizeRoot(durability)
+    }
 
     /// The sum of the sizes and the number of the files; reads none of them.
     func totals() throws -> (sizeInBytes: Int, count: Int) { try index.totals() }

@@ -91,12 +91,15 @@ package struct CacheFile: Sendable {
         let flags = number(24, as: UInt32.self)
         let keyEnd = headerLength + Int(number(28, as: UInt32.self))
         let tagEnd = keyEnd + Int(number(32, as: UInt32.self))
-        guard tagEnd <= bytes.count else { return .failure(.checksum) }
+        guard tagEnd <= bytes.count, flags & ~3 == 0, number(36, as: UInt32.self) == 0,
+            flags & 2 != 0 || tagEnd == keyEnd,
+            let tag = String(validating: bytes[keyEnd..<tagEnd], as: UTF8.self)
+        else { return .failure(.checksum) }
         guard bytes[headerLength..<keyEnd].elementsEqual(key.utf8) else { return .failure(.otherKey) }
         let expiry = number(16, as: Int64.self)
         return .success(
             CacheFile(
-                key: key, tag: flags & 2 == 0 ? nil : String(decoding: bytes[keyEnd..<tagEnd], as: UTF8.self),
+                key: key, tag: flags & 2 == 0 ? nil : tag,
                 expiry: expiry == .max ? nil : expiry, payload: flags & 1 == 0 ? Data(bytes[tagEnd...]) : nil))
     }
 }

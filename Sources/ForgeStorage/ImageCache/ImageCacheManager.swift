@@ -161,7 +161,8 @@ public final class ImageCacheManager: Sendable {
         if !isFlushed { try directory.synchronize() }
     }
 
-    /// The sum of the sizes of all images' files, in bytes.
+    /// The sum of the sizes of all images' files, in bytes. With limits, files that other managers have added to the
+    /// directory since it was listed are not included.
     ///
     /// - Throws: The file system's own error.
     /// - Complexity: O(number of images), with limits only for the first call that needs it; with a file system that is

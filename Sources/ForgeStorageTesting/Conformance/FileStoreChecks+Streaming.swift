@@ -231,6 +231,10 @@ extension ConformanceChecks {
             }
             let missing = try await all(store.files(in: "", FileListingOptions(after: "b/b"))).map(\.key)
             try expectEqual(missing, Array(order[4...]), "keys after a missing one")
+            for text in ["b//x", "b/"] {
+                let rest = try await all(store.files(in: "", FileListingOptions(after: text))).map(\.key)
+                try expectEqual(rest, Array(order[2...]), "keys after \(text), which is not a key")
+            }
             let below = try await all(store.files(in: "b", FileListingOptions(after: "b/a"))).map(\.key)
             try expectEqual(below, ["b/a/x", "b/z"], "keys below b")
         },

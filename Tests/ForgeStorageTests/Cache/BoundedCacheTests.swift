@@ -171,6 +171,15 @@ struct BoundedCacheTests {
         #expect(cache.statistics.loadCount == 1)
     }
 
+    @Test("loads a value that an entry on a read-only disk says is absent")
+    func absenceOnReadOnlyDisk() async throws {
+        let fixture = CacheFixture()
+        #expect(try await fixture.open().value(for: "a") { _ in .absent(expiresAfter: .seconds(10)) } == nil)
+        try fixture.fileSystem.setReadOnly(true)
+        #expect(try await fixture.open().value(for: "a") { Data("1".utf8) } == Data("1".utf8))
+        #expect(fixture.errors.count == 1)
+    }
+
     @Test("remembers that there is no value, also on disk")
     func absence() async throws {
         let fixture = CacheFixture()

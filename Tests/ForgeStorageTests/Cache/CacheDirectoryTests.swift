@@ -33,6 +33,24 @@ struct CacheDirectoryTests {
         #expect(fixture.errors.isEmpty)
     }
 
+    @Test("a purge that finds nothing flushes what a killed process may have removed", arguments: [true, false])
+    func purgeFlushes(isDurable: Bool) async throws {
+        let memory = InMemoryFileSystem()
+        let flushes = CallCounter()
+        let fileSystem = InterceptedFileSystem(memory) { (call) throws(FileSystemError) in
+            if call.operation == .synchronize { try flushes.countOrFail(.synchronize, nil, .ioError) }
+        }
+        var options = CacheOptions()
+        options.durability = isDurable ? .full : .none
+        let cache = try BoundedCache<Data>(
+            directory: CacheFixture.directory, options: options, fileSystem: fileSystem)
+        await cache.insert(value("a"), for: "a")
+        try await cache.purge()
+        let before = flushes.count
+        try await cache.purge()
+        #expect(flushes.count == before + (isDurable ? 1 : 0))
+    }
+
     @Test("the size reads no file, and corrects itself when another process has removed files")
     func size() async throws {
         let fixture = CacheFixture { $0.disk = CacheLimits(count: 3) }

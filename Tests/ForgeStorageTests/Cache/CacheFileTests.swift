@@ -1,3 +1,4 @@
+import ForgeFileSystem
 import ForgeStorage
 import Foundation
 import Testing
@@ -45,6 +46,28 @@ struct CacheFileTests {
             #expect(throws: CacheFile.Damage.self) { try CacheFile(Array(intact.prefix(count)), key: "key") }
         }
         #expect(throws: CacheFile.Damage.otherKey) { try CacheFile(intact, key: "kez") }
+    }
+
+    /// The content with other bytes from an offset on, and their checksum.
+    private func forged(_ file: CacheFile, _ bytes: [UInt8], at offset: Int) -> [UInt8] {
+        var content = content(of: file)
+        content.replaceSubrange(offset..<offset + bytes.count, with: bytes)
+        var checksum = CRC32C()
+        content.withUnsafeBytes { content in
+            checksum.update(UnsafeRawBufferPointer(rebasing: content[..<12]))
+            checksum.update(UnsafeRawBufferPointer(rebasing: content[16...]))
+        }
+        content.replaceSubrange(12..<16, with: withUnsafeBytes(of: checksum.value.littleEndian, Array.init))
+        return content
+    }
+
+    @Test("with bytes that no cache writes is damaged, whatever its checksum")
+    func forgedFields() throws {
+        let file = CacheFile(key: "key", tag: "tag", expiry: 9, payload: Data("value".utf8))
+        _ = try CacheFile(forged(file, [2], at: 24), key: "key")
+        for (bytes, offset) in [([6], 24), ([0], 24), ([1], 36), ([0xFF], 43)] as [([UInt8], Int)] {
+            #expect(throws: CacheFile.Damage.checksum) { try CacheFile(forged(file, bytes, at: offset), key: "key") }
+        }
     }
 
     @Test("of a later version is not read")
