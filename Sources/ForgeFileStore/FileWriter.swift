@@ -47,10 +47,11 @@ public final class FileWriter: FileWriting {
         try await engine.offload { [self] _ in
             try attempt { () throws(FileSystemError) in
                 try staged.finishContent(durability)
-                let status = try staged.synchronize(durability)
-                try staged.store.place(
-                    staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability)
-                return StoredFile(key: key.string, status)
+                try staged.synchronize(durability)
+                return StoredFile(
+                    key: key.string,
+                    try staged.store.place(
+                        staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability))
             }
         }
     }

@@ -11,10 +11,11 @@ extension FileStoreEngine {
         return try await offload { [self] _ in
             try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
                 let staged = try stage(checked, data, in: directory, durability)
-                let status = try staged.synchronize(durability)
-                try directory.place(
-                    staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability)
-                return StoredFile(key: key, status)
+                try staged.synchronize(durability)
+                return StoredFile(
+                    key: key,
+                    try directory.place(
+                        staged, condition.renameMode, expecting: condition.expectedRevision, durability: durability))
             }
         }
     }
@@ -93,7 +94,7 @@ extension FileStoreEngine {
         }
         for (step, file) in staged {
             current = step
-            _ = try file.synchronize(durability)
+            try file.synchronize(durability)
         }
         staged.reverse()
         for step in steps {

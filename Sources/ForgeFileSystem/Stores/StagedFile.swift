@@ -76,12 +76,10 @@ package final class StagedFile: Sendable {
         }
     }
 
-    /// Synchronises the content as `durability` says, and returns the status of the file.
-    package func synchronize(_ durability: Durability) throws(FileSystemError) -> FileStatus {
-        try withFile { (file) throws(FileSystemError) in
-            if let level = durability.contentLevel { try store.fileSystem.synchronize(file, level) }
-            return try store.fileSystem.status(of: .descriptor(file))
-        }
+    /// Synchronises the content as `durability` says.
+    package func synchronize(_ durability: Durability) throws(FileSystemError) {
+        guard let level = durability.contentLevel else { return }
+        try withFile { (file) throws(FileSystemError) in try store.fileSystem.synchronize(file, level) }
     }
 
     /// Closes the file and removes the temporary name, if there still is one.
@@ -113,13 +111,16 @@ extension StoreDirectory {
     ///   - durability: Whether the name is synchronised.
     ///   - flushesNames: Whether that happens at once; otherwise the caller synchronises several names with
     ///     ``synchronizeParents(of:)``.
+    /// - Returns: The status of the stored file.
     /// - Throws: `ECANCELED` of a rename if there is no file with the expected revision; for an existing file as
     ///   ``replace(_:_:durability:content:)``.
+    @discardableResult
     package func place(
         _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,
         flushesNames: Bool = true
-    ) throws(FileSystemError) {
-        try file.withFile { (content) throws(FileSystemError) in
+    ) throws(FileSystemError) -> FileStatus {
+        let status = try file.withFile { (content) throws(FileSystemError) in
+            var status = try fileSystem.status(of: .descriptor(content))
             do throws(FileSystemError) {
                 try withParent(of: file.key, creating: false) { (parent, name) throws(FileSystemError) in
                     try requireSameDirectory(parent, file.directory)
@@ -138,12 +139,19 @@ extension StoreDirectory {
             } catch  where error.errno == .noSuchFileOrDirectory {
                 // The directory was removed or replaced since the file was created, maybe with the temporary name.
                 guard expected == nil else { throw FileSystemError(.rename, .canceled, path: file.key.path) }
+                var stored: Descriptor?
+                defer { stored.map(fileSystem.discard) }
                 try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
                     try fileSystem.copyContent(of: content, to: new)
+                    stored.map(fileSystem.discard)
+                    stored = try fileSystem.duplicate(new)
                 }
+                if let stored { status = try fileSystem.status(of: .descriptor(stored)) }
             }
+            return status
         }
         file.discard()
+        return status
     }
 
     /// Makes the names in the directories of keys durable.
