@@ -225,8 +225,9 @@ struct StreamingOnDiskTests {
             let writer = try await store.writer(for: "d/f")
             try await writer.write(Data("content \(number)".utf8))
             try await change()
-            try await writer.commit()
+            let stored = try await writer.commit()
             #expect(try await store.load("d/f") == Data("content \(number)".utf8))
+            #expect(try await store.info("d/f").revision == stored.revision)
             #expect(try entries().filter { $0.contains("#tmp") } == [])
         }
     }
@@ -259,6 +260,37 @@ struct StreamingOnDiskTests {
             #expect(before <= modified && modified <= after)
         }
     }
+
+    /// Why a store never writes a new content into a file that it has kept: `sendfile(2)` and `splice(2)` queue the pages
+    /// of a file, not copies of them, and a lease is granted for a file with queued pages.
+    @Test("bytes of a file that another program sends stay the same when the file is replaced")
+    func sentBytes() async throws {
+        let store = DiskFileStore(root: root, options: FileStoreOptions(durability: .none))
+        let old = Data(repeating: 1, count: 4096)
+        func queued(_ change: (Data) async throws -> Void) async throws -> Data {
+            try await store.save(old, to: "f")
+            var ends: [CInt] = [0, 0]
+            try #require(pipe(&ends) == 0)
+            defer { for end in ends { close(end) } }
+            let file = open(root.appending(path: "f").path, O_RDONLY)
+            try #require(sendfile(ends[1], file, nil, old.count) == old.count)
+            close(file)
+            for number: UInt8 in 2..<6 { try await change(Data(repeating: number, count: old.count)) }
+            var bytes = [UInt8](repeating: 0, count: old.count)
+            try #require(read(ends[0], &bytes, bytes.count) == bytes.count)
+            return Data(bytes)
+        }
+        #expect(try await queued { try await store.save($0, to: "f") } == old)
+        // The hazard is real: a write to the file itself reaches the queued bytes.
+        let overwritten = try await queued { content in
+            let file = open(root.appending(path: "f").path, O_WRONLY)
+            defer { close(file) }
+            let setLease: CInt = 1024  // F_SETLEASE
+            #expect(fcntl(file, setLease, CInt(F_WRLCK)) == 0)
+            try #require(content.withUnsafeBytes { write(file, $0.baseAddress, $0.count) } == content.count)
+        }
+        #expect(overwritten == Data(repeating: 5, count: old.count))
+    }
     #endif
 
     @Test("a file that is larger than the limit of a load is read in parts")
@@ -279,6 +311,7 @@ struct StreamingOnDiskTests {
         await #expect(performing: { try await store.load("f") }, throws: hasCode(.tooLarge))
         let reader = try await store.reader(for: "f")
         #expect(try await reader.read((15 << 40) - 5 ..< .max).count == 5)
+        #expect(try reader.mapped().count == 15 << 40)
         withUnsafeTemporaryAllocation(byteCount: 8, alignment: 1) { buffer in
             _ = #expect(throws: FileStoreError.self) { try reader.readBlocking(into: buffer, at: -1) }
         }
