@@ -65,27 +65,24 @@ private final class InotifyWatch: DirectoryWatching, @unchecked Sendable {
     func cancel() { source.cancel() }
 }
 
-/// The events that can be read now.
+/// The events of one read; if more are waiting, the source calls its handler again.
 private func inotifyEvents(in descriptor: CInt) -> [DirectoryEvent] {
-    var events: [DirectoryEvent] = []
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
     defer { buffer.deallocate() }
-    while true {
-        let used = read(descriptor, buffer.baseAddress, buffer.count)
-        if used < 0, errno == EINTR { continue }
-        guard used > 0 else { return events }
-        // struct inotify_event: s32 watch, u32 mask, u32 cookie, u32 length of the name, name with its NULs.
-        var position = 0
-        while position < used {
-            let record = UnsafeRawBufferPointer(rebasing: buffer[position..<used])
-            let length = Int(record.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
-            position += 16 + length
-            let number = Int(record.loadUnaligned(as: Int32.self))
-            let mask = record.loadUnaligned(fromByteOffset: 4, as: UInt32.self)
-            let name = POSIXPath(record[16..<16 + length].prefix { $0 != 0 })
-            if let event = DirectoryEvent(mask: Int(mask), name, number) { events.append(event) }
-        }
+    let used = read(descriptor, buffer.baseAddress, buffer.count)
+    var events: [DirectoryEvent] = []
+    // struct inotify_event: s32 watch, u32 mask, u32 cookie, u32 length of the name, name with its NULs.
+    var position = 0
+    while position < used {
+        let record = UnsafeRawBufferPointer(rebasing: buffer[position..<used])
+        let length = Int(record.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
+        position += 16 + length
+        let number = Int(record.loadUnaligned(as: Int32.self))
+        let mask = record.loadUnaligned(fromByteOffset: 4, as: UInt32.self)
+        let name = POSIXPath(record[16..<16 + length].prefix { $0 != 0 })
+        if let event = DirectoryEvent(mask: Int(mask), name, number) { events.append(event) }
     }
+    return events
 }
 
 extension DirectoryEvent {
