@@ -7,6 +7,7 @@ import SystemPackage
 /// An access beyond the end of a file that was truncated does not fault but finds zeros, as in a ``FileMapping``. `deinit`
 /// unmaps it.
 package final class PrivateMapping: Sendable {
+    // Constant, and the C functions that take it may be called from any thread.
     private nonisolated(unsafe) let record: OpaquePointer
     package let count: Int
 

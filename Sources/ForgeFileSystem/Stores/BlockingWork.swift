@@ -6,7 +6,7 @@ import Synchronization
 /// At most ``limit`` calls run at a time; further ones wait as suspended tasks, which need no thread.
 package enum BlockingWork {
     /// Enough for the calls of many tasks to share the device's flushes.
-    static let limit = 64
+    package static let limit = 64
 
     private struct State {
         var runningCount = 0

@@ -260,22 +260,3 @@ struct StoreDirectoryTests {
             throws: hasErrno(.noSuchFileOrDirectory))
     }
 }
-
-@Suite("Blocking work")
-struct BlockingWorkTests {
-    @Test("runs outside the thread pool and returns its result or error")
-    func run() async throws {
-        #expect(await BlockingWork.run { 7 } == 7)
-        await #expect(throws: FileSystemError.self) {
-            try await BlockingWork.run { () throws(FileSystemError) -> Int in throw FileSystemError(.read, .ioError) }
-        }
-    }
-
-    @Test("does not delay other work")
-    func parallel() async {
-        let gate = DispatchSemaphore(value: 0)
-        async let waiting: Void = BlockingWork.run { gate.wait() }
-        await BlockingWork.run { _ = gate.signal() }
-        await waiting
-    }
-}

@@ -52,9 +52,8 @@ final class ServerTests: Sendable {
         #expect(Set(notes).count == notes.count)
     }
 
-    @Test func answersARequestThatHasBegunBeforeItStops() async throws {
-        let server = try ServerProcess(directory)
-        let token = try await server.signIn("Ada")
+    /// Sends SIGTERM after half of a request that adds the note "last", and returns when the server accepts no connection.
+    private func stopDuringRequest(_ server: ServerProcess, _ token: String) async throws -> Connection {
         let connection = try Connection(port: server.port)
         // The answer to the first request shows that the server has read the beginning of the second.
         try connection.write(
@@ -72,6 +71,13 @@ final class ServerTests: Sendable {
         #expect(connection.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 200"))
         server.send(SIGTERM)
         while (try? Connection(port: server.port)) != nil { await Task.yield() }
+        return connection
+    }
+
+    @Test func answersARequestThatHasBegunBeforeItStops() async throws {
+        let server = try ServerProcess(directory)
+        let token = try await server.signIn("Ada")
+        let connection = try await stopDuringRequest(server, token)
         try connection.write("st")
         let answer = connection.read(until: "]")
         #expect(answer.hasPrefix("HTTP/1.1 200") && answer.hasSuffix(#"["last"]"#), "\(answer)")
@@ -84,22 +90,8 @@ final class ServerTests: Sendable {
         let server = try ServerProcess(directory, "--patience", second == nil ? "1" : "100")
         let token = try await server.signIn("Ada")
         try await server.add("kept", token)
-        let connection = try Connection(port: server.port)
-        try connection.write(
-            """
-            GET /health HTTP/1.1\r
-            Host: localhost\r
-            \r
-            POST /notes HTTP/1.1\r
-            Host: localhost\r
-            Authorization: \(token)\r
-            Content-Length: 4\r
-            \r
-            la
-            """)
-        #expect(connection.read(until: "\r\n\r\n").hasPrefix("HTTP/1.1 200"))
-        server.send(SIGTERM)
-        while (try? Connection(port: server.port)) != nil { await Task.yield() }
+        let connection = try await stopDuringRequest(server, token)
+        defer { withExtendedLifetime(connection) {} }
         if let second { server.send(second) }
         let end = await server.end()
         #expect(end.reason == .exit && end.status == 1, "\(end)")
