@@ -52,6 +52,10 @@ decoding=Sources/ForgeStorage/ImageCache/Decoding
 swiftc -typecheck -swift-version 6 $features -warnings-as-errors -parse-as-library -module-name ForgeStorage -I "$stubs" \
     $decoding/ImageDecoding.swift $decoding/ImageHeader.swift $decoding/ImageIODecoder.swift
 echo "check-apple: ForgeStorage: $decoding/ImageIODecoder.swift"
+cache=Sources/ForgeStorage/Cache
+swiftc -typecheck -swift-version 6 $features -warnings-as-errors -parse-as-library -module-name ForgeStorage -I "$stubs" \
+    $cache/MemoryPressure.swift $cache/MemoryPressure+Darwin.swift
+echo "check-apple: ForgeStorage: $cache/MemoryPressure+Darwin.swift"
 
 example=Examples/SettingsApp/SettingsApp.swift
 swiftc -typecheck -swift-version 6 -parse-as-library -warnings-as-errors -I "$stubs" -I "$modules" $maps $example

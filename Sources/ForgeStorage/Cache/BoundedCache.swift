@@ -35,7 +35,7 @@ public final class BoundedCache<Value: Sendable>: Sendable {
         directory: URL?, coding: CacheCoding<Value>, options: CacheOptions = CacheOptions(),
         fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws {
-        memory = MemoryEntries(limits: options.memory)
+        memory = MemoryEntries(limits: options.memory, options.memoryPressure)
         disk = try directory.map {
             CacheDirectory(try POSIXPath($0), on: fileSystem, limits: options.disk, durability: options.durability)
         }

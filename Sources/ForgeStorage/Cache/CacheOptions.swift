@@ -6,6 +6,9 @@ public struct CacheOptions: Sendable {
     /// The limits of the layer in memory; 32 MiB by default.
     public var memory = CacheLimits(sizeInBytes: 32 << 20)
 
+    /// The source of warnings on which the layer in memory evicts entries; the operating system by default.
+    public var memoryPressure = MemoryPressure.system
+
     /// The limits of the layer on disk, whose files are counted with their headers; 256 MiB by default.
     public var disk = CacheLimits(sizeInBytes: 256 << 20)
 

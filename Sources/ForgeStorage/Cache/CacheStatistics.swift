@@ -1,4 +1,4 @@
-/// What a ``BoundedCache`` has done since its creation.
+/// Counts of the requests, loads and evictions of a ``BoundedCache`` since its creation.
 public struct CacheStatistics: Hashable, Sendable {
     /// The layer in memory. Its hits include stale entries.
     public internal(set) var memory = MemoryCacheStatistics()

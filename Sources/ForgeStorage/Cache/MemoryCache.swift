@@ -15,9 +15,13 @@ public final class MemoryCache<Value: Sendable>: Sendable {
     ///
     /// - Parameters:
     ///   - limits: The limits of the costs' sum and of the number of entries.
+    ///   - memoryPressure: The source of warnings on which the cache evicts entries; the operating system by default.
     ///   - cost: The size of a value in bytes, as the cache counts it; 0 unless it is given. Called once per insertion.
-    public init(limits: CacheLimits, cost: @escaping @Sendable (Value) -> Int = { _ in 0 }) {
-        entries = MemoryEntries(limits: limits)
+    public init(
+        limits: CacheLimits, memoryPressure: MemoryPressure = .system,
+        cost: @escaping @Sendable (Value) -> Int = { _ in 0 }
+    ) {
+        entries = MemoryEntries(limits: limits, memoryPressure)
         self.cost = cost
     }
 

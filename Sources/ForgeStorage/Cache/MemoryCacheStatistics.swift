@@ -1,4 +1,4 @@
-/// What a cache in memory has done since its creation, and what it holds.
+/// Counts of the requests to a cache in memory since its creation, and its current size.
 public struct MemoryCacheStatistics: Hashable, Sendable {
     /// The number of requests that found an entry.
     public internal(set) var hitCount = 0

@@ -11,9 +11,13 @@ final class MemoryEntries: Sendable {
     }
 
     private let state: Mutex<State>
+    /// Set once, after the handler could capture `self`.
+    private let observation = Mutex<MemoryPressure.Observation?>(nil)
 
-    init(limits: CacheLimits) {
+    init(limits: CacheLimits, _ pressure: MemoryPressure) {
         state = Mutex(State(queue: AdaptiveEvictionQueue(limits: limits)))
+        let observation = MemoryPressure.Observation(pressure) { [weak self] level in self?.relieve(level) }
+        self.observation.withLock { $0 = observation }
     }
 
     @usableFromInline
@@ -56,8 +60,19 @@ final class MemoryEntries: Sendable {
     }
 
     func trim(to sizeInBytes: Int) {
+        trim { _ in CacheLimits(sizeInBytes: sizeInBytes) }
+    }
+
+    private func relieve(_ level: MemoryPressure.Level) {
+        switch level {
+        case .warning: trim { CacheLimits(sizeInBytes: $0.sizeInBytes / 2, count: $0.count / 2) }
+        case .critical: trim { _ in CacheLimits(sizeInBytes: 0, count: 0) }
+        }
+    }
+
+    private func trim(to limits: (AdaptiveEvictionQueue<CacheKey, Object>) -> CacheLimits) {
         let evicted = state.withLock { state in
-            let evicted = state.queue.trim(to: CacheLimits(sizeInBytes: sizeInBytes))
+            let evicted = state.queue.trim(to: limits(state.queue))
             state.statistics.evictionCount += evicted.count
             return evicted
         }

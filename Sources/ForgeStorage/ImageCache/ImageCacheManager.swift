@@ -39,10 +39,12 @@ public final class ImageCacheManager: Sendable {
     ///   - limits: The limits of the images' files, which the next ``cacheImage(id:data:)`` keeps; nil for none. The
     ///     directory is listed once; with a file system that is only a `FileSystemProtocol`, every file is read for that.
     ///   - decodedLimits: The limits of the decoded images in memory; 64 MiB by default.
+    ///   - memoryPressure: The source of warnings on which decoded images are evicted; the operating system by default.
     ///   - now: The clock of ``CachedImage/cachedAt``.
     public init(
         fileSystem: any FileSystemProtocol = SystemFileSystem(), cacheDirectory: URL? = nil,
         limits: CacheLimits? = nil, decodedLimits: CacheLimits = CacheLimits(sizeInBytes: 64 << 20),
+        memoryPressure: MemoryPressure = .system,
         now: @escaping @Sendable () -> Date = { Date() }
     ) {
         let url = cacheDirectory ?? Self.defaultDirectory
@@ -54,7 +56,7 @@ public final class ImageCacheManager: Sendable {
         }
         self.directory = directory
         self.now = now
-        decoded = DecodedImages(limits: decodedLimits)
+        decoded = DecodedImages(limits: decodedLimits, memoryPressure)
         index = limits.map { limits in
             FileIndex(
                 limits: limits, list: { try directory.files(Self.imageNames(in: directory)) },

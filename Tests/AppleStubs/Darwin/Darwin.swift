@@ -2,6 +2,8 @@
 // share with Linux, use: with the types that the SDK's Swift interface gives them, but for mode_t, which is 16 bits
 // there and has to agree with the Linux build of swift-system here. Nothing here is ever run.
 
+public import Dispatch
+
 public typealias mode_t = UInt32
 public typealias off_t = Int64
 public typealias uid_t = UInt32
@@ -193,3 +195,20 @@ public func mmap(
 public func getpagesize() -> Int32 { 16_384 }
 public func munmap(_ address: UnsafeMutableRawPointer?, _ count: Int) -> Int32 { 0 }
 public func msync(_ address: UnsafeMutableRawPointer?, _ count: Int, _ flags: Int32) -> Int32 { 0 }
+
+// Dispatch has these on Apple's platforms only.
+
+public protocol DispatchSourceMemoryPressure: DispatchSourceProtocol {}
+
+extension DispatchSource {
+    public struct MemoryPressureEvent: OptionSet, Sendable {
+        public let rawValue: UInt
+        public init(rawValue: UInt) { self.rawValue = rawValue }
+        public static let warning = MemoryPressureEvent(rawValue: 2)
+        public static let critical = MemoryPressureEvent(rawValue: 4)
+    }
+
+    public class func makeMemoryPressureSource(
+        eventMask: MemoryPressureEvent, queue: DispatchQueue? = nil
+    ) -> any DispatchSourceMemoryPressure { fatalError() }
+}

@@ -9,6 +9,7 @@ public typealias CFString = String
 public final class CGImageSource {}
 
 public func CGImageSourceCreateWithData(_ data: CFData, _ options: CFDictionary?) -> CGImageSource? { nil }
+public func CGImageSourceGetCount(_ source: CGImageSource) -> Int { 0 }
 public func CGImageSourceCopyPropertiesAtIndex(
     _ source: CGImageSource, _ index: Int, _ options: CFDictionary?
 ) -> CFDictionary? { nil }

@@ -20,8 +20,8 @@ final class DecodedImages: Sendable {
     /// Raised by every change of an image, so that one that was read before is not kept.
     private let changeCount = Mutex(0)
 
-    init(limits: CacheLimits) {
-        entries = MemoryEntries(limits: limits)
+    init(limits: CacheLimits, _ pressure: MemoryPressure) {
+        entries = MemoryEntries(limits: limits, pressure)
     }
 
     /// The number of changes; to be read before the image's file.

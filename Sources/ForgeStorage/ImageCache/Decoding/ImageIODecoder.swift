@@ -3,13 +3,18 @@ public import CoreGraphics
 public import Foundation
 import ImageIO
 
-/// A decoded image of Core Graphics.
+/// A decoded image of Core Graphics, with the frames of an animation.
+///
+/// `@unchecked Sendable`: a `CGImage` is immutable, so threads can share it.
 public struct SystemImage: @unchecked Sendable {
-    /// The image. A `CGImage` is immutable, so threads can share it.
-    public let cgImage: CGImage
+    /// The frames; at least one.
+    public let frames: [CGImage]
+
+    /// The first frame.
+    public var cgImage: CGImage { frames[0] }
 }
 
-/// Decodes images with the system's codecs; of an animation, the first frame.
+/// Decodes images with the system's codecs, with all frames of an animation and all pages of a document.
 public struct ImageIODecoder: ImageDecoding {
     /// A problem with the bytes of an image.
     public enum Failure: Error, Hashable, Sendable {
@@ -25,11 +30,20 @@ public struct ImageIODecoder: ImageDecoding {
     public func header(of data: Data) throws -> ImageHeader {
         let source = try source(of: data)
         let options: [String: Any] = [kCGImageSourceShouldCache as String: false]
-        guard let properties = CGImageSourceCopyPropertiesAtIndex(source, 0, options as CFDictionary) as? [String: Any],
-            let width = properties[kCGImagePropertyPixelWidth as String] as? Int,
-            let height = properties[kCGImagePropertyPixelHeight as String] as? Int
-        else { throw Failure.header }
-        return ImageHeader(width: width, height: height)
+        var header = ImageHeader(width: 0, height: 0, frameCount: CGImageSourceGetCount(source))
+        for index in 0..<header.frameCount {
+            guard
+                let properties = CGImageSourceCopyPropertiesAtIndex(source, index, options as CFDictionary)
+                    as? [String: Any],
+                let width = properties[kCGImagePropertyPixelWidth as String] as? Int,
+                let height = properties[kCGImagePropertyPixelHeight as String] as? Int
+            else { throw Failure.header }
+            // Frames of an icon or a document differ in size; counting all as the largest is safe.
+            header.width = max(header.width, width)
+            header.height = max(header.height, height)
+        }
+        guard header.frameCount > 0 else { throw Failure.header }
+        return header
     }
 
     public func decode(_ data: Data, to size: ImageHeader) throws -> SystemImage {
@@ -39,10 +53,16 @@ public struct ImageIODecoder: ImageDecoding {
             kCGImageSourceShouldCacheImmediately as String: true,
             kCGImageSourceThumbnailMaxPixelSize as String: max(size.width, size.height),
         ]
-        guard let image = CGImageSourceCreateThumbnailAtIndex(try source(of: data), 0, options as CFDictionary) else {
-            throw Failure.pixels
+        let source = try source(of: data)
+        let frames = try (0..<CGImageSourceGetCount(source)).map { index in
+            guard let image = CGImageSourceCreateThumbnailAtIndex(source, index, options as CFDictionary) else {
+                throw Failure.pixels
+            }
+            return image
         }
-        return SystemImage(cgImage: image)
+        // The header was read from the same bytes.
+        guard !frames.isEmpty, frames.count <= size.frameCount else { throw Failure.pixels }
+        return SystemImage(frames: frames)
     }
 
     private func source(of data: Data) throws -> CGImageSource {
