@@ -68,7 +68,7 @@ struct ConditionalSaveTests {
         }
     }
 
-    @Test("while another program locks the directory, other saves go on after a second, conditional ones fail after ten")
+    @Test("while another program locks the directory, other saves wait a second, conditional ones fail after ten")
     func foreignLock() async throws {
         let directory = try TemporaryDirectory()
         let store = DiskFileStore(root: directory.url("store"))
