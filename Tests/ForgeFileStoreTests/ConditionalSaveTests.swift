@@ -12,7 +12,8 @@ import Glibc
 import Darwin
 #endif
 
-@Suite("A conditional save between its check and its rename")
+/// One after the other, because each blocks a thread.
+@Suite("A conditional save between its check and its rename", .serialized)
 struct ConditionalSaveTests {
     /// A change of the file that a conditional save is about to replace, or of its directory.
     enum Change: CaseIterable {

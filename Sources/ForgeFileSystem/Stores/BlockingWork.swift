@@ -10,9 +10,8 @@ package enum BlockingWork {
 
     private struct State {
         var runningCount = 0
-        /// Served from `next`; in the order of their calls.
-        var waiting: [CheckedContinuation<Void, Never>] = []
-        var next = 0
+        /// Served in the order of their calls.
+        var waiting = FIFOQueue<CheckedContinuation<Void, Never>>()
     }
 
     private static let queue = DispatchQueue(label: "ForgeStorage.BlockingWork", attributes: .concurrent)
@@ -63,17 +62,8 @@ package enum BlockingWork {
     /// Passes the place on to the next waiting call.
     private static func leave() {
         let successor = state.withLock { state -> CheckedContinuation<Void, Never>? in
-            guard state.next < state.waiting.count else {
-                state.runningCount -= 1
-                return nil
-            }
-            let successor = state.waiting[state.next]
-            state.next += 1
-            // The array must not grow while there are always some that wait.
-            if state.next > state.waiting.count / 2 {
-                state.waiting.removeFirst(state.next)
-                state.next = 0
-            }
+            let successor = state.waiting.popFirst()
+            if successor == nil { state.runningCount -= 1 }
             return successor
         }
         successor?.resume()
