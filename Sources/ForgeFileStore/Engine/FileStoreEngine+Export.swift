@@ -8,9 +8,7 @@ extension FileStoreEngine {
         let checked = try RelativeKey(checking: key, for: .export)
         let destination = try ExportDestination(url, on: configuration.sources ?? fileSystem, key: key)
         try await offload { [self] cancellation in
-            let (file, status) = try attempt(.export, key) { (directory) throws(FileSystemError) in
-                try directory.openFile(checked)
-            }
+            let (file, status) = try open(checked, for: .export)
             defer { fileSystem.discard(file) }
             // An error of the store, kept here because `replace` can only throw a `FileSystemError`.
             var storeError: (any Error)?

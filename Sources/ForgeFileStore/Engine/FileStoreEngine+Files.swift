@@ -32,15 +32,33 @@ extension FileStoreEngine {
 
     /// The content of a file, or nil if the file is larger than `limit`.
     private func load(_ key: RelativeKey, upTo limit: Int64) throws(FileStoreError) -> Data? {
-        try attempt(.load, key.string) { (directory) throws(FileSystemError) in
-            try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> Data? in
+        let (descriptor, status) = try open(key, for: .load)
+        do throws(FileSystemError) {
+            return try fileSystem.closing(descriptor) { () throws(FileSystemError) -> Data? in
                 guard status.sizeInBytes <= min(configuration.options.maximumLoadSizeInBytes, .max - 1) else {
                     throw FileSystemError(.read, .fileTooLarge)
                 }
                 guard status.sizeInBytes <= limit else { return nil }
                 return try contents(of: descriptor, sizeInBytes: status.sizeInBytes)
             }
+        } catch {
+            var named = error
+            if named.path == nil { named.path = key.path }
+            throw FileStoreError(named, .load, key: key.string)
         }
+    }
+
+    /// Opens the file of a key for reading.
+    func open(
+        _ key: RelativeKey, for operation: FileStoreError.Operation
+    ) throws(FileStoreError) -> (Descriptor, FileStatus) {
+        let root = try root.get()
+        do throws(FileSystemError) {
+            if let opened = try root.openFile(key) { return opened }
+        } catch {
+            throw FileStoreError(error, operation, key: key.string)
+        }
+        return try attempt(operation, key.string) { (directory) throws(FileSystemError) in try directory.openFile(key) }
     }
 
     /// The whole content of a file of a certain size.
@@ -85,27 +103,32 @@ extension FileStoreEngine {
     func reader(for key: String) async throws -> FileReader {
         let checked = try RelativeKey(checking: key, for: .load)
         try Task.checkCancellation()
-        return try attempt(.load, key) { (directory) throws(FileSystemError) in
-            let (descriptor, status) = try directory.openFile(checked)
-            return FileReader(StoredFile(key: key, status), descriptor, engine: self)
-        }
+        let (descriptor, status) = try open(checked, for: .load)
+        return FileReader(StoredFile(key: key, status), descriptor, engine: self)
     }
 
     func info(_ key: String) throws(FileStoreError) -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .info)
-        return try attempt(.info, key) { (directory) throws(FileSystemError) in
-            StoredFile(key: key, try directory.status(of: checked))
-        }
+        return StoredFile(key: key, try status(of: checked))
     }
 
     func exists(_ key: String) -> Bool {
         do {
-            let checked = try RelativeKey(checking: key, for: .info)
-            _ = try attempt(.info, key) { (directory) throws(FileSystemError) in try directory.status(of: checked) }
+            _ = try status(of: RelativeKey(checking: key, for: .info))
             return true
         } catch {
             return false  // As documented; `info` throws the reason.
         }
+    }
+
+    private func status(of key: RelativeKey) throws(FileStoreError) -> FileStatus {
+        let root = try root.get()
+        do throws(FileSystemError) {
+            if let status = try root.status(of: key) { return status }
+        } catch {
+            throw FileStoreError(error, .info, key: key.string)
+        }
+        return try attempt(.info, key.string) { (directory) throws(FileSystemError) in try directory.status(of: key) }
     }
 
     func delete(_ key: String) async throws {

@@ -79,3 +79,34 @@ package final class LazyStoreDirectory: Sendable {
         }
     }
 }
+
+// MARK: Whole paths
+
+/// Reads at the whole path of a key: one resolution, which takes half the time of one of the root and another from there.
+///
+/// A result of nil means that the key has to be looked up in ``existing()``, because that was not called yet, a link is on
+/// the way, or the state of the root may explain the failure. The calls throw `ENOENT`, also if there is no root.
+extension LazyStoreDirectory {
+    /// Opens a key's file for reading, and checks that it is a regular file of the store.
+    package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus)? {
+        try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.openFile(at: location) }
+    }
+
+    /// The status of a key's file or directory, or of a link itself.
+    package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus? {
+        try atWholePath(of: key) { (location) throws(FileSystemError) in try fileSystem.status(at: location) }
+    }
+
+    private func atWholePath<Result>(
+        of key: RelativeKey, _ body: (KeyLocation) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result? {
+        guard let directory = opened.withLock({ $0 }), let location = directory.wholePath(of: key) else { return nil }
+        do throws(FileSystemError) {
+            return try body(location)
+        } catch {
+            guard error.errno != .noSuchFileOrDirectory else { throw error }
+            if key.isNested { directory.checkPathForLinks() }
+            return nil
+        }
+    }
+}

@@ -9,6 +9,9 @@ public struct RelativeKey: Hashable, Sendable {
     /// The bytes of the key as a path relative to the root.
     package let path: POSIXPath
 
+    /// Whether the key has several components.
+    var isNested: Bool { path.bytes.contains(UInt8(ascii: "/")) }
+
     /// The maximum length of a key, in bytes of UTF-8.
     public static let maximumLength = 1024
 

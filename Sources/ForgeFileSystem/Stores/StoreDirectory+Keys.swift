@@ -16,40 +16,23 @@ extension StoreDirectory {
     package func withFile<Result>(
         _ key: RelativeKey, _ body: (Descriptor) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
-        try withCheckedFile(key) { (descriptor, _) throws(FileSystemError) in try body(descriptor) }
-    }
-
-    /// Like `withFile`, for a body that also needs the status of the file.
-    package func withCheckedFile<Result>(
-        _ key: RelativeKey, _ body: (Descriptor, FileStatus) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        let (descriptor, status) = try openFile(key)
+        let (descriptor, _) = try openFile(key)
         return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
-            try fileSystem.closing(descriptor) { () throws(FileSystemError) in try body(descriptor, status) }
+            try fileSystem.closing(descriptor) { () throws(FileSystemError) in try body(descriptor) }
         }
     }
 
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
     package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus) {
-        let descriptor = try fileSystem.retryingInterrupts { () throws(FileSystemError) in
-            // Without nonBlocking, opening another program's FIFO would block.
-            try fileSystem.open(
-                key.path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
-                resolution: Self.resolution)
-        }
-        do throws(FileSystemError) {
-            let status = try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(descriptor))
-            }
-            try Self.check(status, of: key)
-            return (descriptor, status)
-        } catch {
-            fileSystem.discard(descriptor)
-            throw error
-        }
+        try fileSystem.openFile(at: location(of: key))
     }
 
-    private static func check(_ status: FileStatus, of key: RelativeKey) throws(FileSystemError) {
+    /// The status of a key's file or directory, or of a link itself.
+    package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus {
+        try fileSystem.status(at: location(of: key))
+    }
+
+    static func check(_ status: FileStatus, of key: RelativeKey) throws(FileSystemError) {
         switch status.type {
         case .regular: break
         case .directory: throw FileSystemError(.read, .isDirectory, path: key.path)
@@ -167,13 +150,6 @@ extension StoreDirectory {
         guard status.type != .directory else { throw FileSystemError(.open, .isDirectory, path: key.path) }
         guard mode != .exclusive else { throw FileSystemError(.open, .fileExists, path: key.path) }
         try Self.check(status, of: key)
-    }
-
-    /// The status of a key's file or directory, or of a link itself.
-    package func status(of key: RelativeKey) throws(FileSystemError) -> FileStatus {
-        try withParent(of: key, creating: false) { (parent, name) throws(FileSystemError) in
-            try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-        }
     }
 
     /// Removes a key's file.

@@ -15,6 +15,8 @@ package final class StoreDirectory: Sendable {
 
     let root: Descriptor
     let flushed: FlushedDirectories
+    /// False if a link was found on the path of the root.
+    private let hasPathWithoutLinks = Atomic(true)
     private let identity: DirectoryIdentity
     private let journal = Mutex<TemporaryFileJournal?>(nil)
 
@@ -59,6 +61,31 @@ package final class StoreDirectory: Sendable {
     func isDirectory(_ status: FileStatus) -> Bool { DirectoryIdentity(status) == identity }
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
+
+    /// The location of a key from this open directory.
+    func location(of key: RelativeKey) -> KeyLocation {
+        KeyLocation(key: key, directory: root, path: key.path, resolution: Self.resolution)
+    }
+
+    /// The whole path of a key; nil if a link may be on the way, so that the key has to be looked up from here.
+    ///
+    /// The last component is never followed, so a key of one component needs no limits. For others the whole path must be
+    /// free of links, that of the root included.
+    func wholePath(of key: RelativeKey) -> KeyLocation? {
+        guard !key.isNested || hasPathWithoutLinks.load(ordering: .relaxed) else { return nil }
+        return KeyLocation(
+            key: key, directory: .workingDirectory, path: path.appending(key.path),
+            resolution: key.isNested ? .noSymbolicLinks : [])
+    }
+
+    /// Looks for a link on the path of the root, after a whole path could not be resolved.
+    func checkPathForLinks() {
+        do throws(FileSystemError) {
+            try fileSystem.withDirectory(path, at: .workingDirectory, resolution: .noSymbolicLinks) { _ in }
+        } catch {
+            hasPathWithoutLinks.store(false, ordering: .relaxed)
+        }
+    }
 
     /// Prepares the journal of temporary files, and removes those of processes that have ended.
     package func prepareForWriting() throws(FileSystemError) {

@@ -107,8 +107,10 @@ final class CacheDirectory: Sendable {
     private func read(_ name: String, upTo limit: Int64) throws -> [UInt8]?? {
         let key = try RelativeKey(component: name)
         do throws(FileSystemError) {
-            guard let directory = try root.existing() else { return nil }
-            return try directory.withCheckedFile(key) { (descriptor, status) throws(FileSystemError) -> [UInt8]? in
+            var opened = try root.openFile(key)
+            if opened == nil { opened = try root.existing()?.openFile(key) }
+            guard let (descriptor, status) = opened else { return nil }
+            return try root.fileSystem.closing(descriptor) { () throws(FileSystemError) -> [UInt8]? in
                 guard status.sizeInBytes <= limit else { return nil }
                 return try root.fileSystem.readContents(
                     of: descriptor, maximumSizeInBytes: CacheFile.maximumSizeInBytes)
