@@ -6,6 +6,7 @@
 #include "CForgeFileSystem.h"
 
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 // Of linux/openat2.h, which older C libraries do not ship.
@@ -37,6 +38,18 @@ void forge_start_writing_back(int descriptor) {
     int error = errno;
     sync_file_range(descriptor, 0, 0, SYNC_FILE_RANGE_WRITE);
     errno = error;
+}
+
+long forge_list_attributes(int descriptor, char *names, size_t size) {
+    return flistxattr(descriptor, names, size);
+}
+
+long forge_get_attribute(int descriptor, const char *name, void *value, size_t size) {
+    return fgetxattr(descriptor, name, value, size);
+}
+
+int forge_set_attribute(int descriptor, const char *name, const void *value, size_t size) {
+    return fsetxattr(descriptor, name, value, size, 0);
 }
 
 long forge_getdents64(int descriptor, void *buffer, size_t size) {

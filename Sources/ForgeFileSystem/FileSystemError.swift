@@ -62,6 +62,6 @@ extension Errno {
         .resourceTemporarilyUnavailable: "EAGAIN", .noFunction: "ENOSYS", .directoryNotEmpty: "ENOTEMPTY",
         .tooManySymbolicLinkLevels: "ELOOP", .fileNameTooLong: "ENAMETOOLONG", .overflow: "EOVERFLOW",
         .notSupported: "ENOTSUP", .diskQuotaExceeded: "EDQUOT", .staleNFSFileHandle: "ESTALE",
-        .illegalByteSequence: "EILSEQ",
+        .illegalByteSequence: "EILSEQ", .argListTooLong: "E2BIG", .outOfRange: "ERANGE",
     ]
 }

@@ -4,6 +4,7 @@ public enum FileSystemOperation: String, CaseIterable, Sendable {
     case read, write, copyRange, seek, truncate, allocate, synchronize
     case map, store, writeBack
     case status, setPermissions, setOwner, setTimes
+    case listExtendedAttributes, readExtendedAttribute, setExtendedAttribute
     case createDirectory, createNode, removeDirectory, unlink, rename, link
     case createSymbolicLink, readSymbolicLink
     case list, lock, watch

@@ -142,6 +142,44 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// Sets the access and modification times; nil leaves either unchanged (`utimensat(2)`).
     func setTimes(accessed: FileTime?, modified: FileTime?, of file: FileReference) throws(FileSystemError)
 
+    // MARK: Extended attributes
+
+    /// The names of an open file's user attributes, in no particular order (`flistxattr(2)`); throws `ENOTSUP` by
+    /// default.
+    ///
+    /// On Linux, user attributes are the extended attributes of the namespace `user.` (`xattr(7)`), a prefix that these
+    /// three calls add and remove; on Darwin all extended attributes. A name that is not UTF-8 is omitted.
+    ///
+    /// - Throws: ``FileSystemError``: `ENOTSUP` if the file system has no such attributes.
+    func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String]
+
+    /// The value of a user attribute of an open file, or nil if the file has none of that name (`fgetxattr(2)`); throws
+    /// `ENOTSUP` by default.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without the prefix `user.`.
+    ///   - descriptor: A file that the process may read.
+    /// - Returns: The value.
+    /// - Throws: ``FileSystemError``: `E2BIG` for a value above 65,536 bytes; `ENOTSUP`; for an invalid name as
+    ///   ``setExtendedAttribute(_:to:of:)``.
+    func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]?
+
+    /// Sets a user attribute of an open file, replacing an earlier value (`fsetxattr(2)`); throws `ENOTSUP` by default.
+    ///
+    /// The change is atomic, updates the change time and is made durable by ``synchronize(_:_:)`` of the file. Hard
+    /// links share the attributes, and a rename keeps them.
+    ///
+    /// - Parameters:
+    ///   - name: The name, without the prefix `user.`: up to 250 bytes on Linux, 127 on Darwin, without a NUL.
+    ///   - value: Any bytes. On ext4 all attributes of a file must fit into a block.
+    ///   - descriptor: A regular file or a directory that the process may write to, however it was opened.
+    /// - Throws: ``FileSystemError``: `EINVAL` for an empty name or one with a NUL, `ERANGE` (`ENAMETOOLONG` on Darwin)
+    ///   for a longer name, `E2BIG` for a value above 65,536 bytes, `ENOSPC` or `EDQUOT` if the attributes do not fit,
+    ///   `EPERM` for a file of another type, `ENOTSUP` if the file system has no such attributes.
+    func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError)
+
     // MARK: Names
 
     /// Creates a directory (`mkdirat(2)`).
@@ -245,6 +283,23 @@ extension POSIXFileSystem {
         from source: Descriptor, at sourceOffset: Int64, to target: Descriptor, at targetOffset: Int64, count: Int
     ) throws(FileSystemError) -> Int {
         throw FileSystemError(.copyRange, .notSupported)
+    }
+
+    /// Throws `ENOTSUP`, for file systems without such attributes.
+    public func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        throw FileSystemError(.listExtendedAttributes, .notSupported)
+    }
+
+    /// Throws `ENOTSUP`, for file systems without such attributes.
+    public func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        throw FileSystemError(.readExtendedAttribute, .notSupported)
+    }
+
+    /// Throws `ENOTSUP`, for file systems without such attributes.
+    public func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        throw FileSystemError(.setExtendedAttribute, .notSupported)
     }
 
     /// Throws `ENOTSUP`, for file systems that cannot watch.

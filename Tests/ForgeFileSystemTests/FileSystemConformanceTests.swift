@@ -107,6 +107,53 @@ struct FileSystemConformanceTests {
         try await check.run(on: inMemorySubject())
     }
 
+    @Test("extended attributes in memory", arguments: ConformanceChecks.fileSystemExtendedAttributes)
+    func extendedAttributes(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
+        try await check.run(on: inMemorySubject())
+        var subject = try inMemorySubject(InMemoryFileSystem(options: .darwin))
+        subject.profile = .darwin
+        try await check.run(on: subject)
+    }
+
+    @Test(
+        "extended attributes of the system", arguments: ConformanceChecks.fileSystemExtendedAttributes,
+        ["/tmp", "/dev/shm"])
+    func systemExtendedAttributes(_ check: ConformanceCheck<FileSystemUnderTest>, in parent: String) async throws {
+        guard FileManager.default.fileExists(atPath: parent) else {
+            print("NOT RUN: extended attributes in \(parent), which does not exist")
+            return
+        }
+        let directory = try TemporaryDirectory(in: URL(filePath: parent))
+        if try Self.hasExtendedAttributes(directory.path) {
+            var subject = FileSystemUnderTest(SystemFileSystem(), root: directory.path)
+            #if canImport(Darwin)
+            subject.profile = .darwin
+            #endif
+            subject.umask = try directory.umask()
+            try await check.run(on: subject)
+        } else {
+            print("NOT RUN: extended attributes in \(parent), which has none")
+        }
+        directory.remove()
+    }
+
+    private static func hasExtendedAttributes(_ path: POSIXPath) throws(FileSystemError) -> Bool {
+        let system = SystemFileSystem()
+        let directory = try system.open(path, options: [.directory])
+        let error = probe(directory, system)
+        try system.close(directory)
+        return error?.errno != .notSupported
+    }
+
+    private static func probe(_ file: Descriptor, _ system: SystemFileSystem) -> FileSystemError? {
+        do {
+            _ = try system.extendedAttribute("probe", of: file)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     @Test("case-insensitive names, in memory", arguments: ConformanceChecks.fileSystemCaseInsensitive)
     func caseInsensitive(_ check: ConformanceCheck<FileSystemUnderTest>) async throws {
         try await check.run(on: inMemorySubject(InMemoryFileSystem(options: .init(isCaseInsensitive: true))))

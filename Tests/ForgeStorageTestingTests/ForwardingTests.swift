@@ -47,6 +47,9 @@ struct ForwardingTests {
         try fileSystem.setPermissions([.ownerRead], of: .path("f", at: directory))
         try fileSystem.setOwner(UserID(7), group: GroupID(8), of: .descriptor(file))
         try fileSystem.setTimes(accessed: FileTime(seconds: -5), modified: nil, of: .descriptor(file))
+        try fileSystem.setExtendedAttribute("color", to: [1, 2], of: file)
+        note(try fileSystem.extendedAttributeNames(of: file))
+        note(try fileSystem.extendedAttribute("color", of: file) ?? [])
         note(try fileSystem.status("/d/f"))
         try fileSystem.createNode("pipe", at: directory, type: .fifo, permissions: .privateFile, deviceNumber: 0)
         try fileSystem.createSymbolicLink("link", at: directory, to: "f")
@@ -147,6 +150,12 @@ struct ForwardingTests {
                 attempt { () throws(FileSystemError) in
                     try wrapper.setTimes(accessed: FileTime(seconds: 0), modified: nil, of: missing)
                 }
+            case .listExtendedAttributes:
+                attempt { () throws(FileSystemError) in _ = try wrapper.extendedAttributeNames(of: closed) }
+            case .readExtendedAttribute:
+                attempt { () throws(FileSystemError) in _ = try wrapper.extendedAttribute("a", of: closed) }
+            case .setExtendedAttribute:
+                attempt { () throws(FileSystemError) in try wrapper.setExtendedAttribute("a", to: [], of: closed) }
             case .createDirectory: attempt { () throws(FileSystemError) in try wrapper.createDirectory("/none/x") }
             case .createNode:
                 attempt { () throws(FileSystemError) in

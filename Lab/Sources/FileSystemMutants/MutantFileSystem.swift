@@ -167,6 +167,29 @@ extension MutantFileSystem {
         }
         try setTimes(self, accessed, modified, taken(file))
     }
+
+    package func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        guard let names = mutation.extendedAttributeNames else {
+            return try base.extendedAttributeNames(of: descriptor)
+        }
+        return try names(self, descriptor)
+    }
+
+    package func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        guard let extendedAttribute = mutation.extendedAttribute else {
+            return try base.extendedAttribute(name, of: descriptor)
+        }
+        return try extendedAttribute(self, name, descriptor)
+    }
+
+    package func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        guard let setExtendedAttribute = mutation.setExtendedAttribute else {
+            return try base.setExtendedAttribute(name, to: value, of: descriptor)
+        }
+        try setExtendedAttribute(self, name, value, descriptor)
+    }
 }
 
 // MARK: Names

@@ -32,6 +32,9 @@ package struct Mutation: Sendable, CustomStringConvertible {
     var setPermissions: (@Sendable (Tree, FilePermissions, FileReference) throws(Failure) -> Void)?
     var setOwner: (@Sendable (Tree, UserID?, GroupID?, FileReference) throws(Failure) -> Void)?
     var setTimes: (@Sendable (Tree, FileTime?, FileTime?, FileReference) throws(Failure) -> Void)?
+    var extendedAttributeNames: (@Sendable (Tree, Descriptor) throws(Failure) -> [String])?
+    var extendedAttribute: (@Sendable (Tree, String, Descriptor) throws(Failure) -> [UInt8]?)?
+    var setExtendedAttribute: (@Sendable (Tree, String, [UInt8], Descriptor) throws(Failure) -> Void)?
     var createDirectory: (@Sendable (Tree, Path, Descriptor, FilePermissions) throws(Failure) -> Void)?
     var createNode: (@Sendable (Tree, Path, Descriptor, FileType, FilePermissions) throws(Failure) -> Void)?
     var createSymbolicLink: (@Sendable (Tree, Path, Descriptor, Path) throws(Failure) -> Void)?

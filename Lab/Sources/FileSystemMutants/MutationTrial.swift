@@ -12,6 +12,7 @@ extension Mutation {
             (ConformanceChecks.fileSystemDescriptors, Setting.fewDescriptors),
             (ConformanceChecks.fileSystemPermissions, .users), (ConformanceChecks.fileSystemQuota, .quota),
             (ConformanceChecks.fileSystemReadOnly, .readOnly), (ConformanceChecks.fileSystemDevices, .devices),
+            (ConformanceChecks.fileSystemExtendedAttributes, .plain),
             (ConformanceChecks.fileSystem, .plain), (ConformanceChecks.fileSystemLinkLimit, .plain),
         ]
         for (checks, setting) in lists {

@@ -48,7 +48,8 @@ int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, s
 /// Removes the mapping.
 void forge_unmap(struct forge_mapping *mapping, size_t count);
 
-// Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call.
+// Linux system calls that the C library offers only through the variadic syscall(2), which Swift cannot call, or in a
+// header that Swift does not import.
 #if defined(__linux__)
 
 /// openat2(2), Linux 5.6: -1 and errno, ENOSYS where the kernel (or a sandbox) does not support it.
@@ -63,6 +64,15 @@ long forge_copy_file_range(int source, int64_t source_offset, int target, int64_
 
 /// Starts to write a file's modified pages to the device (sync_file_range(2)); reports no error.
 void forge_start_writing_back(int descriptor);
+
+/// flistxattr(2): the size of the list of names, each with its NUL; copied to `names` unless `size` is 0.
+long forge_list_attributes(int descriptor, char *names, size_t size);
+
+/// fgetxattr(2): the size of the value, which is copied to `value` unless `size` is 0.
+long forge_get_attribute(int descriptor, const char *name, void *value, size_t size);
+
+/// fsetxattr(2), to create or replace.
+int forge_set_attribute(int descriptor, const char *name, const void *value, size_t size);
 
 /// getdents64(2): fills `buffer` with struct linux_dirent64 records, returns the bytes used, 0 at the end.
 long forge_getdents64(int descriptor, void *buffer, size_t size);

@@ -20,6 +20,8 @@ public struct DeviceBackup: Sendable {
         var status: FileStatus
         var protection: FileProtection
         var content: Content
+        /// The extended attributes of a file.
+        var attributes: [String: [UInt8]] = [:]
     }
 
     private var items: [Item] = []
@@ -50,9 +52,23 @@ public struct DeviceBackup: Sendable {
                 default: continue
                 }
                 let status = try disk.status(absolute, followsSymbolicLinks: false)
-                items.append(
-                    Item(path: relative, status: status, protection: rules[status.inode], content: content))
+                var item = Item(path: relative, status: status, protection: rules[status.inode], content: content)
+                if entry.type == .regular { item.attributes = try Self.attributes(of: absolute, on: disk) }
+                items.append(item)
             }
+        }
+    }
+
+    private static func attributes(
+        of path: POSIXPath, on disk: InMemoryFileSystem
+    ) throws(FileSystemError) -> [String: [UInt8]] {
+        let file = try disk.open(path)
+        return try disk.closing(file) { () throws(FileSystemError) in
+            var attributes: [String: [UInt8]] = [:]
+            for name in try disk.extendedAttributeNames(of: file) {
+                attributes[name] = try disk.extendedAttribute(name, of: file)
+            }
+            return attributes
         }
     }
 
@@ -68,7 +84,12 @@ public struct DeviceBackup: Sendable {
                 if try !disk.exists(path) { try disk.createDirectory(path) }
             case .file(let bytes):
                 let file = try disk.open(path, .writeOnly, options: [.create, .exclusiveCreate])
-                try disk.closing(file) { () throws(FileSystemError) in try disk.writeBytes(bytes, to: file) }
+                try disk.closing(file) { () throws(FileSystemError) in
+                    try disk.writeBytes(bytes, to: file)
+                    for (name, value) in item.attributes.sorted(by: { $0.key < $1.key }) {
+                        try disk.setExtendedAttribute(name, to: value, of: file)
+                    }
+                }
             case .link(let target):
                 try disk.createSymbolicLink(path, to: target)
                 continue

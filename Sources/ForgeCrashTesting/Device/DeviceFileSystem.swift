@@ -261,6 +261,24 @@ extension DeviceFileSystem {
     }
 }
 
+// MARK: Extended attributes
+
+extension DeviceFileSystem {
+    public func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        try live(.listExtendedAttributes).extendedAttributeNames(of: descriptor)
+    }
+
+    public func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        try live(.readExtendedAttribute).extendedAttribute(name, of: descriptor)
+    }
+
+    public func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        try live(.setExtendedAttribute).setExtendedAttribute(name, to: value, of: descriptor)
+    }
+}
+
 // MARK: Creation
 
 extension DeviceFileSystem {

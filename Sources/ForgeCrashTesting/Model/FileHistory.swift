@@ -197,8 +197,8 @@ struct FileHistory: Sendable {
         }
         var kept: [Attributes] = []
         for var old in attributes {
-            (old.permissions, old.owner, old.group) = (
-                node.attributes.permissions, node.attributes.owner, node.attributes.group
+            (old.permissions, old.owner, old.group, old.extended) = (
+                node.attributes.permissions, node.attributes.owner, node.attributes.group, node.attributes.extended
             )
             if !kept.contains(old) { kept.append(old) }
         }

@@ -1,3 +1,5 @@
+import ForgeFileSystem
+
 /// A 64-bit hash that is the same in every run and on every platform.
 struct StableHash: Hashable, Sendable {
     private(set) var value: UInt64 = 0x9E37_79B9_7F4A_7C15
@@ -50,6 +52,18 @@ struct StableHash: Hashable, Sendable {
         guard count > 0 else { return 0 }
         var hash = StableHash()
         hash.mix(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        return hash.value
+    }
+}
+
+extension ExtendedAttributes {
+    /// A hash of all names and values that is the same in every run.
+    var stableHash: UInt64 {
+        var hash = StableHash()
+        for name in names {
+            name.withUnsafeBytes { hash.mix($0) }
+            self[name]?.withUnsafeBytes { hash.mix($0) }
+        }
         return hash.value
     }
 }

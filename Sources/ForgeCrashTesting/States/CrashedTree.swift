@@ -37,6 +37,7 @@ struct CrashedTree: Sendable {
                     model.files[$0.inode] != nil || model.directories[$0.inode] != nil
                 }
                 hash.mix(UInt64(node.attributes.permissions.rawValue) | 1 << 32)
+                if !node.attributes.extended.isEmpty { hash.mix(node.attributes.extended.stableHash) }
                 let sorted = node.entries.sorted { $0.name.bytes.lexicographicallyPrecedes($1.name.bytes) }
                 for entry in sorted {
                     entry.name.withUnsafeBytes { hash.mix($0) }

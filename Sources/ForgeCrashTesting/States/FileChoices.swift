@@ -109,9 +109,10 @@ final class FileChoices: Sendable {
     }
 
     static func hash(size: Int64, sum: UInt64, _ attributes: DiskImage.Attributes) -> UInt64 {
-        StableHash.of(
+        let hash = StableHash.of(
             UInt64(bitPattern: size), sum, UInt64(attributes.permissions.rawValue),
             UInt64(attributes.owner.rawValue) << 32 | UInt64(attributes.group.rawValue))
+        return attributes.extended.isEmpty ? hash : StableHash.of(hash, attributes.extended.stableHash)
     }
 
     func content(_ choice: FileChoice) -> FileContent {

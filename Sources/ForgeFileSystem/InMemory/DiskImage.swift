@@ -4,7 +4,7 @@ package import SystemPackage
 ///
 /// It is cheap to copy and to change: copies share unchanged contents and directories.
 package struct DiskImage: Sendable {
-    /// The attributes of a file in `stat(2)`, except its size.
+    /// The attributes of a file in `stat(2)`, except its size, and its extended attributes.
     package struct Attributes: Hashable, Sendable {
         package var permissions: FilePermissions
         package var owner: UserID
@@ -12,6 +12,7 @@ package struct DiskImage: Sendable {
         package var accessed: FileTime
         package var modified: FileTime
         package var changed: FileTime
+        package var extended = ExtendedAttributes()
     }
 
     /// One name in a directory and its inode number.
@@ -48,6 +49,7 @@ package struct DiskImage: Sendable {
     private(set) var contents: [FileContent]
     private(set) var names: [NameTable]
     private(set) var targets: [Int: POSIXPath] = [:]
+    private(set) var extendedAttributes: [Int: ExtendedAttributes] = [:]
     var lastNumber: UInt64
     var tick: Int64
     /// The state of the generator for names of temporary files.
@@ -67,6 +69,7 @@ package struct DiskImage: Sendable {
         names = nodes.map { _ in NameTable() }
         for (place, node) in nodes.enumerated() {
             if let target = node.target { targets[place] = target }
+            setExtendedAttributes(node.attributes.extended, at: place)
         }
         linkNames(nodes)
     }
@@ -84,7 +87,7 @@ package struct DiskImage: Sendable {
     /// The nodes, the root first.
     package var nodes: [Node] {
         inodes.indices.map { place in
-            var node = Node(of: inodes[place], target: targets[place])
+            var node = Node(of: inodes[place], extendedAttributes[place], target: targets[place])
             node.content = contents[place]
             node.entries = names[place].entries.indices.compactMap { position in
                 let entry = names[place].entries[position]
@@ -108,6 +111,11 @@ package struct DiskImage: Sendable {
         inodes[index].accessed = attributes.accessed
         inodes[index].modified = attributes.modified
         inodes[index].changed = attributes.changed
+        setExtendedAttributes(attributes.extended, at: index)
+    }
+
+    private mutating func setExtendedAttributes(_ attributes: ExtendedAttributes, at index: Int) {
+        extendedAttributes[index] = attributes.isEmpty ? nil : attributes
     }
 
     /// Makes random bits and times of a file system made from this image differ from those of other images.
@@ -155,18 +163,18 @@ extension InMemoryFileSystem.Inode {
 }
 
 extension DiskImage.Attributes {
-    init(of inode: InMemoryFileSystem.Inode) {
+    init(of inode: InMemoryFileSystem.Inode, _ extended: ExtendedAttributes?) {
         self.init(
             permissions: inode.permissions, owner: inode.owner, group: inode.group, accessed: inode.accessed,
-            modified: inode.modified, changed: inode.changed)
+            modified: inode.modified, changed: inode.changed, extended: extended ?? ExtendedAttributes())
     }
 }
 
 extension DiskImage.Node {
     /// An inode without its content and its names.
-    init(of inode: InMemoryFileSystem.Inode, target: POSIXPath?) {
+    init(of inode: InMemoryFileSystem.Inode, _ extended: ExtendedAttributes? = nil, target: POSIXPath?) {
         self.init(
-            number: inode.number, type: inode.kind.fileType, attributes: DiskImage.Attributes(of: inode),
+            number: inode.number, type: inode.kind.fileType, attributes: DiskImage.Attributes(of: inode, extended),
             target: target, deviceNumber: inode.deviceNumber)
     }
 }
@@ -178,7 +186,7 @@ extension InMemoryFileSystem.State {
         var pending = [Self.root]
         var seen: Set<Int> = [Self.root]
         while let index = pending.popLast() {
-            var node = DiskImage.Node(of: inodes[index], target: targets[index])
+            var node = DiskImage.Node(of: inodes[index], extendedAttributes[index], target: targets[index])
             node.content = contents[index]
             let table = node.isDirectory ? names[index] : NameTable()
             for position in table.entries.indices where !table.entries[position].isRemoved {

@@ -71,7 +71,8 @@ extension InMemoryFileSystem.State {
         change(&inodes[index])
         inodes[index].changed = time
         if recording != nil {
-            record(.setAttributes(inode: inodes[index].number, DiskImage.Attributes(of: inodes[index])))
+            let attributes = DiskImage.Attributes(of: inodes[index], extendedAttributes[index])
+            record(.setAttributes(inode: inodes[index].number, attributes))
         }
     }
 

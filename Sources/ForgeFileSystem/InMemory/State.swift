@@ -18,6 +18,8 @@ extension InMemoryFileSystem {
         var names: [NameTable] = []
         /// The targets of symbolic links.
         var targets: [Int: POSIXPath] = [:]
+        /// The user attributes of inodes that have some.
+        var extendedAttributes: [Int: ExtendedAttributes] = [:]
         var devices: [Device] = []
         var openFiles = OpenFileTable()
         var mappings: [Mapping] = []
@@ -62,6 +64,7 @@ extension InMemoryFileSystem {
             contents = image.contents
             names = image.names
             targets = image.targets
+            extendedAttributes = image.extendedAttributes
             lastNumber = image.lastNumber
             tick = image.tick
             randomState = image.randomState
@@ -127,6 +130,7 @@ extension InMemoryFileSystem {
             contents = []
             names = []
             targets = [:]
+            extendedAttributes = [:]
             freeInodes = []
             devices = []
             pipes = [:]
@@ -213,6 +217,7 @@ extension InMemoryFileSystem.State {
             contents[index] = FileContent()
             freeInodes.append(index)
             if isSymbolicLink(index) { targets[index] = nil }
+            if !extendedAttributes.isEmpty { extendedAttributes[index] = nil }
             guard isDirectory(index) else { return }
             names[index] = NameTable()
             index = inodes[index].parent

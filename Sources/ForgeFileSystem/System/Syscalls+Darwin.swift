@@ -54,6 +54,26 @@ func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {
     msync(base, count, MS_SYNC)
 }
 
+/// None: there are no namespaces of attributes.
+let sysAttributePrefix = ""
+
+func sysListAttributes(_ descriptor: CInt, _ names: UnsafeMutableRawBufferPointer) -> Int {
+    flistxattr(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count, 0)
+}
+
+func sysGetAttribute(
+    _ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeMutableRawBufferPointer
+) -> Int {
+    fgetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
+}
+
+func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeRawBufferPointer) -> CInt {
+    fsetxattr(descriptor, name, value.baseAddress, value.count, 0, 0)
+}
+
+/// The error number for an attribute that a file does not have.
+let sysNoAttribute = ENOATTR
+
 /// Whether the file is of protection class A, `NSFileProtectionComplete`: its pages are removed when the device is
 /// locked.
 func sysMayLosePages(_ descriptor: CInt) -> Bool {

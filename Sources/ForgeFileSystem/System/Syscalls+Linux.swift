@@ -76,6 +76,26 @@ func sysStartWritingBack(_ descriptor: CInt) {
     forge_start_writing_back(descriptor)
 }
 
+/// The namespace of the attributes that the owner of a file may define (xattr(7)).
+let sysAttributePrefix = "user."
+
+func sysListAttributes(_ descriptor: CInt, _ names: UnsafeMutableRawBufferPointer) -> Int {
+    forge_list_attributes(descriptor, names.baseAddress?.assumingMemoryBound(to: CChar.self), names.count)
+}
+
+func sysGetAttribute(
+    _ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeMutableRawBufferPointer
+) -> Int {
+    forge_get_attribute(descriptor, name, value.baseAddress, value.count)
+}
+
+func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: UnsafeRawBufferPointer) -> CInt {
+    forge_set_attribute(descriptor, name, value.baseAddress, value.count)
+}
+
+/// The error number for an attribute that a file does not have.
+let sysNoAttribute = ENODATA
+
 /// Always false: device locks do not remove pages.
 func sysMayLosePages(_ descriptor: CInt) -> Bool { false }
 

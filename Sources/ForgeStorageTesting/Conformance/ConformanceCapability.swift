@@ -39,6 +39,9 @@ extension ConformanceCapability {
 
     /// Directories exist independently of files, so that they can be empty.
     public static let emptyDirectories = ConformanceCapability("empty directories")
+
+    /// Files have attributes: the store does not refuse them as unsupported.
+    public static let fileAttributes = ConformanceCapability("attributes of files")
 }
 
 // MARK: Storages
@@ -74,6 +77,9 @@ extension ConformanceCapability {
 
     /// The file system can be accessed as another user (``FileSystemUnderTest/asUser``).
     public static let otherUsers = ConformanceCapability("other users")
+
+    /// Files have extended attributes that their owner defines.
+    public static let extendedAttributes = ConformanceCapability("extended attributes")
 
     /// `A` and `a` are the same name.
     public static let caseInsensitivity = ConformanceCapability("names of any case")

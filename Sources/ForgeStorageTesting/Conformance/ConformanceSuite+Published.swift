@@ -73,11 +73,13 @@ extension ConformanceSuite where Subject == any Storage {
 extension ConformanceSuite where Subject == FileSystemUnderTest {
     /// The promises of a file system; checks that need a special set-up have capabilities.
     public static var fileSystem: Self {
-        Self(
-            "file system",
-            ConformanceChecks.fileSystem + ConformanceChecks.fileSystemQuota + ConformanceChecks.fileSystemReadOnly
-                + ConformanceChecks.fileSystemDevices + ConformanceChecks.fileSystemDescriptors
-                + ConformanceChecks.fileSystemPermissions + ConformanceChecks.fileSystemLinkLimit
-                + ConformanceChecks.fileSystemCaseInsensitive + ConformanceChecks.fileSystemNormalisationInsensitive)
+        let lists = [
+            ConformanceChecks.fileSystem, ConformanceChecks.fileSystemQuota, ConformanceChecks.fileSystemReadOnly,
+            ConformanceChecks.fileSystemDevices, ConformanceChecks.fileSystemDescriptors,
+            ConformanceChecks.fileSystemPermissions, ConformanceChecks.fileSystemLinkLimit,
+            ConformanceChecks.fileSystemExtendedAttributes, ConformanceChecks.fileSystemCaseInsensitive,
+            ConformanceChecks.fileSystemNormalisationInsensitive,
+        ]
+        return Self("file system", lists.flatMap { $0 })
     }
 }

@@ -38,6 +38,36 @@ extension FaultingFileSystem {
         }
     }
 
+    public func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        try perform(.listExtendedAttributes) { state, call in
+            call.setTarget(descriptor, state)
+        } _: { (_, call) throws(FileSystemError) in
+            let names = try base.extendedAttributeNames(of: descriptor)
+            call.record.outcome = .success("\(names.count) names")
+            return names
+        }
+    }
+
+    public func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        try perform(.readExtendedAttribute) { state, call in
+            call.setTarget(descriptor, state)
+            call.record.detail = name
+        } _: { (_, call) throws(FileSystemError) in
+            let value = try base.extendedAttribute(name, of: descriptor)
+            call.record.outcome = .success(value.map { "\($0.count) bytes" } ?? "none")
+            return value
+        }
+    }
+
+    public func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        // The log leaves out values.
+        try change(.setExtendedAttribute, .descriptor(descriptor), name) { () throws(FileSystemError) in
+            try base.setExtendedAttribute(name, to: value, of: descriptor)
+        }
+    }
+
     private func change(
         _ operation: FileSystemOperation, _ file: FileReference, _ detail: String,
         _ effect: () throws(FileSystemError) -> Void

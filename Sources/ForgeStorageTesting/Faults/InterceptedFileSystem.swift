@@ -165,6 +165,23 @@ extension InterceptedFileSystem {
         try pass(.setTimes, file)
         try base.setTimes(accessed: accessed, modified: modified, of: file)
     }
+
+    package func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        try pass(.listExtendedAttributes, .descriptor(descriptor))
+        return try base.extendedAttributeNames(of: descriptor)
+    }
+
+    package func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        try pass(.readExtendedAttribute, .descriptor(descriptor))
+        return try base.extendedAttribute(name, of: descriptor)
+    }
+
+    package func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        try pass(.setExtendedAttribute, .descriptor(descriptor))
+        try base.setExtendedAttribute(name, to: value, of: descriptor)
+    }
 }
 
 extension InterceptedFileSystem {

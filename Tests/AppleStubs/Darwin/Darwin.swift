@@ -126,6 +126,7 @@ public var ENOTTY: Int32 { 25 }
 public var EFBIG: Int32 { 27 }
 public var EAGAIN: Int32 { 35 }
 public var ENOTSUP: Int32 { 45 }
+public var ENOATTR: Int32 { 93 }
 public var ELOOP: Int32 { 62 }
 
 public func openat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ flags: Int32) -> Int32 { 0 }
@@ -162,6 +163,17 @@ public func fchownat(
 public func futimens(_ descriptor: Int32, _ times: UnsafePointer<timespec>!) -> Int32 { 0 }
 public func utimensat(
     _ directory: Int32, _ path: UnsafePointer<CChar>, _ times: UnsafePointer<timespec>!, _ flags: Int32
+) -> Int32 { 0 }
+public func flistxattr(
+    _ descriptor: Int32, _ names: UnsafeMutablePointer<CChar>!, _ size: Int, _ options: Int32
+) -> Int { 0 }
+public func fgetxattr(
+    _ descriptor: Int32, _ name: UnsafePointer<CChar>!, _ value: UnsafeMutableRawPointer!, _ size: Int,
+    _ position: UInt32, _ options: Int32
+) -> Int { 0 }
+public func fsetxattr(
+    _ descriptor: Int32, _ name: UnsafePointer<CChar>!, _ value: UnsafeRawPointer!, _ size: Int, _ position: UInt32,
+    _ options: Int32
 ) -> Int32 { 0 }
 public func mkdirat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t) -> Int32 { 0 }
 public func mknodat(_ directory: Int32, _ path: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t) -> Int32 { 0 }

@@ -344,7 +344,13 @@ struct CrashExplorerTests {
         try fileSystem.put("/d/open", [1])
         let descriptor = try fileSystem.open("/d/open")
         try fileSystem.remove("/d/open")
+        let file = try fileSystem.open("/d/f")
+        try fileSystem.setExtendedAttribute("a", to: [1, 2], of: file)
+        try fileSystem.close(file)
         let copy = InMemoryFileSystem(fileSystem.image)
+        let copiedFile = try copy.open("/d/hard")
+        #expect(try copy.extendedAttribute("a", of: copiedFile) == [1, 2])
+        try copy.close(copiedFile)
         var copied = try copy.status("/d/hard")
         let original = try fileSystem.status("/d/hard")
         copied.inode = original.inode  // An image renumbers its files.

@@ -126,6 +126,23 @@ final class RecordingFileSystem: POSIXFileSystem {
         try base.setTimes(accessed: accessed, modified: modified, of: file)
     }
 
+    func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        try call(.listExtendedAttributes)
+        return try base.extendedAttributeNames(of: descriptor)
+    }
+
+    func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        try call(.readExtendedAttribute)
+        return try base.extendedAttribute(name, of: descriptor)
+    }
+
+    func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        try call(.setExtendedAttribute)
+        try base.setExtendedAttribute(name, to: value, of: descriptor)
+    }
+
     func createDirectory(
         _ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions
     ) throws(FileSystemError) {

@@ -121,6 +121,20 @@ extension ImpersonatingFileSystem {
         }
     }
 
+    func extendedAttributeNames(of descriptor: Descriptor) throws(FileSystemError) -> [String] {
+        try acting { () throws(FileSystemError) in try system.extendedAttributeNames(of: descriptor) }
+    }
+
+    func extendedAttribute(_ name: String, of descriptor: Descriptor) throws(FileSystemError) -> [UInt8]? {
+        try acting { () throws(FileSystemError) in try system.extendedAttribute(name, of: descriptor) }
+    }
+
+    func setExtendedAttribute(
+        _ name: String, to value: [UInt8], of descriptor: Descriptor
+    ) throws(FileSystemError) {
+        try acting { () throws(FileSystemError) in try system.setExtendedAttribute(name, to: value, of: descriptor) }
+    }
+
     func createDirectory(_ path: POSIXPath, at directory: Descriptor, permissions: FilePermissions)
         throws(FileSystemError)
     {

@@ -7,8 +7,8 @@ import Testing
 struct TemporaryDirectory {
     let url: URL
 
-    init() throws {
-        url = FileManager.default.temporaryDirectory.resolvingSymlinksInPath()
+    init(in parent: URL = FileManager.default.temporaryDirectory) throws {
+        url = parent.resolvingSymlinksInPath()
             .appending(path: "forge-\(UUID().uuidString)", directoryHint: .isDirectory)
         try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
     }

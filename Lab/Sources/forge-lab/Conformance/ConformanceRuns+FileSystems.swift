@@ -31,7 +31,9 @@ extension ConformanceRuns {
     private var inMemory: Run {
         {
             let suite = ConformanceSuite<FileSystemUnderTest>.fileSystem
-            let capabilities: Set<ConformanceCapability> = [.secondDevice, .readOnlyDevice, .otherUsers, .linkLimit]
+            let capabilities: Set<ConformanceCapability> = [
+                .secondDevice, .readOnlyDevice, .otherUsers, .linkLimit, .extendedAttributes,
+            ]
             return await suite.run(on: "InMemoryFileSystem", having: capabilities) {
                 let fileSystem = InMemoryFileSystem()
                 try fileSystem.createDirectory("/other")

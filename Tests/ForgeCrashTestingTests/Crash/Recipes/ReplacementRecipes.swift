@@ -39,6 +39,23 @@ extension Scene {
         try demand(status.permissions == .ownerRead || crash.acknowledged == ["time"], "others can read the secret")
         try demand(status.modified.seconds == 5 || crash.acknowledged == ["mode"], "the time is lost")
     }
+
+    /// A file that is to be replaced by one whose content is the value of an extended attribute.
+    static let extendedAttributes = Scene { fileSystem in
+        try fileSystem.makeDirectory("/d")
+        try fileSystem.put("/d/f", old)
+        try fileSystem.setAttribute(of: "/d/f", to: old)
+    } recover: { fileSystem, crash in
+        let content = try fileSystem.content("/d/f") ?? []
+        let file = try fileSystem.open("/d/f")
+        let value = try fileSystem.closing(file) { () throws(FileSystemError) in
+            try fileSystem.extendedAttribute("content", of: file)
+        }
+        try demand(content == old || content == new, "a part of the file")
+        try demand(value == content, "content and attribute do not belong together")
+        guard crash.acknowledged.contains("new") else { return }
+        try demand(content == new, "the new file is lost")
+    }
 }
 
 extension Recipe {
@@ -248,5 +265,47 @@ extension Recipe {
             try fileSystem.sync("/d/f", .data)
             run.acknowledge("mode")
         },
+        .right("set an extended attribute before fsync and rename", .extendedAttributes) { fileSystem, run in
+            try fileSystem.put("/d/tmp", new)
+            try fileSystem.setAttribute(of: "/d/tmp", to: new)
+            try fileSystem.sync("/d/tmp")
+            try fileSystem.move("/d/tmp", "/d/f")
+            try fileSystem.sync("/d")
+            run.acknowledge("new")
+        },
+        .right("set an extended attribute before fdatasync and rename", .extendedAttributes) { fileSystem, run in
+            try fileSystem.put("/d/tmp", new)
+            try fileSystem.setAttribute(of: "/d/tmp", to: new)
+            try fileSystem.sync("/d/tmp", .data)
+            try fileSystem.move("/d/tmp", "/d/f")
+            try fileSystem.sync("/d")
+            run.acknowledge("new")
+        },
+        .wrong("set an extended attribute after fsync", .extendedAttributes) { fileSystem, run in
+            try fileSystem.put("/d/tmp", new)
+            try fileSystem.sync("/d/tmp")
+            try fileSystem.setAttribute(of: "/d/tmp", to: new)
+            try fileSystem.move("/d/tmp", "/d/f")
+            try fileSystem.sync("/d")
+            run.acknowledge("new")
+        },
+        .wrong("set an extended attribute after the rename", .extendedAttributes) { fileSystem, run in
+            try fileSystem.put("/d/tmp", new)
+            try fileSystem.sync("/d/tmp")
+            try fileSystem.move("/d/tmp", "/d/f")
+            try fileSystem.setAttribute(of: "/d/f", to: new)
+            try fileSystem.sync("/d/f")
+            try fileSystem.sync("/d")
+            run.acknowledge("new")
+        },
     ]
+}
+
+extension InMemoryFileSystem {
+    fileprivate func setAttribute(of path: POSIXPath, to value: [UInt8]) throws(FileSystemError) {
+        let file = try open(path)
+        try closing(file) { () throws(FileSystemError) in
+            try setExtendedAttribute("content", to: value, of: file)
+        }
+    }
 }
