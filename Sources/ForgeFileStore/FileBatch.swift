@@ -6,7 +6,7 @@ public import Foundation
 /// changes. See ``StreamingFileStoring/batch(durability:_:)``.
 public struct FileBatch: Sendable {
     enum Change: Sendable {
-        case save(Data, SaveCondition)
+        case save(Data, SaveCondition, [String: String])
         case delete
     }
 
@@ -15,9 +15,11 @@ public struct FileBatch: Sendable {
     /// Creates an empty batch.
     public init() {}
 
-    /// Adds a save; see ``FileStoring/save(_:to:overwrite:)``.
-    public mutating func save(_ data: Data, to key: String, if condition: SaveCondition = .always) {
-        changes.append((key, .save(data, condition)))
+    /// Adds a save; see ``StreamingFileStoring/save(_:to:if:durability:attributes:)``.
+    public mutating func save(
+        _ data: Data, to key: String, if condition: SaveCondition = .always, attributes: [String: String] = [:]
+    ) {
+        changes.append((key, .save(data, condition, attributes)))
     }
 
     /// Adds a deletion; see ``FileStoring/delete(_:)``.

@@ -50,6 +50,11 @@ public final class FileReader: FileReading {
         }
     }
 
+    public func attributes() async throws -> [String: String] {
+        try Task.checkCancellation()
+        return try CheckedAttributes.read(from: descriptor, on: engine.fileSystem, key: file.key)
+    }
+
     /// The whole content, mapped into memory: pages are read when they are accessed, and need no memory of the process.
     ///
     /// The content stays valid when the file is replaced or deleted, and after the reader is released. Changing the `Data`

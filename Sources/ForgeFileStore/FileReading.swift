@@ -11,6 +11,14 @@ public protocol FileReading: Sendable {
     /// - Returns: The bytes.
     /// - Throws: ``FileStoreError``, or `CancellationError`.
     func read(_ range: Range<Int64>) async throws -> Data
+
+    /// The attributes that were stored with the content; see
+    /// ``StreamingFileStoring/save(_:to:if:durability:attributes:)``.
+    ///
+    /// Empty where the file system has none.
+    ///
+    /// - Throws: ``FileStoreError``, or `CancellationError`.
+    func attributes() async throws -> [String: String]
 }
 
 extension FileReading {

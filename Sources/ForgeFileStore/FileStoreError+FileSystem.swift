@@ -60,6 +60,7 @@ extension FileStoreError.Code {
             (.watch, .noMemory, _):
             .watchLimit
         case (.watch, .notSupported, _), (.watch, .noFunction, _): .unsupported
+        case (.setExtendedAttribute, .notSupported, _), (.setExtendedAttribute, .noFunction, _): .unsupported
         case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
         case (.open, .resourceBusy, _): .unsafe(.anotherStore)

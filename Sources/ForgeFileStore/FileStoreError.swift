@@ -22,6 +22,9 @@ public struct FileStoreError: Error, Sendable {
         /// The key is invalid; nothing was done.
         case invalidKey(InvalidKey.Reason)
 
+        /// An attribute is invalid, or all attributes are too large; nothing was done.
+        case invalidAttribute(AttributeProblem)
+
         /// The key names a directory, but the operation needs a file.
         case isDirectory
 
@@ -37,7 +40,8 @@ public struct FileStoreError: Error, Sendable {
         /// The store is unavailable at the moment; it is not known whether the file exists.
         case unavailable(Unavailability)
 
-        /// The file exceeds the store's load limit, or the maximum file size of the file system.
+        /// The file exceeds the store's load limit, or the maximum file size of the file system; or its attributes, set by
+        /// another program, exceed 2,048 bytes.
         case tooLarge
 
         /// The key names an entry that this store did not create, such as a symbolic link; the entry is left unchanged.
@@ -54,7 +58,8 @@ public struct FileStoreError: Error, Sendable {
         /// The destination of an export cannot be used.
         case invalidDestination(DestinationProblem)
 
-        /// The file does not contain a value of the requested type.
+        /// The file does not contain a value of the requested type, or another program has given it an attribute that is not
+        /// UTF-8.
         case undecodable
 
         /// The value cannot be encoded.
@@ -67,11 +72,21 @@ public struct FileStoreError: Error, Sendable {
         /// watched (`fs.inotify.max_user_instances` and `fs.inotify.max_user_watches` on Linux).
         case watchLimit
 
-        /// The store does not support this operation.
+        /// The store does not support this operation, or the file system no attributes of files.
         case unsupported
 
         /// The writer was committed or cancelled before.
         case closed
+    }
+
+    /// The reason why attributes are not stored, with the name of an attribute; never with its value.
+    public enum AttributeProblem: Hashable, Sendable {
+        /// The name does not have 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, or does not begin with a letter or a
+        /// digit.
+        case name(String)
+
+        /// All names and values together have more than 2,048 bytes in UTF-8; the name is that of the largest.
+        case tooLarge(String)
     }
 
     /// The reason why a store refuses to access an entry.
@@ -159,6 +174,9 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .alreadyExists: "exists already"
         case .conflict: "was changed meanwhile"
         case .invalidKey(let reason): "the key \(reason.rawValue)"
+        case .invalidAttribute(.name(let name)): "no valid name of an attribute: \(POSIXPath(String(name.prefix(80))))"
+        case .invalidAttribute(.tooLarge(let name)):
+            "more than 2,048 bytes of attributes, of which \(POSIXPath(name)) is the largest"
         case .isDirectory: "is a directory"
         case .notDirectory: "not a directory"
         case .noSpace: "no space left"

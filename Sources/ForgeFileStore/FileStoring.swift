@@ -73,7 +73,8 @@ public protocol FileStoring: Sendable {
     /// A symbolic link at `source` is followed. A source that is not a regular file is refused with
     /// ``FileStoreError/Code/invalidSource(_:)``. If its size, modification time or change time differs after the copy,
     /// because another program changed it meanwhile, the copy fails with ``FileStoreError/SourceProblem/changed``, and
-    /// nothing is stored.
+    /// nothing is stored. The stores of this package copy the content only, not the attributes that a store has given the
+    /// source (``StreamingFileStoring/save(_:to:if:durability:attributes:)``).
     func copy(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// Moves the file at `source` to `key`; otherwise as ``save(_:to:overwrite:)``.
@@ -81,6 +82,10 @@ public protocol FileStoring: Sendable {
     /// The source is removed only after the stored file is at least as durable as a saved one. If the call throws, the
     /// source still exists, unless the error is ``FileStoreError/Code/durabilityUnknown``. A symbolic link at `source`
     /// is refused, because the move would rename the link, not its target.
+    ///
+    /// The stores of this package keep the attributes of a file that a store has saved with some
+    /// (``StreamingFileStoring/save(_:to:if:durability:attributes:)``), also if it must be copied; if the file system of the
+    /// store has no attributes then, the move fails with ``FileStoreError/Code/unsupported``.
     ///
     /// The move first renames the source to a private name, so that other programs cannot reach it by its own name. The
     /// private name is in the root of a ``DiskFileStore`` if the source can be renamed into the store, and beside the

@@ -10,7 +10,12 @@ public protocol StreamingFileStoring: FileStoring {
     associatedtype Reader: FileReading
     associatedtype Writer: FileWriting
 
-    /// Stores `data` as the whole content of the file at `key`, if the existing file meets a condition.
+    /// Stores `data` as the whole content of the file at `key`, with attributes, if the existing file meets a condition.
+    ///
+    /// Attributes are small texts that belong to the content, such as its media type or where it came from: they are stored
+    /// and replaced with it atomically, and a save without attributes, such as ``FileStoring/save(_:to:overwrite:)``, leaves
+    /// none. A name has 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, and begins with a letter or a digit. All names and
+    /// values together have at most 2,048 bytes in UTF-8. Other users and programs that can read the file can read them.
     ///
     /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
     /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For that,
@@ -23,13 +28,17 @@ public protocol StreamingFileStoring: FileStoring {
     ///   - key: The key of the file.
     ///   - condition: The existing file that may be replaced.
     ///   - durability: The durability of this save; nil for that of the store.
+    ///   - attributes: The attributes of the file.
     /// - Returns: The stored file, with its revision.
-    /// - Throws: ``FileStoreError``; ``FileStoreError/Code/conflict`` or ``FileStoreError/Code/alreadyExists`` if the
+    /// - Throws: ``FileStoreError``; ``FileStoreError/Code/invalidAttribute(_:)`` before any change,
+    ///   ``FileStoreError/Code/unsupported`` if there are attributes and the file system cannot store them;
+    ///   ``FileStoreError/Code/conflict`` or ``FileStoreError/Code/alreadyExists`` if the
     ///   condition is not met, ``FileStoreError/Code/unavailable(_:)`` if another program locks the directory for ten
     ///   seconds. The old content is kept, unless the code is ``FileStoreError/Code/durabilityUnknown``.
     @discardableResult
     func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
     ) async throws -> StoredFile
 
     /// Performs the changes of a batch in their order.
@@ -43,7 +52,7 @@ public protocol StreamingFileStoring: FileStoring {
     ///   - batch: The changes.
     ///   - durability: The durability of the changes; nil for that of the store.
     /// - Throws: ``FileStoreError`` with the key of the change that failed: the changes before it may be made, those
-    ///   after it are not. An invalid key is found before any change.
+    ///   after it are not. An invalid key or attribute is found before any change.
     func apply(_ batch: FileBatch, durability: Durability?) async throws
 
     /// Opens the file at `key` for reading in parts.
@@ -61,12 +70,15 @@ public protocol StreamingFileStoring: FileStoring {
     ///   - key: The key of the file.
     ///   - condition: The existing file that may be replaced, checked by the commit.
     ///   - durability: The durability of the file; nil for that of the store.
+    ///   - attributes: The attributes of the file; see ``save(_:to:if:durability:attributes:)``.
     /// - Returns: The writer.
     /// - Throws: ``FileStoreError``; the old file is unchanged.
-    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> Writer
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> Writer
 
     /// Copies the file at `source` to `key` and reports the progress; otherwise as
-    /// ``FileStoring/copy(from:to:overwrite:)``.
+    /// ``FileStoring/copy(from:to:overwrite:)``. The copy has no attributes.
     ///
     /// - Parameters:
     ///   - source: The URL of the file.
@@ -78,13 +90,13 @@ public protocol StreamingFileStoring: FileStoring {
     ///   ``FileStoreError/Code/durabilityUnknown``.
     func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws
 
-    /// Writes a copy of the file at `key` to a URL outside the store, readable by its owner only.
+    /// Writes a copy of the content of the file at `key` to a URL outside the store, readable by its owner only.
     ///
     /// Atomic: there is the old file or the new one at the URL, also after a crash as far as the durability of the store
     /// says. The copy is written to a temporary file beside the destination, whose name begins with `#tmp-`, and renamed.
     /// If the process is killed before that, the temporary file remains. A symbolic link at the URL is not followed; with
     /// `overwrite` it is replaced itself. A file that is replaced or deleted in the store meanwhile is exported as it was
-    /// when the call began.
+    /// when the call began. Attributes are not exported.
     ///
     /// - Parameters:
     ///   - key: The key of the file.
@@ -118,6 +130,31 @@ public protocol StreamingFileStoring: FileStoring {
 }
 
 extension StreamingFileStoring {
+    /// Stores `data` without attributes; see ``save(_:to:if:durability:attributes:)``.
+    @discardableResult
+    public func save(
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> StoredFile {
+        try await save(data, to: key, if: condition, durability: durability, attributes: [:])
+    }
+
+    /// Stores `data` with attributes, replacing an existing file; see ``save(_:to:if:durability:attributes:)``.
+    @discardableResult
+    public func save(
+        _ data: Data, to key: String, attributes: [String: String]
+    ) async throws -> StoredFile {
+        try await save(data, to: key, if: .always, durability: nil, attributes: attributes)
+    }
+
+    /// The attributes that were stored with the file at `key`; empty if there are none.
+    ///
+    /// To get content and attributes of the same save, use a ``reader(for:)`` for both.
+    ///
+    /// - Throws: ``FileStoreError``, or `CancellationError`; ``FileStoreError/Code/notFound`` if there is no such file.
+    nonisolated(nonsending) public func attributes(of key: String) async throws -> [String: String] {
+        try await reader(for: key).attributes()
+    }
+
     /// Stores `data` if the existing file meets a condition, with the durability of the store.
     @discardableResult
     public func save(_ data: Data, to key: String, if condition: SaveCondition) async throws -> StoredFile {
@@ -140,7 +177,7 @@ extension StreamingFileStoring {
     }
 
     /// Replaces the content of the file at `key` by the result of `change`, which is called again if the file was
-    /// replaced meanwhile, by any process.
+    /// replaced meanwhile, by any process. The new file has no attributes.
     ///
     /// - Parameters:
     ///   - key: The key of the file.
@@ -174,13 +211,20 @@ extension StreamingFileStoring {
         try await writer(for: key, if: .always, durability: nil)
     }
 
+    /// Creates a file without attributes that is written in parts; see ``writer(for:if:durability:attributes:)``.
+    public func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?
+    ) async throws -> Writer {
+        try await writer(for: key, if: condition, durability: durability, attributes: [:])
+    }
+
     /// Calls `body` with a writer, and commits the file when it returns; if it throws, nothing is stored.
     @discardableResult
     nonisolated(nonsending) public func write(
         to key: String, if condition: SaveCondition = .always, durability: Durability? = nil,
-        _ body: nonisolated(nonsending) (Writer) async throws -> Void
+        attributes: [String: String] = [:], _ body: nonisolated(nonsending) (Writer) async throws -> Void
     ) async throws -> StoredFile {
-        let writer = try await writer(for: key, if: condition, durability: durability)
+        let writer = try await writer(for: key, if: condition, durability: durability, attributes: attributes)
         do {
             try await body(writer)
             return try await writer.commit()

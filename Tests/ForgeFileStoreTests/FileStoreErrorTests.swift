@@ -15,7 +15,8 @@ struct FileStoreErrorTests {
             .notPermitted, .unavailable(.locked), .tooLarge, .unsafe(.symbolicLink), .invalidSource(.notFound),
             .invalidDestination(.noDirectory),
             .undecodable,
-            .unencodable, .durabilityUnknown, .unsupported,
+            .unencodable, .durabilityUnknown, .unsupported, .invalidAttribute(.name("a\nb")),
+            .invalidAttribute(.tooLarge("a")),
         ])
     func descriptions(_ code: FileStoreError.Code) {
         let error = FileStoreError(

@@ -80,6 +80,9 @@ struct StoreFailingCallTests {
         .init(testDescription: "save deep down", new: ["a": "old", "b": "old", "d/e/f": long]) {
             try await $0.save(Data(long.utf8), to: "d/e/f")
         },
+        .init(testDescription: "save with attributes", new: ["a": "new x=1", "b": "old"]) {
+            try await $0.save(Data("new".utf8), to: "a", attributes: ["x": "1"])
+        },
         .init(testDescription: "delete", new: ["b": "old"]) { try await $0.delete("a") },
         .init(testDescription: "move", new: ["b": "old", "c": "old"]) {
             try await $0.move(from: root.appendingPathComponent("a"), to: "c")
@@ -110,6 +113,9 @@ struct StoreFailingCallTests {
             }
             for file in try await store.list(recursive: true) where file.kind == .file {
                 state[file.key] = String(decoding: try await store.load(file.key), as: UTF8.self)
+                for (name, value) in try await store.attributes(of: file.key) {
+                    state[file.key, default: ""] += " \(name)=\(value)"
+                }
             }
             try expectOldOrNew(state, old: Self.old, new: change.new, after: error)
             try await store.save(Data(), to: "after")

@@ -1,5 +1,6 @@
 import ForgeFileStore
 package import ForgeFileSystem
+import ForgeStorageTesting
 import Foundation
 
 /// A ``DiskFileStore`` whose calls are all durable.
@@ -26,7 +27,7 @@ package struct FilesUnderCrash: StoreUnderCrash {
         do {
             switch call {
             case .set(let name, let value): try await save(Data(value.bytes), to: name)
-            case .create(let name, let value): try await store.save(Data(value.bytes), to: name, overwrite: false)
+            case .create(let name, let value): try await create(Data(value.bytes), as: name)
             case .remove(let name): try await store.delete(name)
             case .removeTree(let name): try await store.deleteDirectory(name)
             case .removeAll: try await store.deleteAll()
@@ -46,20 +47,39 @@ package struct FilesUnderCrash: StoreUnderCrash {
         switch data.count {
         case 511: try await store.save(data, to: name, if: .always)
         case 700: try await store.update(name) { _ in data }
+        case 40: try await store.save(data, to: name, attributes: attributes(of: data))
         case 1300:
-            try await store.write(to: name) { writer in
+            try await store.write(to: name, attributes: attributes(of: data)) { writer in
                 try await writer.write(data.prefix(500))
                 try await writer.write(data.dropFirst(500))
             }
-        case 5000: try await store.batch { $0.save(data, to: name) }
+        case 5000: try await store.batch { $0.save(data, to: name, attributes: attributes(of: data)) }
         default: try await store.save(data, to: name)
         }
+    }
+
+    nonisolated(nonsending) private func create(_ data: Data, as name: String) async throws {
+        let attributes = attributes(of: data)
+        guard !attributes.isEmpty else { return try await store.save(data, to: name, overwrite: false) }
+        try await store.save(data, to: name, if: .absent, durability: nil, attributes: attributes)
+    }
+
+    /// The attributes that a content is always saved with.
+    private func attributes(of data: Data) -> [String: String] {
+        guard [40, 1300, 5000].contains(data.count) else { return [:] }
+        return ["letter": String(decoding: data.prefix(1), as: UTF8.self), "count": "\(data.count)"]
     }
 
     nonisolated(nonsending) package func contents() async throws -> [String: StoreValue] {
         var found: [String: StoreValue] = [:]
         for file in try await store.list(recursive: true) where !file.isDirectory {
-            found[file.key] = try StoreValue(await store.load(file.key), named: file.key)
+            let reader = try await store.reader(for: file.key)
+            let data = try await reader.readAll()
+            found[file.key] = try StoreValue(data, named: file.key)
+            let actual = try await reader.attributes()
+            guard actual == attributes(of: data) else {
+                throw ConformanceViolation("\(file.key) of \(data.count) bytes has the attributes \(actual)")
+            }
         }
         return found
     }

@@ -144,9 +144,10 @@ extension DiskFileStore {
 extension DiskFileStore {
     @discardableResult
     public func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
     ) async throws -> StoredFile {
-        try await engine.save(data, to: key, if: condition, durability: durability)
+        try await engine.save(data, to: key, if: condition, durability: durability, attributes: attributes)
     }
 
     public func apply(_ batch: FileBatch, durability: Durability?) async throws {
@@ -157,9 +158,10 @@ extension DiskFileStore {
         try await engine.reader(for: key)
     }
 
-    public func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter
-    {
-        try await engine.writer(for: key, if: condition, durability: durability)
+    public func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> FileWriter {
+        try await engine.writer(for: key, if: condition, durability: durability, attributes: attributes)
     }
 
     public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {

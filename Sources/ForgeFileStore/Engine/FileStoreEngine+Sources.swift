@@ -51,6 +51,7 @@ extension FileStoreEngine {
                             of: source.file, source.status, on: source.origin.fileSystem, to: target,
                             on: configuration.sources == nil ? nil : fileSystem)
                         try monitor.run(copy, sizeInBytes: source.status.sizeInBytes)
+                        if source.origin.operation == .move { try copyAttributes(of: source, to: target) }
                         try check()
                     } catch ContentCopy.Failure.target(let error) {
                         throw error
@@ -66,6 +67,21 @@ extension FileStoreEngine {
             }
         } catch {
             throw sourceError ?? error
+        }
+    }
+
+    /// Copies the attributes that a store has given the source of a move.
+    private func copyAttributes(of source: OpenSource, to target: Descriptor) throws(ContentCopy.Failure) {
+        let attributes: [String: [UInt8]]
+        do throws(FileSystemError) {
+            attributes = try source.origin.fileSystem.fileAttributes(of: source.file)
+        } catch {
+            throw .source(error)
+        }
+        do throws(FileSystemError) {
+            try fileSystem.setFileAttributes(attributes, of: target)
+        } catch {
+            throw .target(error)
         }
     }
 

@@ -4,13 +4,15 @@ import Foundation
 /// Saves in two steps: the content is written under a temporary name, and the file is renamed to its key later.
 extension FileStoreEngine {
     func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
     ) async throws -> StoredFile {
         let checked = try RelativeKey(checking: key, for: .save)
+        let attributes = try CheckedAttributes(attributes, of: key)
         let durability = durability ?? self.durability
         return try await offload { [self] _ in
             try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
-                let staged = try stage(checked, data, in: directory, durability)
+                let staged = try stage(checked, data, attributes, in: directory, durability)
                 try staged.synchronize(durability)
                 return StoredFile(
                     key: key,
@@ -20,19 +22,27 @@ extension FileStoreEngine {
         }
     }
 
-    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter {
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> FileWriter {
         let checked = try RelativeKey(checking: key, for: .save)
+        let attributes = try CheckedAttributes(attributes, of: key)
         return try await offload { [self] _ in
             let durability = durability ?? self.durability
             let staged = try attemptStoring(.save, key) { (directory) throws(FileSystemError) in
-                try directory.stage(checked, durability)
+                let staged = try directory.stage(checked, durability)
+                try staged.withFile { (file) throws(FileSystemError) in
+                    try fileSystem.setFileAttributes(attributes.values, of: file)
+                }
+                return staged
             }
             return FileWriter(staged, key: checked, condition, durability, engine: self)
         }
     }
 
     private func stage(
-        _ key: RelativeKey, _ data: Data, in directory: StoreDirectory, _ durability: Durability
+        _ key: RelativeKey, _ data: Data, _ attributes: CheckedAttributes, in directory: StoreDirectory,
+        _ durability: Durability
     ) throws(FileSystemError) -> StagedFile {
         let staged = try directory.stage(key, durability)
         do throws(FileSystemError) {
@@ -40,6 +50,7 @@ extension FileStoreEngine {
                 try withBytes(of: data) { (bytes) throws(FileSystemError) in
                     try fileSystem.writeFully(file, from: bytes)
                 }
+                try fileSystem.setFileAttributes(attributes.values, of: file)
             }
             try staged.finishContent(durability)
         } catch {
@@ -56,11 +67,23 @@ extension FileStoreEngine {
     /// The maximum number of files of a batch that are open at a time.
     private static let batchLimit = 64
 
-    private typealias Step = (key: RelativeKey, change: FileBatch.Change)
+    private struct Step {
+        let key: RelativeKey
+        let change: FileBatch.Change
+        var attributes = CheckedAttributes.none
+
+        init(_ key: String, _ change: FileBatch.Change) throws(FileStoreError) {
+            self.key = try RelativeKey(checking: key, for: change.operation)
+            self.change = change
+            if case .save(_, _, let attributes) = change {
+                self.attributes = try CheckedAttributes(attributes, of: key)
+            }
+        }
+    }
 
     func apply(_ batch: FileBatch, durability: Durability?) async throws {
         let steps = try batch.changes.map { (key, change) throws(FileStoreError) -> Step in
-            (try RelativeKey(checking: key, for: change.operation), change)
+            try Step(key, change)
         }
         guard let first = steps.first else { return }
         let durability = durability ?? self.durability
@@ -88,9 +111,9 @@ extension FileStoreEngine {
         // Files that are not placed are removed by their `deinit`.
         var staged: [(step: Step, file: StagedFile)] = []
         for step in steps {
-            guard case .save(let data, _) = step.change else { continue }
+            guard case .save(let data, _, _) = step.change else { continue }
             current = step
-            staged.append((step, try stage(step.key, data, in: directory, durability)))
+            staged.append((step, try stage(step.key, data, step.attributes, in: directory, durability)))
         }
         for (step, file) in staged {
             current = step
@@ -101,7 +124,7 @@ extension FileStoreEngine {
             current = step
             switch step.change {
             case .delete: try directory.unlink(step.key, durability: .none)
-            case .save(_, let condition):
+            case .save(_, let condition, _):
                 try directory.place(
                     staged.removeLast().file, condition.renameMode, expecting: condition.expectedRevision,
                     durability: durability, flushesNames: false)

@@ -87,9 +87,10 @@ extension InMemoryFileStore {
 extension InMemoryFileStore {
     @discardableResult
     public func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
     ) async throws -> StoredFile {
-        try await engine.save(data, to: key, if: condition, durability: durability)
+        try await engine.save(data, to: key, if: condition, durability: durability, attributes: attributes)
     }
 
     public func apply(_ batch: FileBatch, durability: Durability?) async throws {
@@ -100,9 +101,10 @@ extension InMemoryFileStore {
         try await engine.reader(for: key)
     }
 
-    public func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter
-    {
-        try await engine.writer(for: key, if: condition, durability: durability)
+    public func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> FileWriter {
+        try await engine.writer(for: key, if: condition, durability: durability, attributes: attributes)
     }
 
     public func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {

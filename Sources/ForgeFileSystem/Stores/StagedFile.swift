@@ -143,6 +143,7 @@ extension StoreDirectory {
                 defer { stored.map(fileSystem.discard) }
                 try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
                     try fileSystem.copyContent(of: content, to: new)
+                    try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
                     stored.map(fileSystem.discard)
                     stored = try fileSystem.duplicate(new)
                 }

@@ -3,10 +3,11 @@ import ForgeFileSystem
 import Foundation
 
 extension ConformanceChecks {
-    /// The promises of a file store with readers, writers, conditional saves, batches, listings by pages, exports and
-    /// progress; besides ``fileStore``.
+    /// The promises of a file store with readers, writers, conditional saves, batches, listings by pages, exports,
+    /// progress and attributes, which need ``ConformanceCapability/fileAttributes``; besides ``fileStore``.
     public static let streamingFileStore: [ConformanceCheck<any StreamingFileStoring>] =
         fileConditions + fileBatches + fileReaders + fileWriters + filePages + fileTransfers
+        + fileAttributes
 }
 
 private typealias Check = ConformanceCheck<any StreamingFileStoring>

@@ -122,6 +122,7 @@ struct DeviceScenarioTests {
         try first.secrets.set("bound", for: bound)
         try first.secrets.set("never leaves", for: passcode)
         try device.fileSystem.createSymbolicLink(device.path(of: .documents).appending("link"), to: "notes/1")
+        try await first.notes.save(Data("first note".utf8), to: "1", attributes: ["color": "red"])
         try device.fileSystem.setPermissions(
             FilePermissions(rawValue: 0o640), of: .path(device.path(of: .documents).appending("notes/1")))
         let before = try device.fileSystem.status(device.path(of: .documents).appending("notes/1"))
@@ -133,6 +134,7 @@ struct DeviceScenarioTests {
         #expect(try await second.start() == .notes(user: "Ada", count: 2))
         #expect(try second.secrets.get(bound) == "bound")
         #expect(try second.secrets.get(passcode) == nil)
+        #expect(try await second.notes.attributes(of: "1") == ["color": "red"])
         let after = try device.fileSystem.status(device.path(of: .documents).appending("notes/1"))
         #expect(after.modified == before.modified)
         #expect(after.permissions == before.permissions)

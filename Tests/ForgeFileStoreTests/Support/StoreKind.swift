@@ -16,6 +16,20 @@ enum StoreKind: String, CaseIterable, CustomStringConvertible {
         self == .inMemoryStore ? [.emptyDirectories] : [.emptyDirectories, .fileURLs]
     }
 
+    /// Whether the file system of the store has attributes; prints a notice if not.
+    func hasAttributes() async throws -> Bool {
+        var hasAttributes = true
+        try await withStore { store in
+            do {
+                try await store.save(Data(), to: "probe", attributes: ["a": "1"])
+            } catch let error as FileStoreError where error.code == .unsupported {
+                hasAttributes = false
+                print("NOT RUN: attributes of files of \(self)")
+            }
+        }
+        return hasAttributes
+    }
+
     /// Calls `body` with an empty store.
     func withStore(_ body: (any StreamingFileStoring) async throws -> Void) async throws {
         switch self {

@@ -29,9 +29,10 @@ extension StreamingFileStoreWrapper {
     func deleteAll() async throws { try await base.deleteAll() }
 
     func save(
-        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?
+        _ data: Data, to key: String, if condition: SaveCondition, durability: Durability?,
+        attributes: [String: String]
     ) async throws -> StoredFile {
-        try await base.save(data, to: key, if: condition, durability: durability)
+        try await base.save(data, to: key, if: condition, durability: durability, attributes: attributes)
     }
 
     func apply(_ batch: FileBatch, durability: Durability?) async throws {
@@ -40,8 +41,10 @@ extension StreamingFileStoreWrapper {
 
     func reader(for key: String) async throws -> FileReader { try await base.reader(for: key) }
 
-    func writer(for key: String, if condition: SaveCondition, durability: Durability?) async throws -> FileWriter {
-        try await base.writer(for: key, if: condition, durability: durability)
+    func writer(
+        for key: String, if condition: SaveCondition, durability: Durability?, attributes: [String: String]
+    ) async throws -> FileWriter {
+        try await base.writer(for: key, if: condition, durability: durability, attributes: attributes)
     }
 
     func files(in directory: String, _ options: FileListingOptions) -> FileListing {
