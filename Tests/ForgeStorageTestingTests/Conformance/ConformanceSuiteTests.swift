@@ -91,6 +91,6 @@ struct ConformanceSuiteTests {
         }
         #expect(
             ConformanceSuite<any Storage>.storage.capabilities == [.removal, .keysArePaths, .orderedHandlers])
-        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 8)
+        #expect(ConformanceSuite<FileSystemUnderTest>.fileSystem.capabilities.count == 9)
     }
 }
