@@ -157,7 +157,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCommandsTests",
-            dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, arguments],
+            dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, logging, arguments],
             exclude: ["Help"],
             swiftSettings: settings),
         .testTarget(

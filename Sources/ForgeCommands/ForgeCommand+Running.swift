@@ -19,7 +19,9 @@ extension ForgeCommand {
 
     /// Prints the message of an error and returns the exit status; help and version go to standard output.
     private static func report(_ error: any Error) -> Int32 {
-        let code = exitCode(for: error)
+        let parsed = exitCode(for: error)
+        // The parser gives every error but its own the status for a failure.
+        let code = parsed == .failure && !(error is ExitCode) ? ExitCode(ExitStatus(of: error).rawValue) : parsed
         let message = fullMessage(for: error)
         if code.isSuccess {
             do {
@@ -28,10 +30,9 @@ extension ForgeCommand {
                 return report(error)
             }
         } else if !message.isEmpty {
-            // Only the usage message has several lines.
             let isUsage = code == .validationFailure
             let text = isUsage ? UsageMessage(message, arguments: CommandLine.arguments.dropFirst()).text : message
-            StandardError.write(text.escapingControls(except: isUsage ? ["\n"] : []) + "\n")
+            ErrorMessage.write(text, code: code.rawValue)
         }
         return code.rawValue
     }

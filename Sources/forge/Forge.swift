@@ -7,6 +7,7 @@ enum Forge {
     static func main() {
         StandardDescriptors.reserve()
         StandardDescriptors.ignoreBrokenPipes()
+        Interruption.install()
         ArgumentEncoding.requireUTF8()
         Task { await ForgeCommand.runAndExit() }
         dispatchMain()

@@ -21,7 +21,7 @@ struct CheckTemporaryFilesTests {
     private func details() throws -> [String: String] {
         let run = try CommandRun(["check", scratch.url.path, "--json"])
         #expect(run.status == 0, "\(run.errors)")
-        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        let rows = try run.rows()
         return Dictionary(
             uniqueKeysWithValues: rows.map { row in
                 (row["path"] as? String ?? "", (row["details"] as? [String] ?? []).joined(separator: "; "))
@@ -78,7 +78,7 @@ struct CheckTemporaryFilesTests {
     func missingKeyFile() async throws {
         let fixture = try await StoreFixture()
         let run = try CommandRun(["check", fixture.scratch.url.path, "--key-file", fixture.scratch.path("typo")])
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.output.isEmpty)
         #expect(run.errors.contains("there is no key file at"), "\(run.errors)")
     }

@@ -60,7 +60,7 @@ struct CheckTests {
     @Test("a missing directory is one line on standard error")
     func missing() throws {
         let run = try CommandRun(["check", scratch.path("typo")])
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.errorLines.count == 1)
     }
 
@@ -83,13 +83,13 @@ struct CheckTests {
     func controlCharacters() throws {
         try Data("x".utf8).write(to: scratch.url.appendingPathComponent("a\nb\u{1B}c\u{9B}"))
         let run = try CommandRun(["check", scratch.url.path, "--json"])
-        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        let rows = try run.rows()
         #expect(rows.map { $0["path"] as? String } == ["a\nb\u{1B}c\u{9B}"])
         #expect(try CommandRun(["check", scratch.url.path]).output.contains("a\\x0ab\\x1bc\\xc2\\x9b"))
     }
 
     private func paths(damagedIn run: CommandRun) throws -> [String] {
-        let rows = try #require(JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [[String: Any]])
+        let rows = try run.rows()
         return rows.filter { $0["state"] as? String == "damaged" }.compactMap { $0["path"] as? String }
     }
 }

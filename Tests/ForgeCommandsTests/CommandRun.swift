@@ -25,6 +25,29 @@ struct CommandRun {
     /// The lines of standard error; a failure has exactly one.
     var errorLines: [Substring] { errors.split(separator: "\n") }
 
+    /// The JSON objects on the lines of standard output, without those about progress and the summary.
+    func rows() throws -> [[String: Any]] {
+        try jsonLines(of: output).filter { !["progress", "summary"].contains($0["type"] as? String) }
+    }
+
+    /// The JSON object that `--json` prints at the end.
+    func summary() throws -> [String: Any] {
+        try #require(jsonLines(of: output).last { $0["type"] as? String == "summary" })
+    }
+
+    /// The JSON object on standard error.
+    func failure() throws -> [String: Any] {
+        let objects = try jsonLines(of: errors)
+        #expect(objects.count == 1, "\(errors)")
+        return try #require(objects.last)
+    }
+
+    private func jsonLines(of text: String) throws -> [[String: Any]] {
+        try text.split(separator: "\n").map { line in
+            try #require(JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+        }
+    }
+
     /// Runs `forge` and waits for it to end.
     ///
     /// - Parameters:

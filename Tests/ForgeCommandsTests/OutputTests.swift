@@ -5,6 +5,9 @@ import Testing
 @testable import ForgeCommands
 
 struct OutputTests {
+    // Foundation has a type of the same name.
+    private typealias Progress = ForgeCommands.Progress
+
     @Test("a table is as wide as its widest cells, and no line ends in spaces")
     func table() {
         var table = TextTable([("Name", .left), ("Bytes", .right), ("Path", .left)])
@@ -19,16 +22,29 @@ struct OutputTests {
             ])
     }
 
-    @Test("progress is reported only after a second")
-    func progress() {
+    private func shown(_ style: Progress.Style) throws -> [String] {
         let shown = Mutex<[String]>([])
-        let progress = Progress("files") { text in shown.withLock { $0.append(text) } }
-        progress.step()
-        #expect(shown.withLock { $0 }.isEmpty)
-        progress.step(now: .now + .seconds(2))
-        progress.step(now: .now + .seconds(2))
-        progress.finish()
-        #expect(shown.withLock { $0 } == ["\rfiles: 2", "\rfiles: 3, done\n"])
+        let start = ContinuousClock.now
+        let progress = Progress("files", style, start: start) { text in shown.withLock { $0.append(text) } }
+        progress.expect(.init(items: 10, bytes: 4096))
+        for milliseconds in stride(from: 10, through: 2000, by: 10) {
+            try progress.advance(
+                items: 0, bytes: milliseconds <= 1024 ? 20 : 0, now: start + .milliseconds(milliseconds))
+        }
+        return shown.withLock { $0 }
+    }
+
+    @Test("progress is shown on a terminal after a second and ten times a second, as JSON four times, and else never")
+    func progress() throws {
+        let lines = try shown(.line)
+        #expect(lines.count == 11, "\(lines)")
+        #expect(
+            lines.last
+                == "\r[#########...........] 49%  0 of 10 files  2.0 KiB, 1020 B/s  0:02 left\u{1B}[K", "\(lines)")
+        let objects = try shown(.jsonLines)
+        #expect(objects.count == 8, "\(objects)")
+        #expect(objects.last?.hasPrefix("{\"bytes\":2040,\"items\":0,") == true, "\(objects)")
+        #expect(try shown(.none).isEmpty)
     }
 
     @Test("a number of things is counted in words")

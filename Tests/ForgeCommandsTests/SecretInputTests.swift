@@ -40,14 +40,14 @@ struct SecretInputTests {
     @Test("a missing vault or key file is created only with --create")
     func create() throws {
         let refused = try CommandRun(["secret", "set"] + vault + ["a"], input: "x")
-        #expect(refused.status == 1)
+        #expect(refused.status == 4)
         #expect(refused.errors.contains("there is no vault at"))
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
         #expect(try CommandRun(["secret", "set"] + vault + ["a", "--create"], input: "x").status == 0)
         let typo = [scratch.path("vault"), "--key-file", scratch.path("kye")]
         for verb in [["set"], ["get"], ["rm"]] {
             let run = try CommandRun(["secret"] + verb + typo + ["a"], input: "x")
-            #expect(run.status == 1)
+            #expect(run.status == 4)
             #expect(run.errors.contains("there is no key file at"))
             #expect(!FileManager.default.fileExists(atPath: scratch.path("kye")))
         }
@@ -59,7 +59,7 @@ struct SecretInputTests {
         #expect(try CommandRun(["secret", "set"] + vault + ["a", "--create"], input: "x").status == 0)
         let run = try CommandRun(
             ["secret", "set", scratch.path("vault"), "--key-file", scratch.path("kye"), "a", "--create"], input: "y")
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.errors.contains("there is no key file at"), "\(run.errors)")
         #expect(!FileManager.default.fileExists(atPath: scratch.path("kye")))
     }

@@ -15,10 +15,10 @@ struct CheckCommand: ParsableCommand {
             you give; without one, only their headers and lengths can be verified. A vault that none of them opens is \
             not verified: it is sealed under another key, or its header was changed.
 
-            Long paths are shortened, except with --json. A directory whose path is too long for the system is \
-            reported and not entered.
+            Long paths are shortened, except with --json, which prints a finding per line and at the end a summary. A \
+            directory whose path is too long for the system is reported and not entered.
 
-            Exit status: 0 if nothing is damaged, 1 if something is, if none of the given keys opens a vault, or if there \
+            Exit status: 0 if nothing is damaged, 1 if something is or if none of the given keys opens a vault, 4 if there \
             is no store, 64 for a usage error.
             """)
 
@@ -28,8 +28,15 @@ struct CheckCommand: ParsableCommand {
     @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))
     var keyFile: [String] = []
 
-    @Flag(help: "Print JSON.")
-    var json = false
+    @OptionGroup var output: JSONOption
+
+    private struct Summary: Encodable {
+        let type = "summary"
+        let checked: Int
+        let damaged: Int
+        let unverified: Int
+        let skipped: Int
+    }
 
     func validate() throws {
         try requirePath(directory, of: "directory")
@@ -39,16 +46,20 @@ struct CheckCommand: ParsableCommand {
     func run() throws {
         let root = URL(fileURLWithPath: directory)
         try requireStore("directory", at: root, isDirectory: true)
-        let progress = Progress("files checked")
+        let progress = Progress("files checked", .current(json: output.json))
         let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
         guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
-            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files")
+            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
         }
         progress.finish()
         let damaged = findings.count { $0.state == .damaged }
         let unverified = findings.count { $0.state == .unverified }
-        if json {
-            try StandardOutput.print(json: findings)
+        let skipped = findings.count { $0.state == .skipped }
+        if output.json {
+            for finding in findings { try StandardOutput.print(line: finding) }
+            try StandardOutput.print(
+                line: Summary(
+                    checked: findings.count - skipped, damaged: damaged, unverified: unverified, skipped: skipped))
         } else {
             var table = TextTable([("Path", .left), ("Kind", .left), ("Bytes", .right), ("State", .left)])
             for finding in findings {
@@ -57,7 +68,6 @@ struct CheckCommand: ParsableCommand {
                 let details = texts.isEmpty ? "" : " (\(texts))"
                 table.add([finding.path.shortenedInside(to: 200), finding.kind, String(finding.bytes), state + details])
             }
-            let skipped = findings.count { $0.state == .skipped }
             var summary = "\(findings.count - skipped) checked, \(damaged) damaged"
             if unverified > 0 { summary += ", \(unverified) not verified" }
             if skipped > 0 { summary += ", \(skipped) skipped" }

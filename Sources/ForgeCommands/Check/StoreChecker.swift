@@ -61,7 +61,8 @@ struct StoreChecker {
                     isEmpty = false
                     if let finding = check(place, entry, below: top.path) { findings.append(finding) }
                 }
-                progress.step()
+                try progress.advance()
+                try Interruption.check()
             }
         }
         guard !isEmpty || !findings.isEmpty else { return nil }
@@ -209,7 +210,8 @@ struct StoreChecker {
 }
 
 extension FileType {
-    fileprivate var text: String {
+    /// The type in a message.
+    var text: String {
         switch self {
         case .symbolicLink: "symbolic link"
         case .fifo: "FIFO"

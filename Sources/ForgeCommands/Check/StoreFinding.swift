@@ -13,6 +13,7 @@ struct StoreFinding: Encodable, Equatable {
         case skipped
     }
 
+    let type = "finding"
     /// The path relative to the directory that is checked.
     var path: String
     /// The kind of file or store.

@@ -22,6 +22,9 @@ struct DemoCommand: AsyncParsableCommand {
     @Flag(help: "Do not log out at the end.")
     var keep = false
 
+    @Flag(help: "Print the stored items as JSON, one object per line, instead of the story; errors too.")
+    var json = false
+
     @Flag(help: .hidden)
     var readBack = false
 
@@ -36,12 +39,12 @@ struct DemoCommand: AsyncParsableCommand {
         if readBack { return try await readEverythingBack(place.url, content) }
 
         let isLoggedIn = try await withStory(place.url, content) { try $0.isLoggedIn() }
-        try StandardOutput.print(
+        try tell(
             !place.isUsed
                 ? "TaskFlow starts for the first time, in \(directory)"
                 : "TaskFlow starts again in \(directory), " + (isLoggedIn ? "still logged in" : "logged out"))
         try await withStory(place.url, content) { try await $0.store() }
-        try StandardOutput.print([
+        try tell([
             "  stored: onboarding flag, settings, access token, avatar (\(readableSize(content.avatar.count))),",
             "          session, \(content.images.count) cached images, a timeline",
             "A second process reads everything back",
@@ -49,11 +52,20 @@ struct DemoCommand: AsyncParsableCommand {
         try startAgain()
 
         let items = try await withStory(place.url, content) { try await $0.stores.inventory() }
-        try StandardOutput.print(["What is stored where"] + items.table.lines.map { "  " + $0 })
-        guard !keep else { return try StandardOutput.print("Kept. Look around: forge check \(directory)") }
-        try StandardOutput.print("TaskFlow logs out")
+        if json { for item in items { try StandardOutput.print(line: item) } }
+        try tell(["What is stored where"] + items.table.lines.map { "  " + $0 })
+        guard !keep else { return try tell("Kept. Look around: forge check \(directory)") }
+        try tell("TaskFlow logs out")
         try await withStory(place.url, content) { try await $0.logOut() }
         try await reportRemains(of: content, in: place)
+    }
+
+    private func tell(_ lines: [String]) throws {
+        if !json { try StandardOutput.print(lines) }
+    }
+
+    private func tell(_ line: String) throws {
+        try tell([line])
     }
 
     /// Opens the stores for one step, and closes them afterwards so that another process can open them.
@@ -68,7 +80,7 @@ struct DemoCommand: AsyncParsableCommand {
         guard differences.isEmpty else {
             throw CommandFailure("read back differently: \(differences.joined(separator: ", "))")
         }
-        try StandardOutput.print(
+        try tell(
             "  process \(ProcessInfo.processInfo.processIdentifier): all there, byte for byte")
     }
 
@@ -79,7 +91,7 @@ struct DemoCommand: AsyncParsableCommand {
             throw CommandFailure("logging out left \(remains.joined(separator: ", "))")
         }
         let files = try place.remainingFiles()
-        try StandardOutput.print([
+        try tell([
             "  nothing that the demo stored is left; \(counted(files.count, "file")) of the empty stores remain:",
             "  " + files.joined(separator: ", "),
         ])
@@ -92,6 +104,7 @@ struct DemoCommand: AsyncParsableCommand {
         let process = Process()
         process.executableURL = executable
         process.arguments = ["demo", "--read-back", "--directory", directory]
+        if json { process.arguments?.append("--json") }
         if let avatar { process.arguments?.append(contentsOf: ["--avatar", avatar]) }
         try process.run()
         process.waitUntilExit()

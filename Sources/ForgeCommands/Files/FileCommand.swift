@@ -15,9 +15,13 @@ struct FileCommand: AsyncParsableCommand {
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
         @Option(name: .shortAndLong, help: "Where to write it instead of standard output.") var output: String?
+        @Flag(help: "Print JSON about it, which needs --output; errors too.") var json = false
 
         func validate() throws {
             try requirePath(output, of: "output")
+            guard !json || output != nil else {
+                throw ValidationError("Missing --output: with --json, standard output cannot be the file")
+            }
         }
 
         func run() async throws {
@@ -43,6 +47,11 @@ struct FileCommand: AsyncParsableCommand {
             } catch {
                 throw storeError ?? error
             }
+            if json {
+                try StandardOutput.print(
+                    line: ActionLine(
+                        action: "get", key: key, bytes: Int(reader.file.sizeInBytes), destination: output))
+            }
         }
 
         private func forEachChunk(of reader: FileReader, _ body: (Data) throws -> Void) throws {
@@ -67,6 +76,7 @@ struct FileCommand: AsyncParsableCommand {
         @Argument(help: "The key: a path below the store.") var key: String
         @Argument(help: "The file to store; standard input if there is none.") var file: String?
         @Flag(help: "Fail if the key exists.") var new = false
+        @OptionGroup var output: JSONOption
 
         func validate() throws {
             try requirePath(file, of: "file")
@@ -81,6 +91,10 @@ struct FileCommand: AsyncParsableCommand {
                     while let chunk = try StandardInput.readChunk() { try await writer.write(chunk) }
                 }
             }
+            if output.json {
+                let bytes = Int(try await files.size(key))
+                try StandardOutput.print(line: ActionLine(action: "set", key: key, bytes: bytes))
+            }
         }
     }
 
@@ -89,7 +103,7 @@ struct FileCommand: AsyncParsableCommand {
 
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The directory to list; everything if there is none.") var key: String?
-        @Flag(help: "Print JSON.") var json = false
+        @OptionGroup var output: JSONOption
 
         struct Row: Encodable {
             var key: String
@@ -98,14 +112,17 @@ struct FileCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let files = try await store.open(mustExist: true).list(in: key ?? "", recursive: true)
-            let rows = files.filter { !$0.isDirectory }
-                .map { Row(key: $0.key, bytes: Int($0.sizeInBytes), modified: $0.modified) }
-                .sorted { $0.key < $1.key }
-            guard !json else { return try StandardOutput.print(json: rows) }
+            let files = try store.open(mustExist: true)
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
-            for row in rows { table.add([row.key, String(row.bytes), row.modified.formatted(.iso8601)]) }
-            try StandardOutput.print(table.lines)
+            for try await file in files.files(in: key ?? "", FileListingOptions(sorted: true)) where !file.isDirectory {
+                let row = Row(key: file.key, bytes: Int(file.sizeInBytes), modified: file.modified)
+                if output.json {
+                    try StandardOutput.print(line: row)
+                } else {
+                    table.add([row.key, String(row.bytes), row.modified.formatted(.iso8601)])
+                }
+            }
+            if !output.json { try StandardOutput.print(table.lines) }
         }
     }
 
@@ -115,18 +132,16 @@ struct FileCommand: AsyncParsableCommand {
         @OptionGroup var store: FileStoreArgument
         @Argument(help: "The key: a path below the store.") var key: String
         @Flag(name: .shortAndLong, help: "Remove a directory with its contents.") var recursive = false
+        @OptionGroup var output: JSONOption
 
         func run() async throws {
             let files = try store.open(mustExist: true)
-            if recursive {
-                try await files.deleteDirectory(key)
-                return
-            }
             do {
-                try await files.delete(key)
+                try await recursive ? files.deleteDirectory(key) : files.delete(key)
             } catch let error as FileStoreError where error.code == .isDirectory {
                 throw CommandFailure("\(error); --recursive removes a directory and all it holds")
             }
+            if output.json { try StandardOutput.print(line: ActionLine(action: "remove", key: key)) }
         }
     }
 }

@@ -18,7 +18,7 @@ struct KVCommand: AsyncParsableCommand {
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
-        @Flag(help: "Print JSON, a string with its quotes.") var json = false
+        @Flag(help: "Print JSON, a string with its quotes; errors too.") var json = false
 
         func run() throws {
             try store.withStore(.readOnly, printValue)
@@ -26,7 +26,7 @@ struct KVCommand: AsyncParsableCommand {
 
         private func printValue(in kv: FileKVStore) throws {
             guard let bytes = try kv.rawValue(named: key) else {
-                throw CommandFailure("kv get \(key): there is no such key in \(store.path)")
+                throw CommandFailure("kv get \(key): there is no such key in \(store.path)", .notFound)
             }
             let value = try storedValue(bytes, of: key)
             if case .string(let text) = value, !json {
@@ -54,6 +54,7 @@ struct KVCommand: AsyncParsableCommand {
         @Argument(help: "The value, such as true, 42, '\"42\"', '{\"theme\":\"dusk\"}' or plain text.") var value:
             String
         @Flag(help: "Store the value as a string, even if it is valid JSON.") var string = false
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             try store.withStore(.readWrite, setValue)
@@ -65,8 +66,10 @@ struct KVCommand: AsyncParsableCommand {
             if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
             // The app decodes the value according to its stored schema version.
             let envelope = ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded())
-            try kv.setRawValue(envelope.encoded, named: key)
+            let bytes = envelope.encoded
+            try kv.setRawValue(bytes, named: key)
             try kv.synchronize()
+            if output.json { try StandardOutput.print(line: ActionLine(action: "set", key: key, bytes: bytes.count)) }
         }
 
         /// The existing value; throws if it cannot be decoded, so that it is not overwritten.
@@ -96,12 +99,13 @@ struct KVCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List all keys and their values.",
             discussion: """
-                A value that cannot be decoded is shown as such, with --json as an object with its length (bytes) and the \
-                reason (undecodable), and the exit status is 1.
+                With --json every line is an object with the key, the length of its value (bytes) and the value. A value \
+                that cannot be decoded is shown as such, with --json by the reason (undecodable) instead of the value, and \
+                the exit status is 1.
                 """)
 
         @OptionGroup var store: KVStoreArgument
-        @Flag(help: "Print JSON.") var json = false
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             try store.withStore(.readOnly, printValues)
@@ -109,39 +113,43 @@ struct KVCommand: AsyncParsableCommand {
 
         private func printValues(in kv: FileKVStore) throws {
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
-            var entries: [CodedValue.Entry] = []
             var undecodable: [String] = []
             for key in try kv.keys().sorted() {
                 guard let bytes = try kv.rawValue(named: key) else { continue }
-                let shown: String
-                do {
-                    let value = try CodedValue(decoding: ValueEnvelope(decoding: bytes))
-                    shown = try value.json(prettyPrinted: false)
-                    entries.append(CodedValue.Entry(.string(key), value))
-                } catch {
-                    entries.append(CodedValue.Entry(.string(key), Self.substitute(for: bytes, error)))
-                    undecodable.append(key)
-                    shown = "cannot be decoded: \(error)"
+                let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: bytes)) }
+                if case .failure = value { undecodable.append(key) }
+                guard !output.json else {
+                    try StandardOutput.print(json: Self.line(key, bytes, value))
+                    continue
                 }
-                table.add([key, String(bytes.count), shown.shortened(to: 80)])
+                table.add([key, String(bytes.count), try Self.shown(value).shortened(to: 80)])
             }
-            if json {
-                try StandardOutput.print(json: CodedValue.map(entries).json(prettyPrinted: true))
-            } else {
-                try StandardOutput.print(table.lines)
-            }
+            if !output.json { try StandardOutput.print(table.lines) }
             guard undecodable.isEmpty else {
                 let names = undecodable.joined(separator: ", ").shortened(to: 200)
                 throw CommandFailure("\(counted(undecodable.count, "value")) cannot be decoded: \(names)")
             }
         }
 
-        /// The JSON form of a value that cannot be decoded.
-        private static func substitute(for bytes: [UInt8], _ error: any Error) -> CodedValue {
-            .map([
-                CodedValue.Entry(.string("bytes"), .integer(Int64(bytes.count))),
-                CodedValue.Entry(.string("undecodable"), .string("\(error)")),
-            ])
+        private static func shown(_ value: Result<CodedValue, any Error>) throws -> String {
+            switch value {
+            case .success(let value): try value.json(prettyPrinted: false)
+            case .failure(let error): "cannot be decoded: \(error)"
+            }
+        }
+
+        /// The JSON object of one key.
+        private static func line(
+            _ key: String, _ bytes: [UInt8], _ value: Result<CodedValue, any Error>
+        ) throws -> String {
+            let content: CodedValue.Entry
+            switch value {
+            case .success(let value): content = .init(.string("value"), value)
+            case .failure(let error): content = .init(.string("undecodable"), .string("\(error)"))
+            }
+            return try CodedValue.map([
+                .init(.string("key"), .string(key)), .init(.string("bytes"), .integer(Int64(bytes.count))), content,
+            ]).json(prettyPrinted: false)
         }
     }
 
@@ -150,6 +158,7 @@ struct KVCommand: AsyncParsableCommand {
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             // Opening for writing would create a missing store.
@@ -159,10 +168,11 @@ struct KVCommand: AsyncParsableCommand {
 
         private func removeValue(in kv: FileKVStore) throws {
             guard try kv.rawValue(named: key) != nil else {
-                throw CommandFailure("kv rm \(key): there is no such key in \(store.path)")
+                throw CommandFailure("kv rm \(key): there is no such key in \(store.path)", .notFound)
             }
             try kv.removeValue(named: key)
             try kv.synchronize()
+            if output.json { try StandardOutput.print(line: ActionLine(action: "remove", key: key)) }
         }
     }
 }

@@ -28,7 +28,7 @@ struct KVStoreArgument: ParsableArguments {
         do {
             try body(store)
         } catch let failure as CommandFailure {
-            throw CommandFailure("\(failure); \(text)")
+            throw CommandFailure("\(failure); \(text)", failure.status)
         }
         throw CommandFailure(text)
     }
@@ -37,6 +37,13 @@ struct KVStoreArgument: ParsableArguments {
     ///
     /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
     func open(_ access: FileKVStore.Access) throws -> (store: FileKVStore, damage: [String]) {
+        try Self.open(url, access)
+    }
+
+    /// Opens the store in a directory; returns it with the damage found.
+    static func open(
+        _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive
+    ) throws -> (store: FileKVStore, damage: [String]) {
         let damage = Mutex<[String]>([])
         var options = FileKVStore.Options(
             logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() },
@@ -49,11 +56,23 @@ struct KVStoreArgument: ParsableArguments {
                 }
             })
         options.access = access
+        options.sharing = sharing
+        // The limit is that of the app that reads the values.
+        options.maximumValueSizeInBytes = .max
         do {
             let store = try FileKVStore(at: url, options: options)
             return (store, damage.withLock { $0 })
         } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
             throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+        }
+    }
+
+    /// Opens the store in a directory for writing, beside processes that share it.
+    static func openShared(_ url: URL) throws -> (store: FileKVStore, damage: [String]) {
+        do {
+            return try open(url, .readWrite)
+        } catch let error as KVStoreError where error.isInUse {
+            return try open(url, .readWrite, sharing: .shared)
         }
     }
 

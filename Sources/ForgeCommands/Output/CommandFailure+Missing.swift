@@ -5,7 +5,7 @@ import SystemPackage
 extension CommandFailure {
     /// The failure of a command that needs an existing store.
     static func noStore(_ kind: String, at path: POSIXPath, hint: String = "") -> CommandFailure {
-        CommandFailure("no store here: there is no \(kind) at \(path)\(hint)")
+        CommandFailure("no store here: there is no \(kind) at \(path)\(hint)", .notFound)
     }
 }
 

@@ -1,40 +1,167 @@
+import Foundation
 import Synchronization
 
-/// A progress line on standard error, shown once the work has taken a second.
+/// Shows how far a long verb is: a line on a terminal, JSON lines with `--json`, otherwise nothing.
+///
+/// The line appears on standard error once the work has taken a second. JSON lines go to standard output, at most four
+/// per second.
 final class Progress: Sendable {
+    enum Style {
+        case line, jsonLines, none
+
+        /// The style for the output of this process.
+        static func current(json: Bool) -> Style {
+            json ? .jsonLines : isatty(STDERR_FILENO) == 1 ? .line : .none
+        }
+    }
+
+    /// A number of items and of bytes in them.
+    struct Amount: Hashable, Sendable {
+        var items = 0
+        var bytes: Int64 = 0
+    }
+
     private struct State {
-        var done = 0
+        var done = Amount()
+        var total: Amount?
         var lastShown: ContinuousClock.Instant
         var isShown = false
     }
 
-    private let what: String
-    private let state: Mutex<State>
-    private let start = ContinuousClock.now
-    private let write: @Sendable (String) -> Void
-
-    init(_ what: String, write: @escaping @Sendable (String) -> Void = { StandardError.write($0) }) {
-        self.what = what
-        self.write = write
-        state = Mutex(State(lastShown: .now))
+    private struct Line: Encodable {
+        let type = "progress"
+        let items: Int
+        let bytes: Int64
+        let totalItems: Int?
+        let totalBytes: Int64?
+        let seconds: Double
     }
 
-    /// Counts one more step.
-    func step(now: ContinuousClock.Instant = .now) {
-        state.withLock { state in
-            state.done += 1
-            guard now - start >= .seconds(1), now - state.lastShown >= .milliseconds(100) else { return }
+    private let noun: String
+    private let style: Style
+    private let start: ContinuousClock.Instant
+    private let state: Mutex<State>
+    private let write: @Sendable (String) throws(CommandFailure) -> Void
+
+    /// - Parameters:
+    ///   - noun: What is counted, in the plural: `files`.
+    ///   - style: How it is shown.
+    ///   - start: The beginning of the work.
+    ///   - write: Where it is written to.
+    init(
+        _ noun: String, _ style: Style, start: ContinuousClock.Instant,
+        write: @escaping @Sendable (String) throws(CommandFailure) -> Void
+    ) {
+        self.noun = noun
+        self.style = style
+        self.start = start
+        self.write = write
+        state = Mutex(State(lastShown: start))
+    }
+
+    /// Writes to standard error, and JSON lines to standard output unless that is for something else.
+    convenience init(_ noun: String, _ style: Style, toErrors: Bool = false) {
+        self.init(noun, style, start: .now) { (text) throws(CommandFailure) in
+            guard style == .jsonLines, !toErrors else { return StandardError.write(text) }
+            try StandardOutput.write(Data(text.utf8))
+        }
+    }
+
+    /// Whether the total is worth counting.
+    var isVisible: Bool { style != .none }
+
+    /// What was done so far.
+    var done: Amount { state.withLock { $0.done } }
+
+    /// The time since the start.
+    var elapsed: Duration { .now - start }
+
+    /// Sets the total, for a share and the remaining time.
+    func expect(_ total: Amount) {
+        state.withLock { $0.total = total }
+    }
+
+    /// Counts more items and bytes.
+    func advance(items: Int = 1, bytes: Int64 = 0, now: ContinuousClock.Instant = .now) throws(CommandFailure) {
+        let line: String? = state.withLock { state in
+            state.done.items += items
+            state.done.bytes += bytes
+            let interval: Duration = style == .line ? .milliseconds(100) : .milliseconds(250)
+            guard style != .none, now - start >= (style == .line ? .seconds(1) : interval),
+                now - state.lastShown >= interval
+            else { return nil }
             state.lastShown = now
             state.isShown = true
-            write("\r\(what): \(state.done)")
+            return text(state, elapsed: now - start)
+        }
+        if let line { try write(line) }
+    }
+
+    /// Removes the line from the terminal.
+    func finish() {
+        let wasShown = state.withLock { state in
+            defer { state.isShown = false }
+            return state.isShown && style == .line
+        }
+        if wasShown { StandardError.write("\r\u{1B}[K") }
+    }
+
+    // MARK: Text
+
+    private func text(_ state: State, elapsed: Duration) -> String {
+        style == .line
+            ? "\r" + Self.line(noun, state.done, of: state.total, after: elapsed) + "\u{1B}[K"
+            : jsonLine(state, elapsed)
+    }
+
+    private func jsonLine(_ state: State, _ elapsed: Duration) -> String {
+        let line = Line(
+            items: state.done.items, bytes: state.done.bytes, totalItems: state.total?.items,
+            totalBytes: state.total?.bytes, seconds: elapsed.seconds)
+        do {
+            return try JSONText.line(line)
+        } catch {
+            return ""  // Numbers can always be encoded.
         }
     }
 
-    /// Ends the line if one was shown.
-    func finish() {
-        state.withLock { state in
-            if state.isShown { write("\r\(what): \(state.done), done\n") }
-            state.isShown = false
+    /// The text of the line on a terminal.
+    static func line(_ noun: String, _ done: Amount, of total: Amount?, after elapsed: Duration) -> String {
+        var parts: [String] = []
+        let share = total.map { Self.share(of: done, in: $0) }
+        if let share {
+            let filled = Int(share * 20)
+            let bar = String(repeating: "#", count: filled) + String(repeating: ".", count: 20 - filled)
+            parts.append("[\(bar)] \(Int(share * 100))%")
         }
+        parts.append(total.map { "\(done.items) of \($0.items) \(noun)" } ?? "\(done.items) \(noun)")
+        let seconds = max(elapsed.seconds, 0.001)
+        if done.bytes > 0 {
+            parts.append("\(readableSize(Int(done.bytes))), \(readableSize(Int(Double(done.bytes) / seconds)))/s")
+        } else {
+            parts.append("\(Int(Double(done.items) / seconds))/s")
+        }
+        if let share, share > 0, share < 1 {
+            let rest = Int((seconds * (1 - share) / share).rounded())
+            let (minutes, secondsLeft) = (rest / 60, rest % 60)
+            parts.append("\(minutes):\(secondsLeft < 10 ? "0" : "")\(secondsLeft) left")
+        }
+        return parts.joined(separator: "  ")
+    }
+
+    /// The share that is done, between 0 and 1: of the bytes, or of the items if there are no bytes.
+    private static func share(of done: Amount, in total: Amount) -> Double {
+        let share =
+            total.bytes > 0
+            ? Double(done.bytes) / Double(total.bytes)
+            : total.items > 0 ? Double(done.items) / Double(total.items) : 0
+        return min(max(share, 0), 1)
+    }
+}
+
+extension Duration {
+    /// The duration in seconds, to the millisecond.
+    var seconds: Double {
+        Double(components.seconds) + Double(components.attoseconds / 1_000_000_000_000_000) / 1000
     }
 }

@@ -24,16 +24,13 @@ enum StandardOutput {
         try write(Data(lines.map { $0.escapingControls() + "\n" }.joined().utf8))
     }
 
+    /// Writes a value as JSON on a line of its own.
+    static func print(line value: some Encodable) throws {
+        try write(Data(try JSONText.line(value).utf8))
+    }
+
     /// Writes JSON text and a line feed; control characters become escapes of JSON, so that the value is unchanged.
     static func print(json text: String) throws(CommandFailure) {
         try write(Data((text.escapingControlsOfJSON() + "\n").utf8))
-    }
-
-    /// Writes a value as JSON with sorted keys.
-    static func print(json value: some Encodable) throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        encoder.dateEncodingStrategy = .iso8601
-        try print(json: String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 }

@@ -16,11 +16,13 @@ struct SecretCommand: AsyncParsableCommand {
 
         @OptionGroup var vault: VaultArguments
         @Argument(help: "The name of the secret.") var name: String
+        @Flag(help: "Print JSON, an object with the name and the secret; errors too.") var json = false
 
         func run() throws {
             guard let secret = try vault.open().get(CryptKey<String>(key: name)) else {
-                throw CommandFailure("secret get \(name): there is no such secret in \(vault.path)")
+                throw CommandFailure("secret get \(name): there is no such secret in \(vault.path)", .notFound)
             }
+            guard !json else { return try StandardOutput.print(line: ["name": name, "secret": secret]) }
             try StandardOutput.write(Data((secret + "\n").utf8))
         }
     }
@@ -38,12 +40,14 @@ struct SecretCommand: AsyncParsableCommand {
         @Argument(help: "The name of the secret.") var name: String
         @Flag(help: "Create the vault and the key file, readable by you alone, if they are missing.")
         var create = false
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             // An existing vault has a key file; a new one beside it would only hide a mistyped path.
             if try !create || vault.exists() { try vault.requireAll(hint: "; --create creates one") }
             let secret = try SecretInput.read()
             try vault.openForWriting().set(secret, for: CryptKey<String>(key: name))
+            if output.json { try StandardOutput.print(line: ActionLine(action: "set", key: name)) }
         }
     }
 
@@ -51,11 +55,11 @@ struct SecretCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "List the names of the secrets.")
 
         @OptionGroup var vault: VaultArguments
-        @Flag(help: "Print JSON.") var json = false
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             let names = try vault.open().keys().sorted()
-            guard !json else { return try StandardOutput.print(json: names) }
+            guard !output.json else { return try names.forEach { try StandardOutput.print(line: ["name": $0]) } }
             try StandardOutput.print(names)
         }
     }
@@ -65,14 +69,16 @@ struct SecretCommand: AsyncParsableCommand {
 
         @OptionGroup var vault: VaultArguments
         @Argument(help: "The name of the secret.") var name: String
+        @OptionGroup var output: JSONOption
 
         func run() throws {
             try vault.requireAll()
             let secrets = try vault.openForWriting()
             guard try secrets.contains(CryptKey<String>(key: name)) else {
-                throw CommandFailure("secret rm \(name): there is no such secret in \(vault.path)")
+                throw CommandFailure("secret rm \(name): there is no such secret in \(vault.path)", .notFound)
             }
             try secrets.delete(CryptKey<String>(key: name))
+            if output.json { try StandardOutput.print(line: ActionLine(action: "remove", key: name)) }
         }
     }
 }
@@ -118,7 +124,7 @@ struct VaultArguments: ParsableArguments {
 /// The key in a key file that exists.
 func loadKey(at url: URL) throws -> SymmetricKey {
     guard let key = try VaultKeyFile.load(at: url) else {
-        throw CommandFailure("there is no key file at \(try POSIXPath(url))")
+        throw CommandFailure("there is no key file at \(try POSIXPath(url))", .notFound)
     }
     return key
 }

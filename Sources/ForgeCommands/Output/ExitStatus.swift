@@ -1,0 +1,60 @@
+import ArgumentParser
+import ForgeStorage
+import SystemPackage
+
+/// The exit statuses of `forge`. They are part of its interface: a number never gets another meaning.
+enum ExitStatus: Int32, CaseIterable {
+    case success = 0
+    /// Nothing more precise applies; also damage that `check`, or a verb that reads a store, has found.
+    case failure = 1
+    /// Some items were processed and others were not; they are listed.
+    case partial = 2
+    /// There is no such store, key, file or secret.
+    case notFound = 4
+    /// Another process has the store open, or holds its lock.
+    case inUse = 5
+    /// A vault does not open with the given key.
+    case wrongKey = 6
+    /// Wrong usage: the value of `ArgumentParser`, and of `EX_USAGE` in `sysexits.h`.
+    case usage = 64
+    /// Ended by control-C: 128 and the number of `SIGINT`, as shells report it.
+    case interrupted = 130
+
+    /// The status for an error that no verb has classified.
+    init(of error: any Error) {
+        self =
+            switch error {
+            case let error as CommandFailure: error.status
+            case let error as KVStoreError: error.isInUse ? .inUse : error.code == .noStore ? .notFound : .failure
+            case let error as FileStoreError: Self.status(of: error)
+            case let error as CryptError: error.isInUse ? .inUse : error.code == .wrongKey ? .wrongKey : .failure
+            case is CancellationError: .interrupted
+            default: .failure
+            }
+    }
+
+    private static func status(of error: FileStoreError) -> ExitStatus {
+        switch error.code {
+        case .notFound, .invalidSource(.notFound): .notFound
+        case .unavailable(let reason) where reason.isInUse: .inUse
+        default: .failure
+        }
+    }
+
+    /// The word for the status in the JSON form of an error.
+    var word: String { "\(self)" }
+
+    /// The description in the documentation.
+    var meaning: String {
+        switch self {
+        case .success: "success"
+        case .failure: "failure, or damage was found"
+        case .partial: "partial success: some items failed and are listed"
+        case .notFound: "no such store, key, file or secret"
+        case .inUse: "the store is in use by another process"
+        case .wrongKey: "the key does not open the vault"
+        case .usage: "wrong usage"
+        case .interrupted: "interrupted by control-C"
+        }
+    }
+}

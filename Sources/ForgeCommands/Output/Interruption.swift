@@ -1,0 +1,60 @@
+import Foundation
+import Synchronization
+import SystemPackage
+
+/// The reaction to control-C: the process ends at once, or, in a verb that has something to tidy up, soon.
+public enum Interruption {
+    private static let isAwaited = Atomic(false)
+    private static let isRequested = Atomic(false)
+
+    /// The line that the signal handler writes; made before the handler is installed.
+    nonisolated(unsafe) private static let message: UnsafeMutableBufferPointer<UInt8> = {
+        let failure = ErrorMessage.isJSON ? ErrorMessage.json : ErrorMessage.text
+        let bytes = Array(failure("Error: interrupted", ExitStatus.interrupted.rawValue).utf8)
+        let buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: bytes.count)
+        _ = buffer.initialize(from: bytes)
+        return buffer
+    }()
+
+    /// Handles `SIGINT`, unless the caller ignores it, as shells do for processes in the background.
+    public static func install() {
+        var earlier = sigaction()
+        sigaction(SIGINT, nil, &earlier)
+        guard !earlier.isIgnoring else { return }
+        _ = message
+        _ = isAwaited.load(ordering: .relaxed)
+        _ = isRequested.load(ordering: .relaxed)
+        signal(SIGINT) { _ in Interruption.handle() }
+    }
+
+    /// Only loads, stores, `write(2)` and `_exit(2)`, which are async-signal-safe.
+    private static func handle() {
+        // A second control-C does not wait.
+        if isAwaited.exchange(false, ordering: .relaxed) {
+            isRequested.store(true, ordering: .relaxed)
+            return
+        }
+        _ = write(STDERR_FILENO, message.baseAddress, message.count)
+        _exit(ExitStatus.interrupted.rawValue)
+    }
+
+    /// From now on the verb calls ``check()`` often, and ends in order.
+    static func endInOrder() {
+        isAwaited.store(true, ordering: .relaxed)
+    }
+
+    /// Throws once control-C was pressed.
+    static func check() throws(CommandFailure) {
+        if isRequested.load(ordering: .relaxed) { throw CommandFailure("interrupted", .interrupted) }
+    }
+}
+
+extension sigaction {
+    fileprivate var isIgnoring: Bool {
+        #if os(Linux)
+        unsafeBitCast(__sigaction_handler.sa_handler, to: Int.self) == 1
+        #else
+        unsafeBitCast(__sigaction_u.__sa_handler, to: Int.self) == 1
+        #endif
+    }
+}
