@@ -1,0 +1,66 @@
+import ArgumentParser
+
+/// The text that explains `copy`, `export` and `import`.
+private let discussion = """
+    Items that are already equal are skipped, after a comparison of their contents, so the same command continues after \
+    an interruption and starts again with every item that has changed. Each item is written under another name, or in \
+    one batch, and appears complete or not at all, also after control-C or a kill. At the end everything is flushed to \
+    the device. A missing or empty source is an error, so that a mistyped path deletes nothing.
+
+    kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
+    {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
+    that JSON cannot hold exactly. json:- is standard input or output; then everything else goes to standard error. \
+    Links, pipes and devices are skipped and listed; empty directories are not copied. A tree is read and written \
+    without following links below it.
+
+    Stores can be read while an app writes to them. A key-value store is copied as it was when it was opened; a file, \
+    as it was when its copy began.
+    """
+
+struct CopyCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "copy", abstract: "Copy the items of a store, a directory or a file of JSON lines to another.",
+        discussion: discussion)
+
+    @OptionGroup var arguments: TransferArguments
+
+    func run() async throws {
+        try await arguments.transfer()
+    }
+}
+
+struct ExportCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export", abstract: "Copy the items of a store to a directory or a file of JSON lines.",
+        discussion: discussion)
+
+    @OptionGroup var arguments: TransferArguments
+
+    func validate() throws {
+        guard arguments.source.scheme.isStore, !arguments.destination.scheme.isStore else {
+            throw ValidationError("export copies from kv or file to json or tree; copy does the rest")
+        }
+    }
+
+    func run() async throws {
+        try await arguments.transfer()
+    }
+}
+
+struct ImportCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "import", abstract: "Copy the items of a directory or a file of JSON lines to a store.",
+        discussion: discussion)
+
+    @OptionGroup var arguments: TransferArguments
+
+    func validate() throws {
+        guard !arguments.source.scheme.isStore, arguments.destination.scheme.isStore else {
+            throw ValidationError("import copies from json or tree to kv or file; copy does the rest")
+        }
+    }
+
+    func run() async throws {
+        try await arguments.transfer()
+    }
+}

@@ -1,0 +1,106 @@
+import Crypto
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The destination of files: a file store, or an ordinary directory.
+struct FileTarget: Sendable {
+    let root: POSIXPath
+    /// Nil for an ordinary directory.
+    let store: DiskFileStore?
+    private let fileSystem = SystemFileSystem()
+
+    init(_ home: Home) throws {
+        root = try POSIXPath(home.url)
+        store =
+            home.scheme == .files
+            ? DiskFileStore(root: home.url, options: FileStoreOptions(durability: BulkFlush.durability)) : nil
+    }
+
+    func path(of item: POSIXPath) -> POSIXPath { root.appending(item) }
+
+    /// The reason why an item cannot be stored under its path; nil if it can.
+    func refusal(of item: POSIXPath) -> String? {
+        guard store != nil else { return nil }
+        guard let key = String(validating: item) else { return "the name is not valid UTF-8" }
+        do {
+            _ = try RelativeKey(key)
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    func exists(_ item: POSIXPath) -> Bool {
+        do {
+            return try fileSystem.status(path(of: item), followsSymbolicLinks: false).type == .regular
+        } catch {
+            return false  // The write reports why.
+        }
+    }
+
+    /// Copies a file to its path, atomically.
+    func copy(_ file: POSIXPath, to item: POSIXPath) async throws {
+        if let store {
+            return try await store.copy(from: URL(file), to: item.shown, overwrite: true)
+        }
+        try await BlockingWork.run { try replace(item, by: file) }
+    }
+
+    func delete(_ item: POSIXPath) async throws {
+        if let store { return try await store.delete(item.shown) }
+        try fileSystem.unlink(path(of: item))
+    }
+
+    // MARK: Directories
+
+    /// Writes a copy under a temporary name, which an interrupted attempt to copy the same source has used too.
+    private func replace(_ item: POSIXPath, by file: POSIXPath) throws {
+        let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
+        defer { fileSystem.discard(source) }
+        let status = try fileSystem.status(of: .descriptor(source))
+        let (parent, name) = item.splitLast()
+        try fileSystem.createDirectories(
+            root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
+            try withParent(parent, at: root) { (directory) throws(FileSystemError) in
+                try fileSystem.replaceFile(
+                    name, at: directory, .replacing, permissions: status.permissions.intersection(.all),
+                    durability: BulkFlush.durability, temporary: Self.temporaryName(file, status),
+                    whileMoving: { (move) throws(FileSystemError) in try move() }
+                ) { (target) throws(FileSystemError) in
+                    try fileSystem.copyContent(of: source, to: target)
+                    let now = try fileSystem.status(of: .descriptor(source))
+                    guard FileRevision(now) == FileRevision(status) else {
+                        throw FileSystemError(.read, .resourceTemporarilyUnavailable, path: file)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens a directory below the root, without following links, and creates it if it is missing.
+    private func withParent(
+        _ parent: POSIXPath, at root: Descriptor, _ body: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileSystemError) {
+        guard !parent.isEmpty else { return try body(root) }
+        let resolution: PathResolution = [.beneath, .noSymbolicLinks]
+        try fileSystem.createDirectories(
+            parent, at: root, permissions: .ownerReadWriteExecute, resolution: resolution)
+        try fileSystem.withDirectory(parent, at: root, resolution: resolution, body)
+    }
+
+    /// Derived from the identity of the source, so that a changed source has another one.
+    private static func temporaryName(_ file: POSIXPath, _ status: FileStatus) -> POSIXPath {
+        let identity = Array(file.bytes) + Array("\n\(FileRevision(status))".utf8)
+        let digest = SHA256.hash(data: identity).prefix(8).map {
+            String($0 >> 4, radix: 16) + String($0 & 15, radix: 16)
+        }
+        return POSIXPath(POSIXPath.temporaryPrefix + digest.joined())
+    }
+}
+
+extension FilePermissions {
+    /// All permission bits without set-user-ID, set-group-ID and sticky bit.
+    fileprivate static let all = FilePermissions(rawValue: 0o777)
+}

@@ -1,0 +1,198 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Copies files between file stores and directories, several at a time.
+struct FileTransfer {
+    private static let concurrency = 4
+
+    private let arguments: TransferArguments
+    private let log: TransferLog
+    private let source: POSIXPath
+    private let target: FileTarget
+
+    init(_ arguments: TransferArguments, _ log: TransferLog) throws {
+        self.arguments = arguments
+        self.log = log
+        source = try POSIXPath(arguments.source.url)
+        target = try FileTarget(arguments.destination)
+    }
+
+    func run() async throws {
+        try requireSeparatePlaces()
+        if log.progress.isVisible { log.progress.expect(try count()) }
+        guard try await copyFiles() else {
+            throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
+        }
+        if arguments.delete { try await deleteOthers() }
+        guard !arguments.dryRun else { return }
+        BulkFlush.flush()
+        if arguments.verify { try verify() }
+    }
+
+    /// A copy into its own source would not end, and a copy onto itself would be pointless.
+    private func requireSeparatePlaces() throws {
+        let (from, to) = (
+            arguments.source.url.standardizedFileURL.resolvingSymlinksInPath().pathComponents,
+            arguments.destination.url.standardizedFileURL.resolvingSymlinksInPath().pathComponents
+        )
+        guard !from.starts(with: to), !to.starts(with: from) else {
+            throw CommandFailure(
+                "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
+        }
+    }
+
+    // MARK: Source
+
+    private func walk() -> FileWalk {
+        FileWalk(source, skipsStores: arguments.source.scheme == .files)
+    }
+
+    /// The next regular file of the source; the others are recorded.
+    private func nextFile(_ walk: inout FileWalk) throws -> POSIXPath? {
+        while true {
+            try Interruption.check()
+            let entry: FileWalk.Entry?
+            do throws(FileSystemError) {
+                entry = try walk.next()
+            } catch {
+                try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
+                continue
+            }
+            guard let entry else { return nil }
+            // What has no key in a file store is not part of the store.
+            if arguments.source.scheme == .files, !entry.path.isKey || entry.type != .regular { continue }
+            if entry.type == .regular { return entry.path }
+            try log.record(.skip, entry.path.shown, reason: entry.type.text)
+        }
+    }
+
+    private func count() throws -> Progress.Amount {
+        var total = Progress.Amount()
+        var walk = walk()
+        while let entry = try walk.next() {
+            try Interruption.check()
+            guard entry.type == .regular else { continue }
+            total.items += 1
+            do throws(FileSystemError) {
+                total.bytes += try SystemFileSystem().status(source.appending(entry.path)).sizeInBytes
+            } catch _ {
+                // The copy reports it.
+            }
+        }
+        return total
+    }
+
+    // MARK: Copying
+
+    /// Copies every file; returns whether there was one.
+    private func copyFiles() async throws -> Bool {
+        var walk = walk()
+        guard let first = try nextFile(&walk) else { return false }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await copy(first) }
+            var running = 1
+            while let path = try nextFile(&walk) {
+                if running == Self.concurrency {
+                    try await group.next()
+                    running -= 1
+                }
+                group.addTask { try await copy(path) }
+                running += 1
+            }
+            try await group.waitForAll()
+        }
+        return true
+    }
+
+    private func copy(_ path: POSIXPath) async throws {
+        let from = source.appending(path)
+        do {
+            if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
+            let size = try SystemFileSystem().status(from, followsSymbolicLinks: false).sizeInBytes
+            let exists = target.exists(path)
+            if exists, try FileComparison.areEqual(from, target.path(of: path)) {
+                return try log.record(.equal, path.shown, bytes: size)
+            }
+            if !arguments.dryRun { try await target.copy(from, to: path) }
+            try log.record(exists ? .replace : .copy, path.shown, bytes: size)
+        } catch {
+            guard isAboutTheItem(error) else { throw error }
+            guard try SystemFileSystem().exists(from, followsSymbolicLinks: false) else {
+                return try log.record(.skip, path.shown, reason: "removed meanwhile")
+            }
+            try log.record(.fail, path.shown, reason: "\(error)")
+        }
+    }
+
+    /// Whether an error concerns one file, so that the others can be copied.
+    private func isAboutTheItem(_ error: any Error) -> Bool {
+        switch error {
+        case let error as FileStoreError:
+            switch error.code {
+            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge: true
+            default: false
+            }
+        case let error as FileSystemError:
+            // Of the target, everything but a name that is taken concerns all files.
+            error.path?.bytes.starts(with: source.bytes + [UInt8(ascii: "/")]) == true
+                || [.isDirectory, .notDirectory].contains(error.errno)
+        default: false
+        }
+    }
+
+    // MARK: Afterwards
+
+    /// Deletes what the source does not have, unless it is too much.
+    private func deleteOthers() async throws {
+        var count = 0
+        try forEachOther { _ in count += 1 }
+        guard count <= arguments.maxDelete else {
+            throw CommandFailure(
+                "nothing was deleted: \(counted(count, "file")) would be, more than --max-delete \(arguments.maxDelete)",
+                .partial)
+        }
+        var others: [POSIXPath] = []
+        try forEachOther { others.append($0) }
+        for path in others {
+            try Interruption.check()
+            if !arguments.dryRun { try await target.delete(path) }
+            try log.record(.delete, path.shown)
+        }
+    }
+
+    private func forEachOther(_ body: (POSIXPath) -> Void) throws {
+        guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
+        var walk = FileWalk(target.root, skipsStores: target.store != nil)
+        while let entry = try walk.next() {
+            try Interruption.check()
+            guard entry.type == .regular, target.store == nil || entry.path.isKey, !entry.path.isTemporary,
+                try !SystemFileSystem().exists(source.appending(entry.path))
+            else { continue }
+            body(entry.path)
+        }
+    }
+
+    private func verify() throws {
+        var walk = walk()
+        while let entry = try walk.next() {
+            try Interruption.check()
+            guard entry.type == .regular, target.refusal(of: entry.path) == nil,
+                arguments.source.scheme != .files || entry.path.isKey
+            else { continue }
+            if try FileComparison.areEqual(source.appending(entry.path), target.path(of: entry.path)) {
+                try log.record(.verify, entry.path.shown)
+            } else {
+                try log.record(.fail, entry.path.shown, reason: "differs when read back")
+            }
+        }
+    }
+}
+
+extension POSIXPath {
+    /// The path in a message; text that is not valid UTF-8 is escaped.
+    var shown: String { String(validating: self) ?? description }
+
+    /// Whether the last component is that of a file that is being written.
+    fileprivate var isTemporary: Bool { splitLast().name.isLeftover }
+}

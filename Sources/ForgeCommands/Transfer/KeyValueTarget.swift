@@ -1,0 +1,89 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// A store, written in batches.
+struct KVStoreTarget {
+    private static let batchCount = 1024
+    private static let batchSize = 1 << 20
+
+    let store: FileKVStore
+    private var batch = KVBatch()
+    private var size = 0
+
+    init(_ store: FileKVStore) {
+        self.store = store
+    }
+
+    /// Adds a value, which may be stored later.
+    mutating func set(_ key: String, _ bytes: [UInt8]) throws {
+        batch.append(.set(name: key, bytes: bytes))
+        size += bytes.count
+        if batch.changes.count >= Self.batchCount || size >= Self.batchSize { try commit() }
+    }
+
+    /// Makes everything durable.
+    mutating func finish() throws {
+        try commit()
+        try store.synchronize()
+    }
+
+    private mutating func commit() throws {
+        guard !batch.changes.isEmpty else { return }
+        try store.commit(batch)
+        batch = KVBatch()
+        size = 0
+    }
+}
+
+/// Lines of JSON, on standard output or in a file that appears when it is complete.
+struct LinesTarget {
+    private static let bufferSize = 1 << 16
+
+    private let home: Home
+    private let fileSystem = SystemFileSystem()
+    private var buffer: [UInt8] = []
+    private let temporary: POSIXPath?
+    private let descriptor: Descriptor?
+
+    init(_ home: Home) throws {
+        self.home = home
+        guard !home.isStandardStream else {
+            (temporary, descriptor) = (nil, nil)
+            return
+        }
+        let (parent, file) = try POSIXPath(home.url).splitLast()
+        let name = parent.appending(POSIXPath(Array(POSIXPath.temporaryPrefix.utf8) + file.bytes))
+        temporary = name
+        descriptor = try fileSystem.open(
+            name, .writeOnly, options: [.create, .truncate, .noFollow], permissions: .ownerReadWrite)
+    }
+
+    mutating func set(_ key: String, _ bytes: [UInt8]) throws {
+        buffer += Array(try KeyValueLine.encode(key, bytes).utf8)
+        buffer.append(UInt8(ascii: "\n"))
+        if buffer.count >= Self.bufferSize { try write() }
+    }
+
+    mutating func finish() throws {
+        try write()
+        guard let descriptor, let temporary else { return }
+        try fileSystem.synchronize(descriptor, .full)
+        let path = try POSIXPath(home.url)
+        try fileSystem.rename(temporary, to: path)
+        try fileSystem.synchronizeParent(of: path)
+    }
+
+    /// Removes an unfinished file.
+    func discard() {
+        guard let descriptor, let temporary else { return }
+        fileSystem.discard(descriptor)
+        do { try fileSystem.unlink(temporary) } catch _ {}  // It was renamed, or the failure is reported already.
+    }
+
+    private mutating func write() throws {
+        defer { buffer.removeAll(keepingCapacity: true) }
+        guard let descriptor else { return try StandardOutput.write(Data(buffer)) }
+        try fileSystem.writeBytes(buffer, to: descriptor)
+    }
+}

@@ -1,0 +1,116 @@
+import Foundation
+import Synchronization
+
+/// Counts what was done with the items of a transfer, prints the ones that matter, and the summary.
+final class TransferLog: Sendable {
+    enum Action: String, Encodable {
+        case copy, replace, equal, delete, skip, fail, verify
+    }
+
+    private struct Item: Encodable {
+        let type = "item"
+        let action: Action
+        let key: String
+        let source: String
+        let destination: String
+        let bytes: Int64?
+        let reason: String?
+    }
+
+    private struct Summary: Encodable {
+        let type = "summary"
+        var copied = 0
+        var equal = 0
+        var deleted = 0
+        var skipped = 0
+        var failed = 0
+        var verified = 0
+        var bytes: Int64 = 0
+        var seconds = 0.0
+        var dryRun = false
+    }
+
+    let progress: Progress
+    private let arguments: TransferArguments
+    private let summary = Mutex(Summary())
+
+    /// Whether standard output is for the items themselves.
+    private let isOutputTaken: Bool
+
+    init(_ arguments: TransferArguments) {
+        self.arguments = arguments
+        let isOutputTaken = arguments.destination.isStandardStream
+        self.isOutputTaken = isOutputTaken
+        let json = arguments.output.json
+        let noun = arguments.source.scheme.isKeyValue ? "keys" : "files"
+        progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
+    }
+
+    /// Records what was done with an item; a failed one, and all in a dry run, are printed.
+    ///
+    /// - Parameters:
+    ///   - action: What was done.
+    ///   - key: The key or path of the item.
+    ///   - bytes: Its size.
+    ///   - reason: Why it was skipped or failed.
+    /// - Throws: ``CommandFailure`` if the output cannot be written.
+    func record(_ action: Action, _ key: String, bytes: Int64? = nil, reason: String? = nil) throws {
+        summary.withLock { summary in
+            switch action {
+            case .copy, .replace:
+                summary.copied += 1
+                summary.bytes += bytes ?? 0
+            case .equal: summary.equal += 1
+            case .delete: summary.deleted += 1
+            case .skip: summary.skipped += 1
+            case .fail: summary.failed += 1
+            case .verify: summary.verified += 1
+            }
+        }
+        if action != .delete, action != .verify { try progress.advance(bytes: bytes ?? 0) }
+        guard arguments.dryRun || [.fail, .skip, .delete].contains(action) else { return }
+        let item = Item(
+            action: action, key: key, source: arguments.source.text(of: key),
+            destination: arguments.destination.text(of: key), bytes: bytes, reason: reason)
+        guard !arguments.output.json else { return try write(JSONText.line(item)) }
+        let place = action == .delete ? item.destination : "\(item.source) → \(item.destination)"
+        let text = "\(action.rawValue)  \(place)" + (reason.map { "  (\($0))" } ?? "")
+        try write(text.escapingControls() + "\n")
+    }
+
+    /// Prints the summary.
+    ///
+    /// - Throws: ``CommandFailure`` if an item failed.
+    func finish() throws {
+        progress.finish()
+        var summary = summary.withLock { $0 }
+        summary.seconds = progress.elapsed.seconds
+        summary.dryRun = arguments.dryRun
+        if arguments.output.json {
+            try write(JSONText.line(summary))
+        } else {
+            try write(text(summary) + "\n")
+        }
+        guard summary.failed > 0 else { return }
+        let others = summary.copied + summary.equal
+        throw CommandFailure(
+            "\(counted(summary.failed, "item")) failed, \(others) did not", others > 0 ? .partial : .failure)
+    }
+
+    private func text(_ summary: Summary) -> String {
+        var parts = [
+            "\(summary.copied) \(summary.dryRun ? "to copy" : "copied") (\(readableSize(Int(summary.bytes))))",
+            "\(summary.equal) equal",
+        ]
+        if arguments.delete { parts.append("\(summary.deleted) \(summary.dryRun ? "to delete" : "deleted")") }
+        if summary.skipped > 0 { parts.append("\(summary.skipped) skipped") }
+        if summary.failed > 0 { parts.append("\(summary.failed) failed") }
+        if arguments.verify { parts.append("\(summary.verified) verified") }
+        return parts.joined(separator: ", ")
+    }
+
+    private func write(_ text: String) throws {
+        guard !isOutputTaken else { return StandardError.write(text) }
+        try StandardOutput.write(Data(text.utf8))
+    }
+}
