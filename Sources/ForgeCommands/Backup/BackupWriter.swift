@@ -1,0 +1,134 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Copies the stores below a directory into a backup.
+///
+/// A key-value store is written from one state of it: the one that a scan of its log finds. Every other file is copied
+/// as it was at one moment; stores replace files as a whole. Files that only running processes need are left out.
+struct BackupWriter {
+    private let fileSystem = SystemFileSystem()
+    private let source: POSIXPath
+    private let content: POSIXPath
+    private let manifest: BackupManifestWriter
+    private let report: BackupReport
+    /// The directory that was created last.
+    private var lastParent: POSIXPath?
+
+    /// Begins the backup of a directory of stores to an empty directory.
+    init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
+        self.source = source
+        self.report = report
+        content = target.appending(BackupManifest.content)
+        try fileSystem.createDirectory(content, permissions: .ownerReadWriteExecute)
+        manifest = try BackupManifestWriter(in: target)
+    }
+
+    /// Copies everything, and completes the manifest.
+    ///
+    /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
+    mutating func run() throws {
+        var walk = FileWalk(source, skipsStores: false)
+        while true {
+            try Interruption.check()
+            let entry: FileWalk.Entry?
+            do throws(FileSystemError) {
+                entry = try walk.next()
+            } catch {
+                guard error.path != source else { throw error }
+                try report.fail(error.path?.shown ?? "", "\(error)")
+                continue
+            }
+            guard let entry else { break }
+            try add(entry)
+        }
+        guard !report.isEmpty else {
+            throw CommandFailure("no store here: \(source) contains no files", .notFound)
+        }
+        BulkFlush.flush()
+        try manifest.finish()
+    }
+
+    private mutating func add(_ entry: FileWalk.Entry) throws {
+        guard entry.type == .regular else { return try report.skip(entry.path.shown, entry.type.text) }
+        guard let path = String(validating: entry.path) else {
+            return try report.fail(entry.path.shown, "the name is not valid UTF-8")
+        }
+        let file = source.appending(entry.path)
+        do {
+            let name = entry.path.splitLast().name
+            let kind = try FileKind(of: file, DirectoryEntry(name: name, type: .regular, inode: 0), on: fileSystem)
+            switch kind {
+            case .marker: return
+            case .temporary where !name.isMovedFile: return
+            case .log: try addStore(path, entry.path)
+            case .temporary, .quarantine, .vault, .vaultKey, .image, .other: try addFile(path, entry.path)
+            }
+        } catch let error as FileSystemError
+            where error.errno == .noSuchFileOrDirectory && error.path?.bytes.starts(with: source.bytes) == true
+        {
+            return  // Removed after it was listed.
+        } catch let error as FileSystemError where error.path?.bytes.starts(with: content.bytes) != true {
+            try report.fail(path, "\(error)")
+        } catch let error as CommandFailure where error.status == .failure {
+            try report.fail(path, "\(error)")
+        }
+    }
+
+    private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
+        let copied = try HashedCopy().copy(source.appending(item), to: try place(for: item))
+        try manifest.add(
+            BackupManifest.File(
+                path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
+                permissions: UInt16(copied.permissions.rawValue)))
+        try report.count(bytes: copied.content.bytes)
+    }
+
+    /// Writes the values of a store into a new one.
+    private mutating func addStore(_ path: String, _ item: POSIXPath) throws {
+        let from = source.appending(item).splitLast().parent
+        let to = try place(for: item).splitLast().parent
+        let store: FileKVStore
+        let damage: [String]
+        do {
+            (store, damage) = try KVStoreArgument.open(URL(from), .readOnly)
+        } catch let error as KVStoreError {
+            return try report.fail(path, "\(error)")
+        } catch let error as CommandFailure where error.status == .notFound {
+            return  // Removed after it was listed.
+        }
+        let keys = try Self.copy(store, to: URL(to))
+        // The lock of the copy is of no use in a backup.
+        try fileSystem.unlink(to.appending(POSIXPath.lockName))
+        let log = try HashedCopy().content(of: content.appending(item))
+        try manifest.add(
+            BackupManifest.File(path: path, bytes: log.bytes, sha256: log.sha256, permissions: 0o600, keys: keys))
+        try report.count(bytes: log.bytes)
+        for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
+    }
+
+    private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
+        let copy = try KVStoreArgument.open(url, .readWrite).store
+        var target = KVStoreTarget(copy)
+        let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        for key in keys {
+            try Interruption.check()
+            if let bytes = try store.rawValue(named: key) { try target.set(key, bytes) }
+        }
+        try target.finish()
+        try copy.close()
+        return keys.count
+    }
+
+    /// The path of a file in the backup, whose directory exists afterwards.
+    private mutating func place(for item: POSIXPath) throws -> POSIXPath {
+        let path = content.appending(item)
+        let parent = path.splitLast().parent
+        if parent != lastParent {
+            try fileSystem.createDirectories(
+                parent, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            lastParent = parent
+        }
+        return path
+    }
+}
