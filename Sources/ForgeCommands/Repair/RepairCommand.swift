@@ -1,0 +1,106 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+
+/// Repairs the stores below a directory: what can be read stays, what cannot is set aside.
+struct RepairCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "repair", abstract: "Set aside what cannot be read in the stores below a directory.",
+        discussion: """
+            Everything that `forge check` reports as damaged is repaired, and nothing else is changed:
+
+            - The readable records of a key-value store stay; its unreadable bytes are copied to quarantine-… files beside \
+            its log before the log is rewritten without them, as the store itself does when it is opened.
+            - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
+            damaged vault is moved as a whole: it vouches for all its secrets together.
+            - A key file that others may read gets mode 0600.
+            - Files that the device cannot read are moved too.
+
+            Vaults are only verified with their key files. With --dry-run nothing is changed. Afterwards `forge check` finds \
+            no damage. Quit the apps before: a key-value store that is in use is left as it is.
+
+            Exit status: 0 if nothing is damaged any more, 2 if some damage could not be repaired, 5 if all of it is in \
+            stores that are in use.
+            """)
+
+    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
+    var directory: String
+
+    @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))
+    var keyFile: [String] = []
+
+    @Flag(name: [.short, .long], help: "Print what would be done, and change nothing.")
+    var dryRun = false
+
+    @OptionGroup var output: JSONOption
+
+    private struct Item: Encodable {
+        let type = "item"
+        let action: String
+        let path: String
+        let destination: String?
+        let details: [String]
+    }
+
+    private struct Summary: Encodable {
+        let type = "summary"
+        let damaged: Int
+        let repaired: Int
+        let failed: Int
+        let dryRun: Bool
+    }
+
+    func validate() throws {
+        try requirePath(directory, of: "directory")
+        for path in keyFile { try requirePath(path, of: "key file") }
+    }
+
+    func run() throws {
+        let root = URL(fileURLWithPath: directory)
+        try requireStore("directory", at: root, isDirectory: true)
+        let progress = Progress("files checked", .current(json: output.json))
+        let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
+        guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
+            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
+        }
+        progress.finish()
+        let repair = StoreRepair(root: try POSIXPath(root), isRehearsal: dryRun)
+        var failures: [ExitStatus] = []
+        let damaged = findings.filter { $0.state == .damaged }
+        for finding in damaged {
+            do {
+                try show(try repair.repair(finding), finding.path)
+            } catch let failure as CommandFailure where failure.status == .interrupted {
+                throw failure
+            } catch {
+                failures.append(ExitStatus(of: error))
+                try show(StoreRepair.Outcome(action: "fail", details: ["\(error)"]), finding.path)
+            }
+        }
+        let summary = Summary(
+            damaged: damaged.count, repaired: damaged.count - failures.count, failed: failures.count, dryRun: dryRun)
+        if output.json {
+            try StandardOutput.print(line: summary)
+        } else {
+            let verb = dryRun ? "to repair" : "repaired"
+            try StandardOutput.print(
+                "\(summary.damaged) damaged, \(summary.repaired) \(verb), \(summary.failed) failed")
+        }
+        guard !failures.isEmpty else { return }
+        throw CommandFailure(
+            "\(counted(failures.count, "item")) could not be repaired",
+            failures.allSatisfy { $0 == .inUse } && failures.count == damaged.count ? .inUse : .partial)
+    }
+
+    private func show(_ outcome: StoreRepair.Outcome, _ path: String) throws {
+        if output.json {
+            return try StandardOutput.print(
+                line: Item(
+                    action: outcome.action, path: path, destination: outcome.destination, details: outcome.details))
+        }
+        var text = "\(outcome.action)  \(path)"
+        if let destination = outcome.destination { text += " → \(destination)" }
+        if !outcome.details.isEmpty { text += "  (\(outcome.details.joined(separator: "; ")))" }
+        try StandardOutput.print(text)
+    }
+}
