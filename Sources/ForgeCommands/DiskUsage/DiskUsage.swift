@@ -1,0 +1,81 @@
+import ForgeStorage
+import SystemPackage
+
+/// The size of a store, or of the files in a directory that belong to none.
+struct DiskUsage: Encodable {
+    let type = "store"
+    /// Relative to the directory that was asked for; empty for that directory.
+    var path: String
+    var kind: String
+    var files = 0
+    /// The lengths of the files.
+    var bytes: Int64 = 0
+    /// What they occupy on the device.
+    var space: Int64 = 0
+
+    /// The sizes of all stores below a directory, ordered by path.
+    ///
+    /// - Throws: `FileSystemError` if the directory, or one below, cannot be read.
+    static func stores(below root: POSIXPath) throws -> [DiskUsage] {
+        var found = [DiskUsage(path: "", kind: "directory")]
+        // The directories to read, and the store that each belongs to unless it is one.
+        var pending: [(path: POSIXPath, store: Int)] = [("", 0)]
+        while let (path, above) = pending.popLast() {
+            try Interruption.check()
+            guard let entries = try list(path.isEmpty ? root : root.appending(path), isRequired: path.isEmpty) else {
+                continue
+            }
+            var store = above
+            if let kind = kind(of: entries) {
+                if path.isEmpty {
+                    found[0].kind = kind
+                } else {
+                    found.append(DiskUsage(path: path.shown, kind: kind))
+                    store = found.count - 1
+                }
+            }
+            for entry in entries {
+                let below = path.isEmpty ? entry.name : path.appending(entry.name)
+                if entry.type == .directory {
+                    pending.append((below, store))
+                } else if entry.type == .regular, let status = try status(of: root.appending(below)) {
+                    found[store].files += 1
+                    found[store].bytes += status.sizeInBytes
+                    found[store].space += status.allocatedSizeInBytes
+                }
+            }
+        }
+        return found.filter { $0.files > 0 }.sorted { $0.path < $1.path }
+    }
+
+    /// The entries of a directory; nil if it was removed after it was listed.
+    private static func list(_ path: POSIXPath, isRequired: Bool) throws -> [DirectoryEntry]? {
+        let fileSystem = SystemFileSystem()
+        do {
+            return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
+                try fileSystem.entries(of: descriptor)
+            }
+        } catch let error as FileSystemError {
+            guard error.errno == .noSuchFileOrDirectory, !isRequired else { throw error }
+            return nil
+        }
+    }
+
+    /// The status of a file; nil if it was removed after it was listed.
+    private static func status(of path: POSIXPath) throws -> FileStatus? {
+        do {
+            return try SystemFileSystem().status(path, followsSymbolicLinks: false)
+        } catch let error as FileSystemError {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+
+    /// The kind of the store in a directory; nil if there is none.
+    private static func kind(of entries: [DirectoryEntry]) -> String? {
+        let names = Set(entries.map { String($0.name) })
+        if names.contains("log"), names.contains("#lock") { return "key-value store" }
+        if names.contains("#lock-vaults") { return "vaults" }
+        return entries.contains { $0.name.isStoreMarker } ? "file store" : nil
+    }
+}

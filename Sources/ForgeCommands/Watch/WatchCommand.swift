@@ -1,0 +1,92 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+
+/// Prints the changes of a store as they happen, until control-C.
+struct WatchCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "watch", abstract: "Print the changes of a store as they happen, until control-C.",
+        discussion: """
+            A file store is watched by the system. `resync` means that anything may have changed: it comes first, and when \
+            changes came faster than they could be printed. A key-value store is read completely at every interval, \
+            without a lock, and its keys are compared by their revisions, so several changes of a key within an interval \
+            are one.
+            """)
+
+    @Argument(help: ArgumentHelp("kv:DIR or file:DIR", valueName: "store"))
+    var store: Home
+
+    @Option(help: ArgumentHelp("The interval between two reads of a key-value store.", valueName: "seconds"))
+    var interval = 0.5
+
+    @Option(help: ArgumentHelp("End after this many lines.", valueName: "number"))
+    var count: Int?
+
+    @OptionGroup var output: JSONOption
+
+    private struct Line: Encodable {
+        let type = "change"
+        let action: String
+        let key: String?
+    }
+
+    func validate() throws {
+        guard store.scheme.isStore else { throw ValidationError("watch needs kv:DIR or file:DIR") }
+        guard interval >= 0.01, interval <= 86_400 else { throw ValidationError("--interval is out of range") }
+        guard count ?? 1 > 0 else { throw ValidationError("--count must be positive") }
+    }
+
+    func run() async throws {
+        var left = count ?? .max
+        func show(_ action: String, _ key: String?) throws -> Bool {
+            if output.json {
+                try StandardOutput.print(line: Line(action: action, key: key))
+            } else {
+                try StandardOutput.print(key.map { "\(action)  \($0)" } ?? action)
+            }
+            left -= 1
+            return left > 0
+        }
+        if store.scheme == .files {
+            try await watchFiles(show)
+        } else {
+            try await watchKeys(show)
+        }
+    }
+
+    private func watchFiles(_ show: (String, String?) throws -> Bool) async throws {
+        try requireStore("file store", at: store.url, isDirectory: true)
+        for try await change in DiskFileStore(root: store.url).changes() {
+            let goesOn =
+                switch change {
+                case .changed(let key): try show("changed", key)
+                case .removed(let key): try show("removed", key)
+                case .resync: try show("resync", nil)
+                }
+            if !goesOn { return }
+        }
+    }
+
+    private func watchKeys(_ show: (String, String?) throws -> Bool) async throws {
+        var known = try revisions()
+        guard try show("resync", nil) else { return }
+        while true {
+            try await Task.sleep(for: .milliseconds(Int64(interval * 1000)))
+            let current = try revisions()
+            for key in current.keys.sorted() where known[key] != current[key] {
+                guard try show("changed", key) else { return }
+            }
+            for key in known.keys.sorted() where current[key] == nil {
+                guard try show("removed", key) else { return }
+            }
+            known = current
+        }
+    }
+
+    private func revisions() throws -> [String: UInt64] {
+        let store = try KVStoreArgument.open(store.url, .readOnly).store
+        var revisions: [String: UInt64] = [:]
+        for key in try store.keys() { revisions[key] = try store.entry(named: key)?.revision }
+        return revisions
+    }
+}
