@@ -14,6 +14,9 @@ struct HelpTests {
         ("forge-file-set", FileCommand.Set.self), ("forge-file-list", FileCommand.List.self),
         ("forge-file-rm", FileCommand.Remove.self), ("forge-secret", SecretCommand.self),
         ("forge-secret-get", SecretCommand.Get.self), ("forge-secret-set", SecretCommand.Set.self),
+        ("forge-copy", CopyCommand.self), ("forge-export", ExportCommand.self), ("forge-import", ImportCommand.self),
+        ("forge-backup", BackupCommand.self), ("forge-restore", RestoreCommand.self),
+        ("forge-repair", RepairCommand.self), ("forge-watch", WatchCommand.self), ("forge-du", DiskUsageCommand.self),
         ("forge-secret-list", SecretCommand.List.self), ("forge-secret-rm", SecretCommand.Remove.self),
     ]
 

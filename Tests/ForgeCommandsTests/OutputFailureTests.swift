@@ -1,3 +1,4 @@
+import ForgeStorage
 import Foundation
 import Testing
 
@@ -9,6 +10,7 @@ struct OutputFailureTests {
     func lostOutput(verb: Verb, destination: CommandRun.Destination) async throws {
         guard destination != .full || FileManager.default.fileExists(atPath: "/dev/full") else { return }
         let fixture = try await StoreFixture()
+        try verb.prepare(fixture.scratch.url.path)
         let run = try CommandRun(
             verb.words(in: fixture.scratch.url.path), input: Data(verb.input.utf8), to: destination)
         #expect(!run.endedBySignal)
@@ -34,12 +36,23 @@ struct OutputFailureTests {
         #expect(try Data(contentsOf: fixture.scratch.url.appendingPathComponent("kv/log")) == before)
     }
 
+    @Test("a verb that writes to a store of another process fails, any other one succeeds", arguments: Verb.all)
+    func storeInUse(verb: Verb) async throws {
+        let fixture = try await StoreFixture()
+        try verb.prepare(fixture.scratch.url.path)
+        let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
+        let run = try CommandRun(verb.words(in: fixture.scratch.url.path), input: Data(verb.input.utf8))
+        #expect(run.status == (verb.needsKeyValueStore ? 5 : 0), "\(run.errors)")
+        #expect(run.errorLines.count == (verb.needsKeyValueStore ? 1 : 0), "\(run.errors)")
+        withExtendedLifetime(store) {}
+    }
+
     @Test("a missing store is one line on standard error, and nothing is created", arguments: Verb.all)
     func missingStore(verb: Verb) throws {
-        guard verb.access == .reads || verb.access == .changes else { return }
+        guard [.reads, .changes, .copies].contains(verb.access) else { return }
         let scratch = try Scratch()
         let run = try CommandRun(verb.words(in: scratch.path("none")), input: Data(verb.input.utf8))
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.errorLines.count == 1, "\(run.errors)")
         #expect(run.errors.contains("there is no"), "\(run.errors)")
         #expect(run.output.isEmpty)

@@ -25,7 +25,7 @@ struct ReadingTests {
         }
         let run = try CommandRun(verb.words(in: scratch.url.path))
         if verb.name.hasPrefix("kv") || verb.name.hasPrefix("secret") {
-            #expect(run.status == 1)
+            #expect(run.status == 4)
             #expect(run.errors.contains("no store here: there is no"), "\(run.errors)")
         }
         let names = try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
@@ -36,7 +36,7 @@ struct ReadingTests {
     func removeFromForeignDirectory() throws {
         let scratch = try Scratch()
         let run = try CommandRun(["kv", "rm", scratch.url.path, "a"])
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.errors.contains("no store here"), "\(run.errors)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
     }
@@ -45,7 +45,7 @@ struct ReadingTests {
     func checkWithoutStore() async throws {
         let scratch = try Scratch()
         let run = try CommandRun(["check", scratch.url.path])
-        #expect(run.status == 1)
+        #expect(run.status == 4)
         #expect(run.errors.contains("no store here"), "\(run.errors)")
         try await DiskFileStore(root: scratch.url).open()
         #expect(try CommandRun(["check", scratch.url.path]).status == 0)
@@ -92,6 +92,7 @@ struct ReadingTests {
         let prefix = try #require(Self.unprivileged)
         let fixture = try await StoreFixture()
         let root = fixture.scratch.url.path
+        try verb.prepare(root)
         let paths = [root] + (try FileManager.default.subpathsOfDirectory(atPath: root).map { "\(root)/\($0)" })
         func setModes(ofDirectories directoryMode: Int, ofFiles fileMode: Int) throws {
             for path in paths.reversed() {
@@ -108,7 +109,7 @@ struct ReadingTests {
         #expect(try fixture.listing() == before)
         switch verb.access {
         case .reads, .none: #expect(run.status == 0, "\(run.errors)")
-        case .changes, .creates:
+        case .changes, .creates, .copies:
             #expect(run.status == 1)
             #expect(run.errorLines.count == 1, "\(run.errors)")
             #expect(run.errors.contains("Permission denied (EACCES)"), "\(run.errors)")

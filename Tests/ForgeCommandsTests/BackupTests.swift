@@ -1,0 +1,190 @@
+import ForgeStorage
+import Foundation
+import Synchronization
+import Testing
+
+@Suite("backup and restore")
+struct BackupTests {
+    private static let fileCount = 40
+
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func values(_ path: String) throws -> [String: [UInt8]] {
+        let store = try FileKVStore(
+            at: scratch.url.appendingPathComponent(path), options: FileKVStore.Options(access: .readOnly))
+        return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
+    }
+
+    @Test("all stores are restored with their content and their modes, and intact")
+    func roundTrip() async throws {
+        let fixture = try await StoreFixture()
+        let source = fixture.scratch.url.path
+        try FileManager.default.createSymbolicLink(atPath: "\(source)/link", withDestinationPath: "/etc")
+        let before = try fixture.listing()
+        let run = try CommandRun(["backup", source, scratch.path("b"), "--json"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(try run.summary()["files"] as? Int == 4)
+        #expect(try run.rows().map { $0["path"] as? String } == ["link"])
+        #expect(try fixture.listing() == before)
+        let restored = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
+        #expect(restored.status == 0, "\(restored.errors)")
+        #expect(restored.output.hasPrefix("4 files restored ("), "\(restored.output)")
+        let check = try CommandRun(["check", scratch.path("r"), "--key-file", scratch.path("r/vault/key")])
+        #expect(check.status == 0, "\(check.output)")
+        #expect(check.output.contains("intact (1 key)") && check.output.contains("intact (1 secret)"))
+        let vault = [scratch.path("r/vault/v"), "--key-file", scratch.path("r/vault/key")]
+        #expect(try CommandRun(["secret", "get"] + vault + ["token"]).output == "s3cret\n")
+        #expect(try CommandRun(["kv", "get", scratch.path("r/kv"), "name"]).output == "dusk\n")
+        #expect(try CommandRun(["file", "get", scratch.path("r/files"), "a.txt"]).output == "text")
+        let names = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("r")).sorted()
+        #expect(names == ["files", "files/a.txt", "kv", "kv/log", "vault", "vault/key", "vault/v"])
+    }
+
+    @Test("nothing that exists is replaced", arguments: ["backup", "restore"])
+    func existing(verb: String) async throws {
+        let fixture = try await StoreFixture()
+        #expect(try CommandRun(["backup", fixture.scratch.url.path, scratch.path("b")]).status == 0)
+        try FileManager.default.createDirectory(atPath: scratch.path("empty"), withIntermediateDirectories: true)
+        try FileManager.default.createDirectory(atPath: scratch.path("full"), withIntermediateDirectories: true)
+        try Data("mine".utf8).write(to: scratch.url.appendingPathComponent("full/file"))
+        let source = verb == "backup" ? fixture.scratch.url.path : scratch.path("b")
+        let refused = try CommandRun([verb, source, scratch.path("full")])
+        #expect(refused.status == 1)
+        #expect(refused.errors.contains("exists already"), "\(refused.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("full")) == ["file"])
+        #expect(try CommandRun([verb, source, scratch.path("empty")]).status == 0)
+    }
+
+    @Test(
+        "a backup that is unfinished, altered or leads outside is refused, and nothing is restored",
+        arguments: [
+            "no manifest", "cut short", "altered manifest", "altered file", "missing file", "outside",
+        ])
+    func refused(how: String) async throws {
+        let fixture = try await StoreFixture()
+        #expect(try CommandRun(["backup", fixture.scratch.url.path, scratch.path("b")]).status == 0)
+        let manifest = scratch.url.appendingPathComponent("b/manifest")
+        let file = scratch.url.appendingPathComponent("b/content/files/a.txt")
+        let text = try String(contentsOf: manifest, encoding: .utf8)
+        switch how {
+        case "no manifest": try FileManager.default.removeItem(at: manifest)
+        case "cut short":
+            let lines = text.split(separator: "\n").dropLast()
+            try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: manifest)
+        case "altered manifest": try Data(text.replacing("a.txt", with: "b.txt").utf8).write(to: manifest)
+        case "altered file": try Data("tixt".utf8).write(to: file)
+        case "missing file": try FileManager.default.removeItem(at: file)
+        default: try Data(text.replacing("files/a.txt", with: "../a.txt").utf8).write(to: manifest)
+        }
+        for option in [[], ["--dry-run"]] {
+            let run = try CommandRun(["restore", scratch.path("b"), scratch.path("r")] + option)
+            #expect(run.status == (how == "no manifest" ? 4 : 1), "\(run.errors)")
+            #expect(run.errorLines.count == 1)
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path) == ["b"])
+    }
+
+    @Test("the readable part of a damaged store is saved, and the status is that of partial success")
+    func damaged() throws {
+        do {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("s/kv"))
+            for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+        }
+        let log = scratch.url.appendingPathComponent("s/kv/log")
+        var bytes = try Data(contentsOf: log)
+        bytes[64 + 25] ^= 1
+        try bytes.write(to: log)
+        let run = try CommandRun(["backup", scratch.path("s"), scratch.path("b")])
+        #expect(run.status == 2, "\(run.errors)")
+        #expect(run.output.contains("fail  kv/log  (damaged"), "\(run.output)")
+        #expect(try values("b/content/kv").count == 9)
+    }
+
+    /// Writes to a key-value store and to files until it is stopped: key `number % 10` gets `number`.
+    private final class Writer: Sendable {
+        private let isStopped = Atomic(false)
+        private let group = DispatchGroup()
+
+        init(_ root: URL) throws {
+            let store = try FileKVStore(at: root.appendingPathComponent("kv"))
+            DispatchQueue.global().async(group: group) { [self] in
+                do {
+                    try write(to: store, root.appendingPathComponent("files"))
+                } catch {
+                    Issue.record(error)
+                }
+            }
+        }
+
+        private func write(to store: FileKVStore, _ files: URL) throws {
+            var number = 0
+            while !isStopped.load(ordering: .relaxed) {
+                number += 1
+                try store.set(KVKey<Int>("\(number % 10)"), value: number)
+                guard number % 50 == 0 else { continue }
+                let text = String(repeating: "\(number) ", count: 2000)
+                try Data(text.utf8).write(
+                    to: files.appendingPathComponent("\(number / 50 % BackupTests.fileCount)"), options: .atomic)
+            }
+        }
+
+        func stop() {
+            isStopped.store(true, ordering: .relaxed)
+            group.wait()
+        }
+    }
+
+    @Test("every finished backup beside a writer has a state of each store, and a killed one is never finished")
+    func besideWriter() throws {
+        let root = scratch.url.appendingPathComponent("app")
+        for number in 0..<Self.fileCount {
+            let file = root.appendingPathComponent("files/\(number)")
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try Data(String(repeating: "0 ", count: 2000).utf8).write(to: file)
+        }
+        let writer = try Writer(root)
+        defer { writer.stop() }
+        var finished = 0
+        for round in 0..<8 {
+            let process = Process()
+            process.executableURL = try CommandRun.executable()
+            process.arguments = ["backup", root.path, scratch.path("b\(round)")]
+            process.standardOutput = FileHandle.nullDevice
+            try process.run()
+            if round % 2 == 1 {
+                usleep(.random(in: 0..<60_000))
+                kill(process.processIdentifier, SIGKILL)
+            }
+            process.waitUntilExit()
+            let isFinished = process.terminationReason == .exit
+            if isFinished { #expect(process.terminationStatus == 0) }
+            let restored = try CommandRun(["restore", scratch.path("b\(round)"), scratch.path("r\(round)")])
+            #expect(
+                restored.status == (isFinished ? 0 : 4) || (!isFinished && restored.status == 0), "\(restored.errors)")
+            guard restored.status == 0 else { continue }
+            finished += 1
+            try requireState(in: scratch.url.appendingPathComponent("r\(round)"))
+        }
+        #expect(finished >= 4)
+    }
+
+    private func requireState(in root: URL) throws {
+        let store = try FileKVStore(at: root.appendingPathComponent("kv"))
+        let present = try store.keys().compactMap { store.get(KVKey<Int>($0)) }
+        let last = present.max() ?? 0
+        for digit in 0..<10 {
+            let expected = last - (last - digit + 10) % 10
+            #expect(store.get(KVKey<Int>("\(digit)")) == (expected > 0 ? expected : nil), "\(digit) of \(last)")
+        }
+        for number in 0..<Self.fileCount {
+            let text = try String(contentsOf: root.appendingPathComponent("files/\(number)"), encoding: .utf8)
+            let first = text.prefix { $0 != " " }
+            #expect(text == String(repeating: "\(first) ", count: 2000), "\(number)")
+        }
+    }
+}

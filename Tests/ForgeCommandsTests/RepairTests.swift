@@ -1,0 +1,140 @@
+import ForgeStorage
+import Foundation
+import Logging
+import Testing
+
+@Suite("repair")
+struct RepairTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func flip(_ path: String, at offset: Int? = nil) throws {
+        let url = scratch.url.appendingPathComponent(path)
+        var bytes = try Data(contentsOf: url)
+        bytes[offset ?? bytes.count / 2] ^= 0x10
+        try bytes.write(to: url)
+    }
+
+    private func readable(_ path: String) throws -> [String: [UInt8]] {
+        let options = FileKVStore.Options(
+            access: .readOnly, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent(path), options: options)
+        return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
+    }
+
+    private func listing() throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
+    }
+
+    @Test("damaged stores are repaired or set aside, everything is listed, and the check is clean afterwards")
+    func everyKind() throws {
+        #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)
+        let damaged = ["settings/log", "secrets/vault", "images/board_background.cache", "vault-key"]
+        for path in damaged.prefix(3) { try flip("demo/\(path)") }
+        try #require(chmod(scratch.path("demo/vault-key"), 0o644) == 0)
+        try #require(chmod(scratch.path("demo/secrets/vault"), 0o600) == 0)
+        let kept = try readable("demo/settings")
+        let before = try listing()
+        // Without its key, the damage of the vault would not be found; the key file itself is refused at first.
+        let copy = scratch.path("key")
+        try FileManager.default.copyItem(atPath: scratch.path("demo/vault-key"), toPath: copy)
+        try #require(chmod(copy, 0o600) == 0)
+        let words = ["repair", scratch.path("demo"), "--key-file", copy]
+        let rehearsal = try CommandRun(words + ["--dry-run"])
+        #expect(rehearsal.status == 0, "\(rehearsal.errors)")
+        #expect(rehearsal.output.contains("4 damaged, 4 to repair, 0 failed"), "\(rehearsal.output)")
+        #expect(try listing() == (before + ["key"]).sorted())
+        let run = try CommandRun(words + ["--json"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(Set(try run.rows().compactMap { $0["path"] as? String }) == Set(damaged))
+        #expect(try run.summary()["repaired"] as? Int == 4)
+        let check = try CommandRun(["check", scratch.path("demo"), "--key-file", copy])
+        #expect(check.status == 0, "\(check.output)")
+        #expect(try readable("demo/settings") == kept)
+        let names = try listing()
+        #expect(names.contains("demo/secrets/quarantine/quarantine-vault"))
+        #expect(names.contains("demo/images/quarantine/quarantine-board_background.cache"))
+        #expect(names.contains { $0.hasPrefix("demo/settings/quarantine-") })
+        let again = try CommandRun(words)
+        #expect(again.status == 0)
+        #expect(again.output == "0 damaged, 0 repaired, 0 failed\n")
+    }
+
+    @Test("a store that is in use is left as it is")
+    func inUse() throws {
+        for name in ["a", "b"] {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
+            for number in 0..<10 { try store.set(KVKey<Int>("key.\(number)"), value: number) }
+            try store.close()
+        }
+        let open = try FileKVStore(at: scratch.url.appendingPathComponent("a"))
+        try open.set(KVKey<Int>("more"), value: 1)
+        try open.synchronize()
+        let log = scratch.url.appendingPathComponent("a/log")
+        let handle = try FileHandle(forUpdating: log)
+        try handle.seek(toOffset: 64 + 25)
+        try handle.write(contentsOf: Data([0xEE]))
+        try handle.close()
+        let before = try Data(contentsOf: log)
+        let run = try CommandRun(["repair", scratch.url.path])
+        #expect(run.status == 5, "\(run.errors)")
+        #expect(run.output.contains("fail  a/log"), "\(run.output)")
+        #expect(try Data(contentsOf: log) == before)
+        try flip("b/log", at: 64 + 25)
+        #expect(try CommandRun(["repair", scratch.url.path]).status == 2)
+        withExtendedLifetime(open) {}
+    }
+
+    @Test("of stores damaged at random, nothing readable is lost and the check is clean afterwards")
+    func random() throws {
+        do {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent("base"))
+            for number in 0..<20 { try store.set(KVKey<String>("key.\(number)"), value: "value \(number)") }
+        }
+        let base = try Data(contentsOf: scratch.url.appendingPathComponent("base/log"))
+        let seed = UInt64.random(in: 0 ... .max)
+        var generator = Generator(state: seed)
+        var before: [String: [String: [UInt8]]] = [:]
+        for number in 0..<60 {
+            var bytes = base
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                bytes[Int.random(in: 0..<bytes.count, using: &generator)] ^=
+                    1 << UInt8.random(in: 0..<8, using: &generator)
+            }
+            if number % 5 == 0 { bytes = bytes.prefix(Int.random(in: 0..<bytes.count, using: &generator)) }
+            let name = "all/\(number)"
+            try FileManager.default.createDirectory(
+                at: scratch.url.appendingPathComponent(name), withIntermediateDirectories: true)
+            try bytes.write(to: scratch.url.appendingPathComponent("\(name)/log"))
+            // Of a log of a later version, whose number may be the damage, nothing is read or changed.
+            before[name] = try? readable(name)
+        }
+        let run = try CommandRun(["repair", scratch.path("all")])
+        let check = try CommandRun(["check", scratch.path("all"), "--json"])
+        let damaged = try check.rows().filter { $0["state"] as? String == "damaged" }.compactMap {
+            $0["path"] as? String
+        }
+        #expect(
+            damaged.allSatisfy { before["all/" + $0.replacing("/log", with: "")] == nil }, "seed \(seed): \(damaged)")
+        #expect(run.status == (damaged.isEmpty ? 0 : 2), "seed \(seed): \(run.output)")
+        for (name, values) in before {
+            let after = try readable(name)
+            for (key, bytes) in values { #expect(after[key] == bytes, "seed \(seed): \(key) in \(name)") }
+        }
+    }
+
+    private struct Generator: RandomNumberGenerator {
+        var state: UInt64
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var mixed = state
+            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+            return mixed ^ (mixed >> 31)
+        }
+    }
+}

@@ -1,0 +1,246 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+import Testing
+
+@testable import ForgeCommands
+
+@Suite("copy, export and import")
+struct TransferTests {
+    let scratch: Scratch
+
+    init() throws {
+        scratch = try Scratch()
+    }
+
+    private func fillStore(_ name: String = "kv") throws {
+        let store = try FileKVStore(at: scratch.url.appendingPathComponent(name))
+        try store.set(KVKey<String>("name"), value: "dusk")
+        try store.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 1_000_000.125))
+        try store.set(KVKey<[Int]>("list"), value: [1, 2])
+        try store.setRawValue([0xFF, 0x00], named: "foreign")
+        try store.setRawValue(
+            ValueEnvelope(schemaVersion: 3, payload: CodedValue.bool(true).encoded()).encoded, named: "new")
+        try store.close()
+    }
+
+    private func values(_ name: String) throws -> [String: [UInt8]] {
+        let store = try FileKVStore(
+            at: scratch.url.appendingPathComponent(name), options: FileKVStore.Options(access: .readOnly))
+        return Dictionary(uniqueKeysWithValues: try store.snapshot().map { ($0.name, $0.entry.bytes) })
+    }
+
+    private func plant(_ path: String, _ text: String) throws {
+        let file = scratch.url.appendingPathComponent(path)
+        try FileManager.default.createDirectory(at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(text.utf8).write(to: file)
+    }
+
+    /// The regular files below a directory by path, without the journals of stores.
+    private func files(_ name: String) throws -> [String: String] {
+        var files: [String: String] = [:]
+        for path in try FileManager.default.subpathsOfDirectory(atPath: scratch.path(name)) {
+            let url = scratch.url.appendingPathComponent(name).appendingPathComponent(path)
+            guard !path.hasPrefix("#"), (try? url.resourceValues(forKeys: [.isDirectoryKey]).isDirectory) == false
+            else { continue }
+            files[path] = try String(contentsOf: url, encoding: .utf8)
+        }
+        return files
+    }
+
+    @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
+    func keyValues() throws {
+        try fillStore()
+        let before = try values("kv")
+        let copy = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))", "--verify"])
+        #expect(copy.status == 0, "\(copy.errors)")
+        #expect(copy.output == "5 copied (\(before.values.reduce(0) { $0 + $1.count }) B), 0 equal, 5 verified\n")
+        let lines = "json:\(scratch.path("lines"))"
+        #expect(try CommandRun(["export", "kv:\(scratch.path("b"))", lines, "--verify"]).status == 0)
+        #expect(try CommandRun(["import", lines, "kv:\(scratch.path("c"))", "--verify"]).status == 0)
+        let text = try CommandRun(["export", "kv:\(scratch.path("c"))", "json:-"])
+        let file = try String(contentsOfFile: scratch.path("lines"), encoding: .utf8)
+        #expect(text.output == file)
+        #expect(text.output.contains("{\"key\":\"name\",\"value\":\"dusk\"}\n"), "\(text.output)")
+        #expect(try CommandRun(["import", "json:-", "kv:\(scratch.path("d"))"], input: text.output).status == 0)
+        for name in ["b", "c", "d"] { #expect(try values(name) == before) }
+        let again = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("b"))"])
+        #expect(again.output == "0 copied (0 B), 5 equal\n")
+    }
+
+    @Test("files survive an import, a copy and an export, byte for byte")
+    func fileTrees() throws {
+        try plant("tree/a.txt", "one")
+        try plant("tree/d/e/b.txt", String(repeating: "two", count: 200_000))
+        try plant("tree/d/empty", "")
+        let before = try files("tree")
+        #expect(try CommandRun(["import", "tree:\(scratch.path("tree"))", "file:\(scratch.path("a"))"]).status == 0)
+        #expect(try CommandRun(["copy", "file:\(scratch.path("a"))", "file:\(scratch.path("b"))"]).status == 0)
+        let export = try CommandRun(
+            ["export", "file:\(scratch.path("b"))", "tree:\(scratch.path("c"))", "--verify", "--json"])
+        #expect(export.status == 0, "\(export.errors)")
+        let summary = try export.summary()
+        #expect(summary["copied"] as? Int == 3 && summary["verified"] as? Int == 3, "\(summary)")
+        for name in ["a", "b", "c"] { #expect(try files(name) == before) }
+        try plant("tree/a.txt", "eno")
+        let changed = try CommandRun(["copy", "tree:\(scratch.path("tree"))", "tree:\(scratch.path("c"))"])
+        #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
+        #expect(try files("c") == files("tree"))
+    }
+
+    @Test("a dry run prints each action with source and destination, and changes nothing", arguments: ["tree", "file"])
+    func dryRun(scheme: String) throws {
+        for (path, text) in [
+            ("s/new", "1"), ("s/same", "2"), ("s/other", "3"), ("t/same", "2"), ("t/other", "4"), ("t/old", "5"),
+        ] {
+            try plant(path, text)
+        }
+        let (source, target) = ("tree:\(scratch.path("s"))", "\(scheme):\(scratch.path("t"))")
+        let before = try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
+        let run = try CommandRun(["copy", source, target, "--dry-run", "--delete"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(
+            Set(run.output.split(separator: "\n").map(String.init)) == [
+                "copy  \(source)/new → \(target)/new", "equal  \(source)/same → \(target)/same",
+                "replace  \(source)/other → \(target)/other", "delete  \(target)/old",
+                "2 to copy (2 B), 1 equal, 1 to delete",
+            ])
+        let rows = try CommandRun(["copy", source, target, "--dry-run", "--delete", "--json"]).rows()
+        #expect(Set(rows.compactMap { $0["action"] as? String }) == ["copy", "equal", "replace", "delete"])
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted() == before)
+    }
+
+    @Test("nothing is deleted without --delete, or if it would be more than --max-delete")
+    func deletion() throws {
+        try plant("s/a", "1")
+        for number in 0..<3 { try plant("t/old\(number)", "x") }
+        let words = ["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))"]
+        #expect(try CommandRun(words).status == 0)
+        #expect(try files("t").count == 4)
+        let refused = try CommandRun(words + ["--delete", "--max-delete", "2"])
+        #expect(refused.status == 2)
+        #expect(refused.errors.contains("nothing was deleted: 3 files"), "\(refused.errors)")
+        #expect(try files("t").count == 4)
+        #expect(try CommandRun(words + ["--delete", "--max-delete", "3"]).status == 0)
+        #expect(try files("t") == ["a": "1"])
+    }
+
+    @Test("deleting keys respects the maximum too")
+    func keyDeletion() throws {
+        try fillStore()
+        for number in 0..<3 {
+            #expect(try CommandRun(["kv", "set", scratch.path("t"), "old\(number)", "1"]).status == 0)
+        }
+        let words = ["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t"))", "--delete", "--max-delete"]
+        #expect(try CommandRun(words + ["2"]).status == 2)
+        #expect(try values("t").count == 8)
+        #expect(try CommandRun(words + ["3"]).status == 0)
+        #expect(try values("t") == values("kv"))
+    }
+
+    @Test("an empty or missing source is an error, and deletes and creates nothing", arguments: ["kv", "tree", "json"])
+    func emptySource(scheme: String) throws {
+        try plant("t/keep", "x")
+        try fillStore("k")
+        let target = scheme == "tree" ? "file:\(scratch.path("t"))" : "kv:\(scratch.path("k"))"
+        let missing = try CommandRun(["copy", "\(scheme):\(scratch.path("none"))", target, "--delete"])
+        #expect(missing.status == 4, "\(missing.errors)")
+        switch scheme {
+        case "kv": try FileKVStore(at: scratch.url.appendingPathComponent("empty")).close()
+        case "tree":
+            try plant("empty/.keep", ""); try FileManager.default.removeItem(atPath: scratch.path("empty/.keep"))
+        default: try plant("empty", "")
+        }
+        let empty = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", target, "--delete"])
+        #expect(empty.status == 1)
+        #expect(empty.errors.contains("the source is empty"), "\(empty.errors)")
+        #expect(try files("t") == ["keep": "x"])
+        #expect(try values("k").count == 5)
+        let new = "\(scheme == "tree" ? "file" : "kv"):\(scratch.path("n"))"
+        let created = try CommandRun(["copy", "\(scheme):\(scratch.path("empty"))", new])
+        #expect(created.status == 1)
+        #expect(!FileManager.default.fileExists(atPath: scratch.path("n")))
+    }
+
+    @Test("items that cannot be copied are listed, the others are copied, and the status is that of partial success")
+    func partial() throws {
+        try plant("s/a", "1")
+        try plant("s/back\\slash", "2")
+        try FileManager.default.createSymbolicLink(atPath: scratch.path("s/link"), withDestinationPath: "a")
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("t"))"])
+        #expect(run.status == 2, "\(run.errors)")
+        #expect(run.errorLines == ["Error: 1 item failed, 1 did not"])
+        #expect(run.output.contains("fail  tree:\(scratch.path("s"))/back\\slash"), "\(run.output)")
+        #expect(run.output.contains("skip  ") && run.output.contains("(symbolic link)"), "\(run.output)")
+        #expect(try files("t") == ["a": "1"])
+        let lines = "{\"key\":\"a\",\"value\":1}\n{\"key\":2}\nnot json\n\n{\"key\":\"b\",\"base64\":\"!\"}\n"
+        let imported = try CommandRun(["import", "json:-", "kv:\(scratch.path("k"))"], input: lines)
+        #expect(imported.status == 2, "\(imported.errors)")
+        #expect(imported.output.split(separator: "\n").count { $0.hasPrefix("fail") } == 3, "\(imported.output)")
+        #expect(try CommandRun(["kv", "get", scratch.path("k"), "a"]).output == "1\n")
+    }
+
+    @Test(
+        "what makes no sense is wrong usage",
+        arguments: [
+            ["copy", "kv:a", "tree:b"], ["copy", "a", "kv:b"], ["copy", "kv:", "kv:b"], ["copy", "ftp:a", "kv:b"],
+            ["export", "kv:a", "kv:b"], ["import", "kv:a", "json:b"], ["copy", "kv:a", "json:b", "--delete"],
+            ["copy", "json:-", "kv:b", "--verify"], ["copy", "kv:a", "kv:b", "--max-delete", "-1"],
+            ["watch", "tree:a"],
+        ])
+    func usage(words: [String]) throws {
+        let run = try CommandRun(words, prefix: ["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", scratch.url.path])
+        #expect(run.status == 64, "\(run.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.url.path).isEmpty)
+    }
+
+    @Test("a copy into its own source is refused")
+    func ownSource() throws {
+        try plant("s/a", "1")
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "file:\(scratch.path("s/t"))"])
+        #expect(run.status == 64, "\(run.errors)")
+        #expect(try files("s") == ["a": "1"])
+    }
+
+    @Test("a shared store is written beside the process that has it open; an exclusive one is in use")
+    func besideApp() throws {
+        try fillStore()
+        for (sharing, status) in [(FileKVStore.Sharing.shared, Int32(0)), (.exclusive, 5)] {
+            let store = try FileKVStore(
+                at: scratch.url.appendingPathComponent("t-\(sharing)"), options: FileKVStore.Options(sharing: sharing))
+            let run = try CommandRun(["copy", "kv:\(scratch.path("kv"))", "kv:\(scratch.path("t-\(sharing)"))"])
+            #expect(run.status == status, "\(run.errors)")
+            #expect(try store.keys().count == (status == 0 ? 5 : 0))
+        }
+    }
+
+    @Test("a copy that control-C ends leaves no partial file, and the next one completes it")
+    func interrupted() throws {
+        let content = String(repeating: "0123456789abcdef", count: 1 << 12)
+        for number in 0..<400 { try plant("s/d\(number % 7)/\(number)", content + "\(number)") }
+        let words = ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"]
+        let process = Process()
+        process.executableURL = try CommandRun.executable()
+        process.arguments = words
+        let errors = Pipe()
+        process.standardError = errors
+        process.standardOutput = FileHandle.nullDevice
+        try process.run()
+        while !FileManager.default.fileExists(atPath: scratch.path("t/d0/0")), process.isRunning { usleep(200) }
+        kill(process.processIdentifier, SIGINT)
+        process.waitUntilExit()
+        #expect(process.terminationReason == .exit && process.terminationStatus == 130)
+        let message = try #require(String(data: errors.fileHandleForReading.readDataToEndOfFile(), encoding: .utf8))
+        #expect(message == "Error: interrupted\n")
+        let done = try files("t")
+        let all = try files("s")
+        #expect(done.count < all.count && !done.isEmpty, "\(done.count)")
+        for (path, text) in done { #expect(text == all[path], "\(path)") }
+        let rest = try CommandRun(words + ["--json", "--verify"])
+        #expect(rest.status == 0, "\(rest.errors)")
+        let summary = try rest.summary()
+        #expect(summary["equal"] as? Int == done.count)
+        #expect(summary["copied"] as? Int == all.count - done.count)
+        #expect(try files("t") == all)
+    }
+}
