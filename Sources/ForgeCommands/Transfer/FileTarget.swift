@@ -41,10 +41,37 @@ struct FileTarget: Sendable {
 
     /// Copies a file to its path, atomically.
     func copy(_ file: POSIXPath, to item: POSIXPath) async throws {
-        if let store {
-            return try await store.copy(from: URL(file), to: item.shown, overwrite: true)
+        guard let store else { return try replace(item, by: file) }
+        if let content = try smallContent(of: file) {
+            try await store.save(content, to: item.shown, if: .always, durability: nil)
+        } else {
+            try await store.copy(from: URL(file), to: item.shown, overwrite: true)
         }
-        try await BlockingWork.run { try replace(item, by: file) }
+    }
+
+    /// Creates the directory that an item of an ordinary directory is put into.
+    func prepare(_ parent: POSIXPath) throws(FileSystemError) {
+        guard store == nil else { return }
+        try fileSystem.createDirectories(
+            root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+        guard !parent.isEmpty else { return }
+        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
+            _ = try fileSystem.createDirectories(
+                parent, at: root, permissions: .ownerReadWriteExecute, resolution: Self.below)
+        }
+    }
+
+    /// The content of a short regular file, which a store saves without a switch of threads; nil for any other file,
+    /// and for one that changed while it was read.
+    private func smallContent(of file: POSIXPath) throws(FileSystemError) -> Data? {
+        let limit = 1 << 16
+        let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
+        defer { fileSystem.discard(source) }
+        let before = try fileSystem.status(of: .descriptor(source))
+        guard before.type == .regular, before.sizeInBytes <= limit else { return nil }
+        let bytes = try fileSystem.readBytes(of: source, at: 0, count: limit + 1)
+        let after = try fileSystem.status(of: .descriptor(source))
+        return FileRevision(before) == FileRevision(after) && bytes.count == Int(after.sizeInBytes) ? Data(bytes) : nil
     }
 
     func delete(_ item: POSIXPath) async throws {
@@ -60,8 +87,6 @@ struct FileTarget: Sendable {
         defer { fileSystem.discard(source) }
         let status = try fileSystem.status(of: .descriptor(source))
         let (parent, name) = item.splitLast()
-        try fileSystem.createDirectories(
-            root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
         try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
             try withParent(parent, at: root) { (directory) throws(FileSystemError) in
                 try fileSystem.replaceFile(
@@ -79,15 +104,14 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// Opens a directory below the root, without following links, and creates it if it is missing.
+    private static let below: PathResolution = [.beneath, .noSymbolicLinks]
+
+    /// Opens a directory below the root, without following links.
     private func withParent(
         _ parent: POSIXPath, at root: Descriptor, _ body: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         guard !parent.isEmpty else { return try body(root) }
-        let resolution: PathResolution = [.beneath, .noSymbolicLinks]
-        try fileSystem.createDirectories(
-            parent, at: root, permissions: .ownerReadWriteExecute, resolution: resolution)
-        try fileSystem.withDirectory(parent, at: root, resolution: resolution, body)
+        try fileSystem.withDirectory(parent, at: root, resolution: Self.below, body)
     }
 
     /// Derived from the identity of the source, so that a changed source has another one.

@@ -5,6 +5,8 @@ import SystemPackage
 /// Copies files between file stores and directories, several at a time.
 struct FileTransfer {
     private static let concurrency = 4
+    /// The number of files that one task copies.
+    private static let batchCount = 16
 
     private let arguments: TransferArguments
     private let log: TransferLog
@@ -88,24 +90,45 @@ struct FileTransfer {
     /// Copies every file; returns whether there was one.
     private func copyFiles() async throws -> Bool {
         var walk = walk()
-        guard let first = try nextFile(&walk) else { return false }
+        var next = try nextFile(&walk)
+        guard next != nil else { return false }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await copy(first) }
-            var running = 1
-            while let path = try nextFile(&walk) {
+            var batch: [POSIXPath] = []
+            var parent: POSIXPath?
+            var running = 0
+            while let path = next {
+                try prepare(path, after: &parent)
+                batch.append(path)
+                next = try nextFile(&walk)
+                guard batch.count == Self.batchCount || next == nil else { continue }
                 if running == Self.concurrency {
                     try await group.next()
                     running -= 1
                 }
-                group.addTask { try await copy(path) }
+                group.addTask { [batch] in for path in batch { try await copy(path) } }
                 running += 1
+                batch.removeAll()
             }
             try await group.waitForAll()
         }
         return true
     }
 
+    /// Creates the directory of a file unless it is that of the file before.
+    private func prepare(_ path: POSIXPath, after last: inout POSIXPath?) throws(FileSystemError) {
+        let parent = path.splitLast().parent
+        guard parent != last, !arguments.dryRun else { return }
+        last = parent
+        do {
+            try target.prepare(parent)
+        } catch {
+            // A file has the name of the directory: each copy into it reports that.
+            guard [.notDirectory, .fileExists].contains(error.errno) else { throw error }
+        }
+    }
+
     private func copy(_ path: POSIXPath) async throws {
+        try Interruption.check()
         let from = source.appending(path)
         do {
             if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
