@@ -55,7 +55,7 @@ struct DiskUsage: Encodable {
             return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
                 try fileSystem.entries(of: descriptor)
             }
-        } catch let error as FileSystemError {
+        } catch {
             guard error.errno == .noSuchFileOrDirectory, !isRequired else { throw error }
             return nil
         }
@@ -65,7 +65,7 @@ struct DiskUsage: Encodable {
     private static func status(of path: POSIXPath) throws -> FileStatus? {
         do {
             return try SystemFileSystem().status(path, followsSymbolicLinks: false)
-        } catch let error as FileSystemError {
+        } catch {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
