@@ -40,6 +40,10 @@ void forge_start_writing_back(int descriptor) {
     errno = error;
 }
 
+int forge_synchronize_file_system(int descriptor) {
+    return syncfs(descriptor);
+}
+
 long forge_list_attributes(int descriptor, char *names, size_t size) {
     return flistxattr(descriptor, names, size);
 }

@@ -48,6 +48,33 @@ struct TransferTests {
         return files
     }
 
+    @Test("attributes of files are kept by copies of any size, exports, imports, backups and restores")
+    func attributes() async throws {
+        let contents = ["small": Data("text".utf8), "large": Data(repeating: 7, count: 3_000_000)]
+        let source = DiskFileStore(root: scratch.url.appendingPathComponent("a"))
+        for (key, content) in contents { try await source.save(content, to: "d/\(key)", attributes: ["type": key]) }
+        let (a, b, c, tree) = (scratch.path("a"), scratch.path("b"), scratch.path("c"), scratch.path("tree"))
+        for arguments in [
+            ["copy", "file:\(a)", "file:\(b)", "--verify"], ["export", "file:\(b)", "tree:\(tree)", "--verify"],
+            ["import", "tree:\(tree)", "file:\(c)", "--verify"], ["backup", c, scratch.path("backup")],
+            ["restore", scratch.path("backup"), scratch.path("restored")],
+        ] {
+            let run = try CommandRun(arguments)
+            #expect(run.status == 0, "\(arguments): \(run.errors)")
+        }
+        let restored = DiskFileStore(root: scratch.url.appendingPathComponent("restored"))
+        for (key, content) in contents {
+            #expect(try await restored.load("d/\(key)") == content)
+            #expect(try await restored.attributes(of: "d/\(key)") == ["type": key])
+        }
+        // A file whose attributes alone differ is not equal.
+        try await source.save(Data("text".utf8), to: "d/small", attributes: ["type": "other"])
+        let again = try CommandRun(["copy", "file:\(a)", "file:\(b)"])
+        #expect(again.output.hasPrefix("1 copied") || again.output.hasPrefix("1 replaced"), "\(again.output)")
+        let copy = DiskFileStore(root: scratch.url.appendingPathComponent("b"))
+        #expect(try await copy.attributes(of: "d/small") == ["type": "other"])
+    }
+
     @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
     func keyValues() throws {
         try fillStore()

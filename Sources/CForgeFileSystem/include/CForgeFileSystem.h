@@ -65,6 +65,9 @@ long forge_copy_file_range(int source, int64_t source_offset, int target, int64_
 /// Starts to write a file's modified pages to the device (sync_file_range(2)); reports no error.
 void forge_start_writing_back(int descriptor);
 
+/// syncfs(2).
+int forge_synchronize_file_system(int descriptor);
+
 /// flistxattr(2): the size of the list of names, each with its NUL; copied to `names` unless `size` is 0.
 long forge_list_attributes(int descriptor, char *names, size_t size);
 

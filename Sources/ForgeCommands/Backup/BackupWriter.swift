@@ -12,6 +12,7 @@ struct BackupWriter {
     private let content: POSIXPath
     private let manifest: BackupManifestWriter
     private let report: BackupReport
+    private let flush = BulkFlush()
     /// The directory that was created last.
     private var lastParent: POSIXPath?
 
@@ -45,7 +46,7 @@ struct BackupWriter {
         guard !report.isEmpty else {
             throw CommandFailure("no store here: \(source) contains no files", .notFound)
         }
-        BulkFlush.flush()
+        try flush.finish()
         try manifest.finish()
     }
 
@@ -127,6 +128,7 @@ struct BackupWriter {
         if parent != lastParent {
             try fileSystem.createDirectories(
                 parent, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            try flush.include(parent)
             lastParent = parent
         }
         return path

@@ -39,6 +39,7 @@ struct HashedCopy {
                 }
             }
             try fileSystem.withPathInErrors(target) { () throws(FileSystemError) in
+                try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: source), of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
             }

@@ -62,18 +62,20 @@ struct RestoreCommand: ParsableCommand {
         let fileSystem = SystemFileSystem()
         let staged = try StagedDirectory(for: try POSIXPath(URL(fileURLWithPath: destination)))
         let root = staged.path
+        let flush = BulkFlush()
         try BackupManifestReader(of: backup).forEach { file in
             let path = try Self.path(of: file)
             let target = root.appending(path)
             try fileSystem.createDirectories(
                 target.splitLast().parent, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            try flush.include(target.splitLast().parent)
             let copied = try HashedCopy().copy(backup.appending(BackupManifest.content).appending(path), to: target)
             try Self.require(copied.content, as: file)
             try fileSystem.setPermissions(
                 FilePermissions(rawValue: CModeT(file.permissions & 0o777)), of: .path(target))
             try report.count(bytes: copied.content.bytes)
         }
-        BulkFlush.flush()
+        try flush.finish()
         try staged.place()
     }
 

@@ -1,11 +1,11 @@
 import ForgeStorage
 import SystemPackage
 
-/// Compares the contents of two files, in pieces.
+/// Compares two files: their contents, in pieces, and the attributes that stores have given them.
 enum FileComparison {
     private static let pieceSize = 1 << 18
 
-    /// Whether two files have the same content; false if the second does not exist.
+    /// Whether two files have the same content and attributes; false if the second does not exist.
     static func areEqual(_ first: POSIXPath, _ second: POSIXPath) throws -> Bool {
         let fileSystem = SystemFileSystem()
         do throws(FileSystemError) {
@@ -30,7 +30,9 @@ enum FileComparison {
                 try fileSystem.readBytes(of: other, at: offset, count: pieceSize)
             }
             guard copy == piece else { return false }
-            guard !piece.isEmpty else { return true }
+            guard !piece.isEmpty else {
+                return try fileSystem.fileAttributes(of: one) == fileSystem.fileAttributes(of: other)
+            }
             offset += Int64(piece.count)
         }
     }

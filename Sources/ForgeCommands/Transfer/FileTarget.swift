@@ -9,6 +9,7 @@ struct FileTarget: Sendable {
     /// Nil for an ordinary directory.
     let store: DiskFileStore?
     private let fileSystem = SystemFileSystem()
+    private let flush = BulkFlush()
 
     init(_ home: Home) throws {
         root = try POSIXPath(home.url)
@@ -41,11 +42,48 @@ struct FileTarget: Sendable {
 
     /// Copies a file to its path, atomically.
     func copy(_ file: POSIXPath, to item: POSIXPath) async throws {
+        try await write(file, to: item)
+        try flush.include(path(of: item).splitLast().parent)
+    }
+
+    /// Waits until everything that was copied is on its device.
+    func finish() throws {
+        try flush.finish()
+    }
+
+    private func write(_ file: POSIXPath, to item: POSIXPath) async throws {
         guard let store else { return try replace(item, by: file) }
-        if let content = try smallContent(of: file) {
-            try await store.save(content, to: item.shown, if: .always, durability: nil)
-        } else {
+        let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
+        defer { fileSystem.discard(source) }
+        let attributes = try attributes(of: source, item)
+        if let content = try smallContent(of: source) {
+            try await store.save(content, to: item.shown, if: .always, durability: nil, attributes: attributes)
+        } else if attributes.isEmpty {
             try await store.copy(from: URL(file), to: item.shown, overwrite: true)
+        } else {
+            try await store.write(to: item.shown, attributes: attributes) { writer in
+                let before = try fileSystem.status(of: .descriptor(source))
+                var offset: Int64 = 0
+                while true {
+                    let piece = try fileSystem.readBytes(of: source, at: offset, count: 1 << 20)
+                    guard !piece.isEmpty else { break }
+                    try await writer.write(Data(piece))
+                    offset += Int64(piece.count)
+                }
+                guard FileRevision(try fileSystem.status(of: .descriptor(source))) == FileRevision(before) else {
+                    throw FileStoreError(.invalidSource(.changed), .copy, key: item.shown)
+                }
+            }
+        }
+    }
+
+    /// The attributes that a store has given a file.
+    private func attributes(of source: Descriptor, _ item: POSIXPath) throws -> [String: String] {
+        try fileSystem.fileAttributes(of: source).mapValues { bytes in
+            guard let text = String(validating: bytes, as: UTF8.self) else {
+                throw FileStoreError(.undecodable, .copy, key: item.shown)
+            }
+            return text
         }
     }
 
@@ -63,10 +101,8 @@ struct FileTarget: Sendable {
 
     /// The content of a short regular file, which a store saves without a switch of threads; nil for any other file,
     /// and for one that changed while it was read.
-    private func smallContent(of file: POSIXPath) throws(FileSystemError) -> Data? {
+    private func smallContent(of source: Descriptor) throws(FileSystemError) -> Data? {
         let limit = 1 << 16
-        let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
-        defer { fileSystem.discard(source) }
         let before = try fileSystem.status(of: .descriptor(source))
         guard before.type == .regular, before.sizeInBytes <= limit else { return nil }
         let bytes = try fileSystem.readBytes(of: source, at: 0, count: limit + 1)
@@ -95,6 +131,7 @@ struct FileTarget: Sendable {
                     whileMoving: { (move) throws(FileSystemError) in try move() }
                 ) { (target) throws(FileSystemError) in
                     try fileSystem.copyContent(of: source, to: target)
+                    try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: source), of: target)
                     let now = try fileSystem.status(of: .descriptor(source))
                     guard FileRevision(now) == FileRevision(status) else {
                         throw FileSystemError(.read, .resourceTemporarilyUnavailable, path: file)

@@ -28,7 +28,7 @@ struct FileTransfer {
         }
         if arguments.delete { try await deleteOthers() }
         guard !arguments.dryRun else { return }
-        BulkFlush.flush()
+        try target.finish()
         if arguments.verify { try verify() }
     }
 
@@ -153,7 +153,7 @@ struct FileTransfer {
         switch error {
         case let error as FileStoreError:
             switch error.code {
-            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge: true
+            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable: true
             default: false
             }
         case let error as FileSystemError:

@@ -106,6 +106,16 @@ func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     }
 }
 
+extension SystemFileSystem {
+    /// Flushes all files and names of the file system that holds an open file, and waits for the device (`syncfs(2)`).
+    ///
+    /// - Throws: ``FileSystemError``, also if the system could not write anything of this file system since the
+    ///   descriptor was opened (Linux 5.8).
+    package func synchronizeFileSystem(of descriptor: Descriptor) throws(FileSystemError) {
+        try calling(.synchronize) { forge_synchronize_file_system(descriptor.rawValue) }
+    }
+}
+
 /// No operation: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page
 /// that was written back is write-protected until the next store into it is noticed (mm/page-writeback.c,
 /// folio_clear_dirty_for_io; msync(2) on MS_ASYNC).
