@@ -41,6 +41,10 @@ let lab: [Target] = [
         path: "Lab/Tests/ForgeLabTests", swiftSettings: settings),
 ]
 
+/// Hummingbird, which only the trait `Inspector` adds: without it, no package that uses this one builds a server.
+let hummingbird = Target.Dependency.product(
+    name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Inspector"]))
+
 let package = Package(
     name: "ForgeStorage",
     platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
@@ -54,14 +58,17 @@ let package = Package(
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
         .library(name: "ForgeCrashTesting", targets: ["ForgeCrashTesting"]),
         .library(name: "ForgeTestTraits", targets: ["ForgeTestTraits"]),
+        .library(name: "ForgeInspector", targets: ["ForgeInspector"]),
         .executable(name: "forge", targets: ["forge"]),
     ],
+    traits: [.trait(name: "Inspector", description: "Adds a page that shows stores: `forge serve` and its server.")],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.5.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
     ],
     targets: [
         .target(name: "CForgeFileSystem"),
@@ -110,7 +117,13 @@ let package = Package(
             ],
             path: "Tests/StoreCrashes", swiftSettings: settings),
         .target(
-            name: "ForgeCommands", dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, logging, arguments],
+            name: "ForgeInspector",
+            dependencies: ["ForgeStorage", "ForgeCoding", system, crypto, logging, hummingbird],
+            resources: [.embedInCode("Page/index.html"), .embedInCode("Page/app.js"), .embedInCode("Page/style.css")],
+            swiftSettings: settings),
+        .target(
+            name: "ForgeCommands",
+            dependencies: ["ForgeStorage", "ForgeCoding", "ForgeInspector", system, crypto, logging, arguments],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .testTarget(
@@ -159,6 +172,16 @@ let package = Package(
             name: "ForgeCommandsTests",
             dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, logging, arguments],
             exclude: ["Help"],
+            swiftSettings: settings),
+        // Makes the stores that the tests of the page show, and writes to them from another process.
+        .executableTarget(
+            name: "InspectorFixture", dependencies: ["ForgeStorage", crypto, system], path: "Tests/InspectorFixture",
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeInspectorTests",
+            dependencies: [
+                "ForgeInspector", "ForgeStorage", "ForgeFileSystem", "ForgeCoding", system, crypto, logging,
+            ],
             swiftSettings: settings),
         .testTarget(
             name: "KillTests", dependencies: ["ForgeStorage", "ForgeFileSystem", "TestDepth", system],

@@ -21,6 +21,7 @@ public struct ForgeCommand: AsyncParsableCommand {
             DemoCommand.self, KVCommand.self, FileCommand.self, SecretCommand.self, CheckCommand.self,
             CopyCommand.self, ExportCommand.self, ImportCommand.self, BackupCommand.self, RestoreCommand.self,
             RepairCommand.self, WatchCommand.self, DiskUsageCommand.self,
+            ServeCommand.self,
         ])
 
     public init() {}

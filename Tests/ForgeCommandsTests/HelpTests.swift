@@ -18,6 +18,7 @@ struct HelpTests {
         ("forge-backup", BackupCommand.self), ("forge-restore", RestoreCommand.self),
         ("forge-repair", RepairCommand.self), ("forge-watch", WatchCommand.self), ("forge-du", DiskUsageCommand.self),
         ("forge-secret-list", SecretCommand.List.self), ("forge-secret-rm", SecretCommand.Remove.self),
+        ("forge-serve", ServeCommand.self),
     ]
 
     @Test("a command's help matches the pinned file", arguments: commands.map(\.name))

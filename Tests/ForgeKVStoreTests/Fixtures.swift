@@ -35,11 +35,14 @@ final class IssueRecorder: Sendable {
         }
     }
 
-    func options(compactionFloorInBytes: Int = 1 << 20) -> FileKVStore.Options {
+    func options(
+        compactionFloorInBytes: Int = 1 << 20, access: FileKVStore.Access = .readWrite
+    ) -> FileKVStore.Options {
         var options = FileKVStore.Options(
             compactionFloorInBytes: compactionFloorInBytes,
             logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }), onIssue: record)
         options.compactsInBackground = false
+        options.access = access
         return options
     }
 }

@@ -1,0 +1,144 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The files below the inspected directory: one directory at a time, and the beginning of one file.
+///
+/// No link is followed, and no path leaves the directory.
+struct FileTree: Sendable {
+    struct Row: Encodable, Sendable {
+        var name: String
+        var isDirectory: Bool
+        var size: Int64
+        /// In seconds since 1970.
+        var modified: Double
+        /// Nil for a directory.
+        var content: FileContent?
+    }
+
+    struct Page: Encodable, Sendable {
+        var total: Int
+        var offset: Int
+        var rows: [Row]
+    }
+
+    struct Preview: Encodable, Sendable {
+        var size: Int64
+        var offset: Int64
+        var content: FileContent
+        /// The text of these bytes if they are UTF-8; nil for other bytes and for contents that are not shown.
+        var text: String?
+        /// The bytes in base64 if they are no text.
+        var base64: String?
+        /// The media type of an image.
+        var image: String?
+    }
+
+    private let root: POSIXPath
+    private let fileSystem = SystemFileSystem()
+
+    /// The number of bytes of a preview.
+    static let limit = 64 << 10
+
+    init(_ root: POSIXPath) {
+        self.root = root
+    }
+
+    /// A directory's entries, directories first, by name.
+    func list(_ directory: String, offset: Int, limit: Int) throws(FileSystemError) -> Page {
+        try inside { (root) throws(FileSystemError) in
+            let path = try Self.path(directory)
+            return try fileSystem.withDirectory(path, at: root, resolution: Self.resolution) {
+                (descriptor) throws(FileSystemError) in
+                var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
+                entries.sort { left, right in
+                    let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
+                    return isLeft == isRight ? left.0 < right.0 : isLeft
+                }
+                var rows: [Row] = []
+                for (name, entry) in entries.dropFirst(offset).prefix(limit) {
+                    rows.append(try row(name, entry, at: descriptor))
+                }
+                return Page(total: entries.count, offset: offset, rows: rows)
+            }
+        }
+    }
+
+    private func row(_ name: String, _ entry: DirectoryEntry, at directory: Descriptor) throws(FileSystemError) -> Row {
+        do throws(FileSystemError) {
+            let status = try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
+            var row = Row(
+                name: name, isDirectory: status.type == .directory,
+                size: status.type == .regular ? status.sizeInBytes : 0,
+                modified: status.modified.secondsSince1970)
+            guard !row.isDirectory else { return row }
+            row.content = .special
+            guard status.type == .regular else { return row }
+            let file = try fileSystem.open(entry.name, at: directory, .readOnly, options: [.noFollow, .nonBlocking])
+            row.content = try fileSystem.closing(file) { () throws(FileSystemError) in
+                try FileContent(entry.name, of: file, on: fileSystem)
+            }
+            return row
+        } catch  where [.noSuchFileOrDirectory, .permissionDenied].contains(error.errno) {
+            return Row(name: name, isDirectory: false, size: 0, modified: 0, content: .special)
+        }
+    }
+
+    /// Up to ``limit`` bytes of a file from an offset on.
+    func preview(_ file: String, offset: Int64) throws(FileSystemError) -> Preview {
+        try inside { (root) throws(FileSystemError) in
+            let path = try Self.path(file)
+            let descriptor = try fileSystem.open(
+                path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
+                resolution: Self.resolution)
+            return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
+                let status = try fileSystem.status(of: .descriptor(descriptor))
+                guard status.type == .regular, offset >= 0 else {
+                    throw FileSystemError(.read, .invalidArgument, path: path)
+                }
+                let content = try FileContent(path.splitLast().name, of: descriptor, on: fileSystem)
+                var preview = Preview(size: status.sizeInBytes, offset: offset, content: content)
+                guard content.isShown else { return preview }
+                let bytes = try fileSystem.readBytes(of: descriptor, at: offset, count: Self.limit)
+                preview.text = Self.text(bytes)
+                if preview.text == nil { preview.base64 = Data(bytes).base64EncodedString() }
+                if offset == 0, Int64(bytes.count) == status.sizeInBytes { preview.image = Self.image(bytes) }
+                return preview
+            }
+        }
+    }
+
+    private static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
+
+    private func inside<Result>(
+        _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        try fileSystem.withDirectory(root, body)
+    }
+
+    /// The path of a text from a request; `.` for the directory itself.
+    private static func path(_ text: String) throws(FileSystemError) -> POSIXPath {
+        guard !text.isEmpty else { return "." }
+        let components = text.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        guard
+            components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) })
+        else { throw FileSystemError(.resolve, .invalidArgument, path: POSIXPath(text)) }
+        return POSIXPath(text)
+    }
+
+    /// The text of bytes without a partial character at the end; nil if they are not UTF-8, or contain a NUL.
+    private static func text(_ bytes: [UInt8]) -> String? {
+        guard !bytes.contains(0) else { return nil }
+        for omitted in 0...min(3, bytes.count) {
+            if let text = String(validating: bytes.dropLast(omitted), as: UTF8.self) { return text }
+        }
+        return nil
+    }
+
+    private static func image(_ bytes: [UInt8]) -> String? {
+        if bytes.starts(with: [0x89, 0x50, 0x4E, 0x47]) { return "image/png" }
+        if bytes.starts(with: [0xFF, 0xD8, 0xFF]) { return "image/jpeg" }
+        if bytes.starts(with: "GIF8".utf8) { return "image/gif" }
+        return bytes.starts(with: "RIFF".utf8) && bytes.dropFirst(8).starts(with: "WEBP".utf8) ? "image/webp" : nil
+    }
+}

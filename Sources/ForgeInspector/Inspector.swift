@@ -1,0 +1,141 @@
+import ForgeStorage
+public import Foundation
+import Synchronization
+
+/// Shows the stores below a directory while other processes use them: what they contain and what changes.
+///
+/// Reads logs and files without opening a store and without a lock, so it never delays the processes that use them. It
+/// finds changes by looking at the end of every log, five times a second.
+///
+/// An app that adds ``InspectorDecoder``s, or shows the hit rates of its caches, runs an inspector itself and serves its
+/// page with `serve(port:onStart:)`, which the package trait `Inspector` adds; `forge serve` does the same without them.
+public final class Inspector: Sendable {
+    struct Summary: Encodable, Sendable {
+        struct Store: Encodable, Sendable {
+            var kind: FoundStore.Kind
+            var name: String
+            var count: Int?
+            var revision: UInt64?
+            var failure: String?
+        }
+
+        var directory: String
+        var isWritable: Bool
+        /// Whether the tree has too many files to be searched completely.
+        var isPartial: Bool
+        var stores: [Store]
+        var caches: [CacheHits]
+    }
+
+    private struct State {
+        var isPartial = false
+        var stores: [FoundStore] = []
+        var keyValue: [String: KeyValueView] = [:]
+        var vaults: [String: VaultView] = [:]
+    }
+
+    let path: POSIXPath
+    let options: InspectorOptions
+    let timeline = Timeline()
+    let files: FileTree
+    private let state: Mutex<State>
+
+    /// Held by a search of the directory, which takes long in a large tree.
+    private let searching: Mutex<StoreSearch>
+
+    /// The interval at which logs are looked at.
+    private static let interval = Duration.milliseconds(200)
+
+    /// Creates an inspector and searches the directory once.
+    ///
+    /// - Parameters:
+    ///   - directory: The directory that contains the stores.
+    ///   - options: What is shown.
+    /// - Throws: `FileSystemError` if the directory cannot be read.
+    public init(_ directory: URL, options: InspectorOptions = InspectorOptions()) throws {
+        path = try POSIXPath(directory)
+        self.options = options
+        files = FileTree(path)
+        let search = StoreSearch(path)
+        state = Mutex(State())
+        searching = Mutex(search)
+        try refreshStores()
+    }
+
+    /// Follows the stores until the task is cancelled.
+    func follow() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                while true {
+                    await BlockingWork.run { self.refreshLogs() }
+                    try await Task.sleep(for: Self.interval)
+                }
+            }
+            group.addTask {
+                while true {
+                    let start = ContinuousClock.now
+                    do throws(FileSystemError) {
+                        try await BlockingWork.run { () throws(FileSystemError) in try self.refreshStores() }
+                    } catch _ {}  // The directory was removed; it may come back.
+                    // A large tree is searched for a tenth of the time at most.
+                    try await Task.sleep(for: max(.milliseconds(500), (ContinuousClock.now - start) * 9))
+                }
+            }
+            _ = try await group.next()
+        }
+    }
+
+    /// Searches the directory for stores and changed files.
+    func refreshStores() throws(FileSystemError) {
+        let found = try searching.withLock { (search) throws(FileSystemError) in
+            timeline.add(try search.run())
+            return search
+        }
+        state.withLock { state in
+            (state.stores, state.isPartial) = (found.stores, found.isPartial)
+            let current = Set(found.stores)
+            state.keyValue = state.keyValue.filter { current.contains($0.value.store) }
+            state.vaults = state.vaults.filter { current.contains($0.value.store) }
+            for store in found.stores {
+                switch store.kind {
+                case .keyValue where state.keyValue[store.name] == nil:
+                    state.keyValue[store.name] = KeyValueView(store)
+                case .vault where state.vaults[store.name] == nil: state.vaults[store.name] = VaultView(store)
+                default: break
+                }
+            }
+        }
+    }
+
+    /// Reads the new records of all logs.
+    func refreshLogs() {
+        for view in state.withLock({ Array($0.keyValue.values) }) { timeline.add(view.refresh()) }
+    }
+
+    func keyValueStore(_ name: String) -> KeyValueView? { state.withLock { $0.keyValue[name] } }
+
+    func vault(_ name: String) -> VaultView? { state.withLock { $0.vaults[name] } }
+
+    func cache(_ name: String) -> FoundStore? {
+        state.withLock { state in state.stores.first { $0.name == name && [.cache, .images].contains($0.kind) } }
+    }
+
+    var keyValueStores: [KeyValueView] {
+        state.withLock { $0.keyValue.values.sorted { $0.store.name < $1.store.name } }
+    }
+
+    var vaults: [VaultView] { state.withLock { $0.vaults.values.sorted { $0.store.name < $1.store.name } } }
+
+    var summary: Summary {
+        let (stores, keyValue, isPartial) = state.withLock { ($0.stores, $0.keyValue, $0.isPartial) }
+        return Summary(
+            directory: path.description, isWritable: options.isWritable, isPartial: isPartial,
+            stores: stores.map { store in
+                let known = store.kind == .keyValue ? keyValue[store.name]?.summary : nil
+                return Summary.Store(
+                    kind: store.kind, name: store.name, count: known?.count, revision: known?.revision,
+                    failure: known?.failure)
+            },
+            caches: options.caches.map { CacheHits($0) })
+    }
+}

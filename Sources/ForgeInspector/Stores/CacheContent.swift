@@ -1,0 +1,69 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The entries of a cache on disk, the most recently modified first.
+struct CacheContent: Encodable, Sendable {
+    struct Entry: Encodable, Sendable {
+        /// The key if the name of the file tells it, else that name.
+        var name: String
+        var size: Int64
+        /// In seconds since 1970.
+        var modified: Double
+    }
+
+    var count: Int
+    var size: Int64
+    var offset: Int
+    var rows: [Entry]
+
+    /// Lists the files of a cache; reads none of them.
+    init(of store: FoundStore, offset: Int, limit: Int) throws(FileSystemError) {
+        let fileSystem = SystemFileSystem()
+        let suffix = store.kind == .cache ? ".forgecache" : ".cache"
+        var entries: [Entry] = []
+        try fileSystem.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
+            for entry in try fileSystem.entries(of: descriptor) where entry.type == .regular {
+                let file = String(entry.name)
+                guard file.hasSuffix(suffix) else { continue }
+                do throws(FileSystemError) {
+                    let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)
+                    let key = FlatFileName.key(of: file.dropLast(suffix.count))
+                    entries.append(
+                        Entry(name: key ?? file, size: status.sizeInBytes, modified: status.modified.secondsSince1970))
+                } catch  where error.errno == .noSuchFileOrDirectory {
+                    continue  // Evicted meanwhile.
+                }
+            }
+        }
+        entries.sort { ($1.modified, $0.name) < ($0.modified, $1.name) }
+        count = entries.count
+        size = entries.reduce(0) { $0 + $1.size }
+        self.offset = offset
+        rows = Array(entries.dropFirst(offset).prefix(limit))
+    }
+}
+
+/// The statistics of a cache of this process.
+struct CacheHits: Encodable, Sendable {
+    var name: String
+    var memoryHits: Int
+    var memoryMisses: Int
+    var diskHits: Int
+    var staleDiskHits: Int
+    var misses: Int
+    var evictions: Int
+
+    init(_ cache: InspectedCache) {
+        let statistics = cache.statistics()
+        name = cache.name
+        (memoryHits, memoryMisses) = (statistics.memory.hitCount, statistics.memory.missCount)
+        (diskHits, staleDiskHits) = (statistics.diskHitCount, statistics.staleDiskHitCount)
+        misses = statistics.missCount
+        evictions = statistics.diskEvictionCount + statistics.memory.evictionCount
+    }
+}
+
+extension FileTime {
+    var secondsSince1970: Double { Double(seconds) + Double(nanoseconds) / 1e9 }
+}

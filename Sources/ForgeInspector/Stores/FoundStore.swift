@@ -1,0 +1,52 @@
+import Crypto
+import ForgeStorage
+import Foundation
+
+/// A store found below the inspected directory.
+struct FoundStore: Hashable, Sendable {
+    enum Kind: String, Encodable, Sendable {
+        case keyValue, vault, cache, images
+    }
+
+    var kind: Kind
+    /// The path below the inspected directory; `.` for that directory.
+    var name: String
+    /// The directory, or the file of a vault.
+    var path: POSIXPath
+}
+
+/// The kind of a file, which decides whether its content may be shown.
+enum FileContent: String, Encodable, Sendable {
+    case plain, log, vault, vaultKey, cacheEntry, image, quarantine
+    /// A file of a store's own: locks, journals and temporary files, which may contain a key.
+    case own
+    case special
+
+    /// Whether the bytes may be sent: those of vaults, keys and temporary files never are.
+    var isShown: Bool { self == .plain }
+
+    /// Recognises reserved names first, then the first bytes.
+    init(_ name: POSIXPath, startingWith start: [UInt8]) {
+        let text = String(name)
+        if name.isStoreMarker || name.isLeftover || name.isMovedFile || text.hasPrefix("#") {
+            self = .own
+        } else if text.hasPrefix("quarantine-") {
+            self = .quarantine
+        } else if FileKVStore.isLog(named: text, startingWith: start) {
+            self = .log
+        } else if VaultCrypt.isVault(startingWith: start) {
+            self = .vault
+        } else if VaultKeyFile.isKeyFile(startingWith: start) {
+            self = .vaultKey
+        } else if text.hasSuffix(".forgecache") {
+            self = .cacheEntry
+        } else {
+            self = text.hasSuffix(".cache") ? .image : .plain
+        }
+    }
+
+    /// The kind of an open regular file.
+    init(_ name: POSIXPath, of file: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+        self.init(name, startingWith: try fileSystem.readBytes(of: file, at: 0, count: 64))
+    }
+}

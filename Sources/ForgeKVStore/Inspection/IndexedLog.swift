@@ -1,0 +1,168 @@
+import ForgeFileSystem
+
+/// One log: its records and the names in them.
+struct IndexedLog: Sendable {
+    let file: LogFile
+    let inode: UInt64
+    private(set) var names = IndexedNames()
+
+    /// The offsets and codes of all records.
+    private(set) var offsets: [Int64] = []
+    private(set) var codes: [UInt8] = []
+
+    /// Damaged ranges followed by intact records; an empty range where records are missing.
+    private(set) var damage: [Range<Int64>] = []
+
+    /// Bytes after the last record that are neither a record nor zero.
+    private(set) var tail: Range<Int64>?
+
+    private(set) var end = Int64(LogHeader.size)
+    private(set) var sequence: UInt64 = 0
+    private(set) var sizeInBytes: Int64 = 0
+    let isHeaderDamaged: Bool
+
+    /// Header and first frame. A store that removes all records in place begins again with another frame.
+    private var beginning: [UInt8] = []
+    private static let beginningSize = LogHeader.size + LogRecord.frameSize
+
+    enum Loading {
+        case log(IndexedLog)
+        case unknownVersion(UInt32)
+        case damaged
+    }
+
+    private init(_ file: LogFile, inode: UInt64, isHeaderDamaged: Bool) {
+        (self.file, self.inode, self.isHeaderDamaged) = (file, inode, isHeaderDamaged)
+    }
+
+    /// Reads an open file, of which the log keeps a copy, and closes it.
+    static func load(_ descriptor: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> Loading {
+        defer { fileSystem.discard(descriptor) }
+        let status = try fileSystem.status(of: .descriptor(descriptor))
+        let reading = LogHeader.read(try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size))
+        var candidates: [LogHeader] = []
+        switch reading {
+        case .valid(let header): candidates = [header]
+        case .unknownVersion(let version): return .unknownVersion(version)
+        case .damaged(let identifiers): candidates = identifiers.map { LogHeader(fileID: $0, generation: 0) }
+        }
+        var isValid = false
+        if case .valid = reading { isValid = true }
+        var result: IndexedLog?
+        for header in candidates where result == nil || result?.offsets.isEmpty == true {
+            var log = IndexedLog(
+                LogFile(try fileSystem.duplicate(descriptor), header: header, on: fileSystem), inode: status.inode,
+                isHeaderDamaged: !isValid)
+            try log.loadAll(size: status.sizeInBytes)
+            result = log
+        }
+        guard let result, isValid || !result.offsets.isEmpty else { return .damaged }
+        return .log(result)
+    }
+
+    private var fileSystem: any POSIXFileSystem { file.fileSystem }
+
+    private mutating func loadAll(size: Int64) throws(FileSystemError) {
+        sizeInBytes = size
+        var reader = LogReader(file.descriptor, size: size, on: fileSystem)
+        while let record = try IndexedRecord(at: end, after: sequence, file.header.fileID, &reader, isStrict: true) {
+            apply(record) { _ in }
+        }
+        let contentEnd = try reader.contentEnd(from: end)
+        if contentEnd > end { try loadDamaged(&reader, contentEnd: contentEnd) }
+        beginning = try readBeginning()
+    }
+
+    /// Reads a log with bad records again, leaving out what an opening of the store would leave out.
+    private mutating func loadDamaged(_ reader: inout LogReader, contentEnd: Int64) throws(FileSystemError) {
+        var table = TableWriter(ValueTable())
+        var scan = LogScan(file.descriptor, size: sizeInBytes, fileID: file.header.fileID, on: fileSystem)
+        let outcome = try scan.run(into: &table)
+        damage = outcome.damage
+        var rest = damage[...]
+        while end < outcome.end {
+            if let range = rest.first, range.lowerBound <= end {
+                rest.removeFirst()
+                end = max(end, range.upperBound)
+                if !range.isEmpty { continue }
+            }
+            guard
+                let record = try IndexedRecord(
+                    at: end, after: sequence, file.header.fileID, &reader, isStrict: false)
+            else { break }
+            apply(record) { _ in }
+        }
+        tail = contentEnd > end ? end..<contentEnd : nil
+    }
+
+    private func readBeginning() throws(FileSystemError) -> [UInt8] {
+        try fileSystem.readBytes(of: file.descriptor, at: 0, count: Self.beginningSize)
+    }
+
+    /// Whether the file that has the log's name is this one, and still contains all that was read.
+    func isSame(_ status: FileStatus) throws(FileSystemError) -> Bool {
+        guard status.inode == inode, status.sizeInBytes >= end else { return false }
+        // Without a record there is nothing that could have changed but the zeros after the header.
+        guard !offsets.isEmpty else { return try readBeginning().starts(with: beginning.prefix(LogHeader.size)) }
+        return try readBeginning() == beginning
+    }
+
+    /// Reads the records that were appended.
+    mutating func follow(upTo size: Int64) throws(FileSystemError) -> [KVLogIndex.Change] {
+        let wasEmpty = offsets.isEmpty
+        sizeInBytes = size
+        // The next frame decides; a reader would read ahead a megabyte of reserved zeros every time.
+        let next = try fileSystem.readBytes(of: file.descriptor, at: end, count: LogRecord.frameSize)
+        guard next.contains(where: { $0 != 0 }) else {
+            tail = nil
+            return []
+        }
+        var changes: [KVLogIndex.Change] = []
+        var reader = LogReader(file.descriptor, size: size, on: fileSystem)
+        // A record that is being written is not intact yet; the next call reads it.
+        while let record = try IndexedRecord(at: end, after: sequence, file.header.fileID, &reader, isStrict: true) {
+            apply(record) { changes.append($0) }
+            tail = nil
+        }
+        if wasEmpty { beginning = try readBeginning() }
+        return changes
+    }
+
+    private mutating func apply(_ record: IndexedRecord, _ report: (KVLogIndex.Change) -> Void) {
+        offsets.append(end)
+        codes.append(record.code.rawValue)
+        var revision = record.frame.sequence - UInt64(max(record.changes.count, 1) - 1)
+        if record.code == .removeAll {
+            names = IndexedNames()
+            report(KVLogIndex.Change(.removeAll, nil, revision))
+        }
+        for change in record.changes {
+            if let valueSize = change.valueSize {
+                _ = names.set(change.name, revision: revision, valueOffset: change.offset, valueSize: valueSize)
+                report(KVLogIndex.Change(.set, change.name.string, revision))
+            } else {
+                _ = names.remove(change.name)
+                report(KVLogIndex.Change(.remove, change.name.string, revision))
+            }
+            revision += 1
+        }
+        sequence = record.frame.sequence
+        end += Int64(LogRecord.frameSize + record.frame.payloadSize)
+    }
+
+    /// The differences to an earlier log of the same store: names whose value is newer, and names without a value.
+    func changes(since old: IndexedLog) -> [KVLogIndex.Change] {
+        var changes: [KVLogIndex.Change] = []
+        for (number, slot) in old.names.slots.enumerated() where slot.isPresent {
+            let name = old.names.name(Int32(number))
+            if names.slot(of: KeyName(name)) == nil { changes.append(KVLogIndex.Change(.remove, name, sequence)) }
+        }
+        for (number, slot) in names.slots.enumerated() where slot.isPresent && slot.revision > old.sequence {
+            changes.append(KVLogIndex.Change(.set, names.name(Int32(number)), slot.revision))
+        }
+        return changes
+    }
+
+    /// The order of the names; see ``IndexedNames/sorted()``.
+    mutating func sortedNames() -> [Int32] { names.sorted() }
+}

@@ -1,0 +1,47 @@
+import Foundation
+import Testing
+
+@Suite("forge serve") struct ServeTests {
+    #if Inspector
+    @Test("prints one line for a directory that is missing, or is a file", arguments: ["missing", "file"])
+    func noDirectory(name: String) throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "forge-serve-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { do { try FileManager.default.removeItem(at: directory) } catch {} }
+        try Data().write(to: directory.appending(path: "file"))
+        let run = try CommandRun(["serve", directory.appending(path: name).path])
+        #expect(run.status == 1)
+        #expect(run.output.isEmpty)
+        #expect(run.errorLines.count == 1)
+    }
+
+    @Test("prints one line if its URL cannot be printed, or its port not be used")
+    func cannotServe() throws {
+        let directory = FileManager.default.temporaryDirectory.path
+        for run in [
+            try CommandRun(["serve", directory], to: .full),
+            try CommandRun(["serve", directory, "--vault-key", "/missing"]),
+        ] {
+            #expect(run.status == 1)
+            #expect(run.errorLines.count == 1)
+            #expect(run.errors.hasPrefix("Error: "))
+        }
+    }
+    #else
+    @Test("says how to build it, with status 69, if it was built without the trait")
+    func notBuilt() throws {
+        let run = try CommandRun(["serve", "."])
+        #expect(run.status == 69)
+        #expect(run.output.isEmpty)
+        #expect(run.errorLines.count == 1)
+        #expect(run.errors.contains("swift build --traits Inspector"))
+    }
+    #endif
+
+    @Test(
+        "refuses an empty path and a port that is none",
+        arguments: [["serve", ""], ["serve", ".", "--port", "70000"]])
+    func usage(arguments: [String]) throws {
+        #expect(try CommandRun(arguments).status == 64)
+    }
+}

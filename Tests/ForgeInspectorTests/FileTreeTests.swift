@@ -1,0 +1,72 @@
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeInspector
+
+@Suite("A file tree") struct FileTreeTests {
+    private let stores: TemporaryStores
+    private let tree: FileTree
+
+    init() throws {
+        stores = try TemporaryStores()
+        tree = FileTree(try POSIXPath(stores.url))
+        let manager = FileManager.default
+        try manager.createDirectory(at: stores.place("notes/deep"), withIntermediateDirectories: true)
+        try Data("text".utf8).write(to: stores.place("notes/a.txt"))
+        try Data([0, 1, 255]).write(to: stores.place("raw"))
+    }
+
+    @Test("lists a directory in windows, directories first")
+    func list() throws {
+        let page = try tree.list("", offset: 0, limit: 10)
+        #expect(page.rows.map(\.name) == ["notes", "raw"])
+        #expect(page.rows.map(\.isDirectory) == [true, false])
+        #expect(page.rows[1].size == 3)
+        #expect(try tree.list("notes", offset: 1, limit: 10).rows.map(\.name) == ["a.txt"])
+        #expect(try tree.list("notes", offset: 1, limit: 10).total == 2)
+    }
+
+    @Test("previews text as text, and other bytes in base64")
+    func preview() throws {
+        #expect(try tree.preview("notes/a.txt", offset: 0).text == "text")
+        #expect(try tree.preview("notes/a.txt", offset: 2).text == "xt")
+        let raw = try tree.preview("raw", offset: 0)
+        #expect(raw.text == nil)
+        #expect(raw.base64 == "AAH/")
+    }
+
+    @Test("previews 64 KiB at a time, without a broken character")
+    func window() throws {
+        try Data(String(repeating: "ab€", count: 40_000).utf8).write(to: stores.place("long"))
+        let preview = try tree.preview("long", offset: 0)
+        #expect(preview.size == 200_000)
+        let text = try #require(preview.text)
+        #expect((FileTree.limit - 3...FileTree.limit).contains(text.utf8.count))
+    }
+
+    @Test("never shows the bytes of keys, vaults, locks and temporary files")
+    func secrets() throws {
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("key"))
+        try VaultCrypt(at: stores.place("vault"), key: key).set("x", for: CryptKey<String>(key: "name"))
+        try Data("x".utf8).write(to: stores.place("#tmp-of-vaults"))
+        try Data("x".utf8).write(to: stores.place("#tmp-abcdefghij-1"))
+        try FileManager.default.copyItem(at: stores.place("key"), to: stores.place("backup.txt"))
+        for name in ["key", "vault", "#tmp-of-vaults", "#tmp-abcdefghij-1", "backup.txt", "#lock-vaults"] {
+            let preview = try tree.preview(name, offset: 0)
+            #expect(preview.text == nil && preview.base64 == nil, "\(name)")
+        }
+    }
+
+    @Test(
+        "does not leave the directory",
+        arguments: ["..", "../x", "notes/../../x", "/etc/passwd", "notes//a.txt", "./raw", "link", "dirlink/passwd"])
+    func contained(path: String) throws {
+        try FileManager.default.createSymbolicLink(
+            at: stores.place("link"), withDestinationURL: URL(filePath: "/etc/passwd"))
+        try FileManager.default.createSymbolicLink(
+            at: stores.place("dirlink"), withDestinationURL: URL(filePath: "/etc"))
+        #expect(throws: FileSystemError.self) { try tree.preview(path, offset: 0) }
+        #expect(throws: FileSystemError.self) { try tree.list(path, offset: 0, limit: 10) }
+    }
+}

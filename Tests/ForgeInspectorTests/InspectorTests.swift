@@ -1,0 +1,122 @@
+import Crypto
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeInspector
+
+@Suite("An inspector") struct InspectorTests {
+    private let stores: TemporaryStores
+
+    init() throws {
+        stores = try TemporaryStores()
+    }
+
+    @Test("finds stores of every kind by their content")
+    func finds() async throws {
+        try stores.keyValueStore("a/settings").set(KVKey<Int>("key"), value: 1)
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("vaults/key"))
+        try VaultCrypt(at: stores.place("vaults/vault"), key: key).set("x", for: CryptKey<String>(key: "name"))
+        let cache = try BoundedCache<String>(directory: stores.place("cache"), coding: .codable)
+        await cache.insert("value", for: "https://example.org/a")
+        let inspector = try Inspector(stores.url)
+        inspector.refreshLogs()
+        let summary = inspector.summary
+        #expect(
+            summary.stores.map { "\($0.kind) \($0.name)" } == [
+                "keyValue a/settings", "cache cache", "vault vaults/vault",
+            ])
+        #expect(summary.stores[0].count == 1)
+        let found = try #require(inspector.cache("cache"))
+        #expect(try CacheContent(of: found, offset: 0, limit: 10).rows.map(\.name) == ["https://example.org/a"])
+    }
+
+    @Test("throws for a directory that is missing")
+    func missing() {
+        #expect(throws: (any Error).self) { try Inspector(stores.place("missing")) }
+    }
+
+    @Test("lists the changes of keys and files in the timeline")
+    func timeline() throws {
+        let store = try stores.keyValueStore()
+        try store.set(KVKey<Int>("old"), value: 1)
+        let inspector = try Inspector(stores.url)
+        inspector.refreshLogs()
+        #expect(inspector.timeline.events(after: 0).events.isEmpty)
+        try store.set(KVKey<Int>("new"), value: 2)
+        try Data("text".utf8).write(to: stores.place("note.txt"))
+        inspector.refreshLogs()
+        try inspector.refreshStores()
+        let page = inspector.timeline.events(after: 0)
+        #expect(page.events.map(\.operation) == ["set", "create"])
+        #expect(page.events.map(\.name) == ["new", "note.txt"])
+        #expect(page.events.map(\.store) == ["settings", "files"])
+        #expect(inspector.timeline.events(after: page.last).events.isEmpty)
+        try FileManager.default.removeItem(at: stores.place("note.txt"))
+        try inspector.refreshStores()
+        #expect(inspector.timeline.events(after: page.last).events.map(\.operation) == ["delete"])
+    }
+
+    @Test("finds a change of another process within a second")
+    func live() async throws {
+        let store = try stores.keyValueStore()
+        let inspector = try Inspector(stores.url)
+        let following = Task { try await inspector.follow() }
+        defer { following.cancel() }
+        try store.set(KVKey<Int>("key"), value: 1)
+        // The first refresh reads it, or reports it as a change.
+        try await Task.sleep(for: .milliseconds(500))
+        let start = ContinuousClock.now
+        let last = inspector.timeline.events(after: 0).last
+        try store.set(KVKey<Int>("key"), value: 2)
+        let page = try await inspector.timeline.events(after: last, waiting: .seconds(20))
+        #expect(page.events.map(\.name) == ["key"])
+        #expect(ContinuousClock.now - start < .seconds(1))
+    }
+
+    @Test("forgets a store that was removed")
+    func removed() throws {
+        try stores.keyValueStore().close()
+        let inspector = try Inspector(stores.url)
+        #expect(inspector.keyValueStore("settings") != nil)
+        try FileManager.default.removeItem(at: stores.place("settings"))
+        try inspector.refreshStores()
+        #expect(inspector.keyValueStore("settings") == nil)
+    }
+
+    @Test("shows only the number of a vault's secrets until it is unlocked, and never a value")
+    func vault() throws {
+        let key = try VaultKeyFile.loadOrCreate(at: stores.place("key"))
+        try VaultCrypt(at: stores.place("vault"), key: key).set("x", for: CryptKey<String>(key: "name"))
+        let vault = try #require(try Inspector(stores.url).vault("vault"))
+        #expect(try vault.content()?.count == 1)
+        #expect(try vault.content()?.names == nil)
+        #expect(try vault.unlock(with: [.init(size: .bits256)]) == false)
+        #expect(try vault.content()?.names == nil)
+        #expect(try vault.unlock(with: [.init(size: .bits256), key]))
+        #expect(try vault.content()?.names == ["name"])
+        vault.lock()
+        #expect(try vault.content()?.names == nil)
+    }
+
+    @Test("draws damage and quarantine")
+    func logMap() throws {
+        let store = try stores.keyValueStore()
+        for number in 0..<100 { try store.set(KVKey<Int>("key\(number)"), value: number) }
+        try store.close()
+        let log = stores.place("settings/log")
+        var bytes = try Data(contentsOf: log)
+        bytes[bytes.count / 2] ^= 1
+        try bytes.write(to: log)
+        try Data("aside".utf8).write(to: stores.place("settings/quarantine-tail-00000000-64-00000000"))
+        let view = KeyValueView(FoundStore(kind: .keyValue, name: "settings", path: try stores.path("settings")))
+        let found = try #require(try view.map(sectionCount: 32))
+        let map = try LogMap(found, in: try stores.path("settings"))
+        #expect(map.damage.count == 1)
+        #expect(map.sections.filter { $0[2] == 1 }.count == 1)
+        #expect(map.quarantine.map(\.size) == [5])
+        let records = try view.records(from: 0, limit: 3)
+        #expect(records.map(\.operation) == ["set", "set", "set"])
+        #expect(records[1].offset == records[0].offset + records[0].sizeInBytes)
+    }
+}

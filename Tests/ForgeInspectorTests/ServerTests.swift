@@ -1,0 +1,175 @@
+#if Inspector
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeInspector
+
+@Suite("The server of the page", .timeLimit(.minutes(2))) struct ServerTests {
+    private let stores: TemporaryStores
+
+    init() throws {
+        stores = try TemporaryStores()
+        let store = try stores.keyValueStore()
+        try store.set(KVKey<String>("key"), value: "value")
+        try store.close()
+    }
+
+    /// Runs `body` with a server of the directory.
+    private func serving(
+        _ options: InspectorOptions = InspectorOptions(), _ body: (ServedPage) async throws -> Void
+    ) async throws {
+        let inspector = try Inspector(stores.url, options: options)
+        let (urls, started) = AsyncStream.makeStream(of: URL.self)
+        let server = Task { try await inspector.serve(port: 0) { started.yield($0) } }
+        var iterator = urls.makeAsyncIterator()
+        let url = try #require(await iterator.next())
+        try await body(try ServedPage(url))
+        server.cancel()
+        _ = await server.result
+    }
+
+    private var writable: InspectorOptions {
+        var options = InspectorOptions()
+        options.isWritable = true
+        return options
+    }
+
+    @Test("puts a token of 256 bits into the fragment of the URL")
+    func token() async throws {
+        try await serving { page in
+            #expect(page.token.count == 43)
+            #expect(page.token.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_".contains($0)) })
+            try await serving { other in #expect(other.token != page.token) }
+        }
+    }
+
+    @Test(
+        "answers with the token, and with status 401 and no body otherwise",
+        arguments: [
+            nil, "", "Bearer ", "Bearer x", "Basic %", "bearer %", "Bearer %x", "%",
+        ])
+    func authorization(header: String?) async throws {
+        try await serving { page in
+            let right = try await page.get("/api/stores")
+            #expect(right.status == 200)
+            #expect(right.body.contains("settings"))
+            for path in ["/api/stores", "/api/keys?store=settings", "/api/missing", "/missing"] {
+                let wrong = try await page.request(
+                    "GET", path, authorization: .some(header?.replacing("%", with: page.token)))
+                #expect(wrong.status == 401, "\(path)")
+                #expect(wrong.body.isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "refuses other hosts",
+        arguments: ["example.org", "127.0.0.1", "127.0.0.1:1", "localhost", "[::1]:%", "", "evil:%"])
+    func host(host: String) async throws {
+        try await serving { page in
+            for path in ["/", "/app.js", "/api/stores"] {
+                let answer = try await page.request("GET", path, host: host.replacing("%", with: "\(page.port)"))
+                #expect(answer.status == 403 || answer.status == 400, "\(path)")
+                #expect(!answer.body.contains("settings"))
+            }
+            #expect(try await page.request("GET", "/api/stores", host: "localhost:\(page.port)").status == 200)
+        }
+    }
+
+    @Test(
+        "refuses other origins, and writes without one",
+        arguments: [
+            "http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:%", "http://localhost:%",
+        ])
+    func origin(origin: String) async throws {
+        let edit = #"{"store":"settings","edits":[{"key":"new","json":"1"}]}"#
+        try await serving(writable) { page in
+            let other = origin.replacing("%", with: "\(page.port)")
+            let answers = [
+                try await page.request("GET", "/api/stores", origin: other),
+                try await page.request("POST", "/api/edits", origin: other, body: edit),
+                try await page.request("POST", "/api/edits", origin: nil, body: edit),
+                try await page.request(
+                    "POST", "/api/edits", authorization: .some(nil), origin: page.origin, body: edit),
+            ]
+            #expect(answers.map(\.status) == [403, 403, 403, 401])
+            #expect(try FileKVStore(at: stores.place("settings"), options: .init(access: .readOnly)).keys() == ["key"])
+        }
+    }
+
+    @Test("sends a strict policy and the other headers with every answer")
+    func headers() async throws {
+        try await serving { page in
+            for path in ["/", "/style.css", "/api/stores", "/api/missing"] {
+                let answer = try await page.get(path)
+                let policy = try #require(answer.header("content-security-policy"))
+                #expect(policy.hasPrefix("default-src 'none'; script-src 'self'; "))
+                #expect(!policy.contains("unsafe") && !policy.contains("*"))
+                #expect(answer.header("x-content-type-options") == "nosniff")
+                #expect(answer.header("cache-control") == "no-store")
+                #expect(answer.header("referrer-policy") == "no-referrer")
+                #expect(answer.header("access-control-allow-origin") == nil)
+            }
+            #expect(
+                try await page.request("GET", "/", authorization: .some(nil)).header("content-type")
+                    == "text/html; charset=utf-8")
+            #expect(try await page.request("POST", "/", origin: page.origin, body: "").status == 405)
+            #expect(try await page.request("PUT", "/api/edits", origin: page.origin, body: "").status == 405)
+        }
+    }
+
+    @Test("edits only if it is writable, and only with the revision that was shown")
+    func edits() async throws {
+        let edit = #"{"store":"settings","edits":[{"key":"key","revision":1,"json":"\"new\""}]}"#
+        try await serving { page in
+            let answer = try await page.post("/api/edits", edit)
+            #expect(answer.status == 403)
+            #expect(answer.body.contains("--write"))
+        }
+        try await serving(writable) { page in
+            #expect(try await page.post("/api/edits", edit).status == 200)
+            let again = try await page.post("/api/edits", edit)
+            #expect(again.status == 409)
+            #expect(again.body.contains("has changed"))
+        }
+        #expect(try stores.keyValueStore().read(KVKey<String>("key")) == "new")
+    }
+
+    @Test("answers a wait for changes when there is one")
+    func changes() async throws {
+        try await serving { page in
+            _ = try await page.get("/api/keys?store=settings")
+            let store = try stores.keyValueStore()
+            try store.set(KVKey<String>("live"), value: "x")
+            let answer = try await page.get("/api/changes?after=0")
+            #expect(answer.status == 200)
+            #expect(answer.body.contains("\"live\""))
+        }
+    }
+
+    @Test(
+        "answers requests that make no sense with a status and a reason",
+        arguments: [
+            ("/api/keys?store=missing", 404), ("/api/keys?store=settings&offset=x", 400),
+            ("/api/keys?store=settings&offset=-1", 400), ("/api/value?store=settings&key=missing", 404),
+            ("/api/file?path=../x", 400), ("/api/file?path=missing", 404), ("/api/vault?store=x", 404), ("/api/x", 404),
+            ("/api/keys?store=settings&delimiter=%C3%A9", 400), ("/api/changes?after=x", 400),
+        ])
+    func failures(path: String, status: Int) async throws {
+        try await serving { page in
+            let answer = try await page.get(path)
+            #expect(answer.status == status)
+            #expect(answer.body.hasPrefix(#"{"error":""#))
+        }
+    }
+
+    @Test("throws if the port is in use")
+    func portInUse() async throws {
+        try await serving { page in
+            let second = try Inspector(stores.url)
+            await #expect(throws: (any Error).self) { try await second.serve(port: page.port) { _ in } }
+        }
+    }
+}
+#endif

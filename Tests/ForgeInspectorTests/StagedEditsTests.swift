@@ -1,0 +1,122 @@
+import ForgeCoding
+import ForgeStorage
+import Foundation
+import Testing
+
+@testable import ForgeInspector
+
+@Suite("Staged edits") struct StagedEditsTests {
+    private let stores: TemporaryStores
+
+    init() throws {
+        stores = try TemporaryStores()
+    }
+
+    private func apply(_ edits: [StagedEdits.Edit]) throws {
+        try StagedEdits(store: "settings", edits: edits).apply(to: try stores.path("settings"))
+    }
+
+    private func make(_ body: (FileKVStore) throws -> Void) throws {
+        let store = try stores.keyValueStore()
+        try body(store)
+        try store.close()
+    }
+
+    private func revision(_ key: String) throws -> UInt64? {
+        try FileKVStore(at: stores.place("settings"), options: .init(access: .readOnly)).entry(named: key)?.revision
+    }
+
+    @Test("are stored together, in the types of the old values")
+    func stored() throws {
+        try make { store in
+            try store.set(KVKey<Double>("scale"), value: 1.5)
+            try store.set(KVKey<Date>("date"), value: Date(timeIntervalSince1970: 0))
+            try store.set(KVKey<Int>("gone"), value: 1)
+        }
+        try apply([
+            .init(key: "scale", revision: revision("scale"), json: "2"),
+            .init(key: "date", revision: revision("date"), json: "\"1970-01-02T00:00:00.000Z\""),
+            .init(key: "gone", revision: revision("gone"), json: nil),
+            .init(key: "new", revision: nil, json: "[1]"),
+        ])
+        let store = try stores.keyValueStore()
+        #expect(try store.read(KVKey<Double>("scale")) == 2)
+        #expect(try store.read(KVKey<Date>("date")) == Date(timeIntervalSince1970: 86_400))
+        #expect(!store.contains(KVKey<Int>("gone")))
+        #expect(try store.read(KVKey<[Int]>("new")) == [1])
+    }
+
+    @Test("are refused if a revision has moved, and change nothing")
+    func moved() throws {
+        try make { store in
+            try store.set(KVKey<Int>("a"), value: 1)
+            try store.set(KVKey<Int>("b"), value: 1)
+        }
+        let old = try revision("b")
+        try make { store in try store.set(KVKey<Int>("b"), value: 2) }
+        #expect {
+            try apply([.init(key: "a", revision: revision("a"), json: "9"), .init(key: "b", revision: old, json: "9")])
+        } throws: { ($0 as? KVStoreError)?.code == .conflict }
+        #expect { try apply([.init(key: "a", revision: nil, json: "9")]) } throws: {
+            ($0 as? KVStoreError)?.code == .conflict
+        }
+        #expect(try stores.keyValueStore().read(KVKey<Int>("a")) == 1)
+    }
+
+    @Test("keep the expiration and the version of the value")
+    func keepsWrapping() throws {
+        try make { store in
+            try ExpiringKVStore(store).set(
+                KVKey<String>("token"), value: "a", expiresAt: Date(timeIntervalSince1970: 4e9))
+            let envelope = ValueEnvelope(schemaVersion: 7, payload: try CodedValue.integer(1).encoded())
+            try store.setRawValue(envelope.encoded, named: "versioned")
+        }
+        try apply([
+            .init(key: "token", revision: revision("token"), json: "\"b\""),
+            .init(key: "versioned", revision: revision("versioned"), json: "2"),
+        ])
+        let store = try stores.keyValueStore()
+        let expiring = ExpiringKVStore(store)
+        #expect(try expiring.read(KVKey<String>("token")) == "b")
+        #expect(try expiring.expiration(of: KVKey<String>("token")) == Date(timeIntervalSince1970: 4e9))
+        let bytes = try #require(try store.rawValue(named: "versioned"))
+        #expect(try ValueEnvelope(decoding: bytes).schemaVersion == 7)
+    }
+
+    @Test("create no store")
+    func noStore() throws {
+        #expect { try apply([.init(key: "a", revision: nil, json: "1")]) } throws: {
+            ($0 as? KVStoreError)?.code == .noStore
+        }
+        #expect(!FileManager.default.fileExists(atPath: stores.place("settings").path))
+    }
+
+    @Test(
+        "of a text that does not have the form of the old value are refused",
+        arguments: [
+            (CodedValue.date(Date(timeIntervalSince1970: 0)), "\"tomorrow\""),
+            (.bytes([1]), "\"no base64!\""),
+            (.map([.init(.string("id"), .tagged(37, .bytes([UInt8](repeating: 1, count: 16))))]), "{\"id\": \"x\"}"),
+            (.array([.date(Date(timeIntervalSince1970: 0))]), "[\"x\"]"),
+            (.integer(1), "{"),
+        ])
+    func form(old: CodedValue, text: String) throws {
+        #expect(throws: (any Error).self) { try CodedValue.edited(text, replacing: old) }
+    }
+
+    @Test("leave what was not edited as it is")
+    func unedited() throws {
+        let old = CodedValue.map([
+            .init(.string("price"), .tagged(4, .array([.integer(-2), .integer(1999)]))),
+            .init(.string("scale"), .float(1.5)), .init(.string("data"), .bytes([1, 2])),
+            .init(.string("text"), .string("a")),
+        ])
+        let new = try old.json().replacing("\"a\"", with: "\"b\"")
+        var expected = old
+        if case .map(var entries) = old {
+            entries[3].value = .string("b")
+            expected = .map(entries)
+        }
+        #expect(try CodedValue.edited(new, replacing: old) == expected)
+    }
+}

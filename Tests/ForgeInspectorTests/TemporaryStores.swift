@@ -1,0 +1,28 @@
+import ForgeStorage
+import Foundation
+import Logging
+
+/// A directory on disk for one test, removed when the object is released.
+final class TemporaryStores: Sendable {
+    let url: URL
+
+    init() throws {
+        url = FileManager.default.temporaryDirectory.appending(path: "forge-inspector-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        do { try FileManager.default.removeItem(at: url) } catch {}
+    }
+
+    func place(_ name: String) -> URL { url.appending(path: name) }
+
+    func path(_ name: String) throws -> POSIXPath { try POSIXPath(place(name)) }
+
+    func keyValueStore(
+        _ name: String = "settings", sharing: FileKVStore.Sharing = .exclusive
+    ) throws -> FileKVStore {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        return try FileKVStore(at: place(name), options: .init(sharing: sharing, logger: logger))
+    }
+}
