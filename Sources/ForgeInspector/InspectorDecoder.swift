@@ -5,6 +5,19 @@ import Foundation
 ///
 /// Values are shown as JSON without any decoder; one adds what the JSON does not say, such as the name of a colour or
 /// the summary of a document.
+///
+/// ```swift
+/// struct Note: Codable, Sendable {
+///     var title: String
+/// }
+///
+/// var options = InspectorOptions()
+/// options.decoders = [.values(of: Note.self, prefix: "notes/") { $0.title }]
+/// let inspector = try Inspector(URL(fileURLWithPath: "my-app-data"), options: options)
+/// ```
+///
+/// `try await inspector.serve(port: 0) { print($0) }` then serves the page, in a build with the package trait
+/// `Inspector`.
 public struct InspectorDecoder: Sendable {
     /// The name of the type, shown above the text.
     public var name: String

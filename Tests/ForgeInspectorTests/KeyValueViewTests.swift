@@ -80,6 +80,11 @@ import Testing
         #expect(value.value.type == "bytes")
         #expect(value.value.text.utf8.count <= ShownValue.limit)
         #expect(value.size > 200_000)
+        try store.set(KVKey<String>("long"), value: String(repeating: "€", count: 50_000))
+        _ = view.refresh()
+        let long = try #require(try view.value(of: "long", decoders: [])).value
+        #expect(long.isPreview && long.type == "string")
+        #expect(long.text.allSatisfy { $0 == "€" } && long.text.count > 21_000)
         // 120,000 bytes of JSON.
         let escaped = try #require(try view.value(of: "limit", decoders: [])).value
         #expect(escaped.isPreview && !escaped.isJSON)

@@ -59,6 +59,7 @@ class VirtualList {
     element.append(this.spacer);
     this.rows = [];
     this.frame = 0;
+    this.timer = null;
     element.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(element);
   }
@@ -168,8 +169,9 @@ class VirtualList {
       element.setAttribute("aria-selected", isCurrent);
     });
     if (this.total) this.element.setAttribute("aria-activedescendant", "row" + this.current);
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
+    // Not every frame of a fast scroll asks for rows.
+    this.timer ??= setTimeout(() => {
+      this.timer = null;
       for (const page of this.visiblePages()) if (this.load && !this.pages.has(page)) this.fetch(page);
     }, 60);
   }
@@ -519,6 +521,7 @@ function drawStaged(message) {
 }
 
 async function apply(store) {
+  drawStaged();
   const changes = staged.filter(change => change.store === store);
   try {
     await request("/api/edits", null, { store, edits: changes.map(({ key, revision, json }) => ({ key, revision, json })) });
@@ -562,9 +565,11 @@ function drawEvents(events) {
 
 async function follow() {
   let after = 0;
+  let wait = 0;  // The first answer comes at once.
   for (;;) {
     try {
-      const page = await request("/api/changes", { after });
+      const page = await request("/api/changes", { after, wait });
+      wait = 20;
       $("live").textContent = "live";
       $("live").className = "badge on";
       if (page.last < after) { after = 0; continue; }  // Another server has taken the port.

@@ -11,15 +11,16 @@ extension PageResponder {
     /// The number of rows of one answer.
     private static let rowLimit = 500
 
-    /// How long an answer waits for a change.
-    private static let patience = Duration.seconds(20)
+    /// How long an answer waits for a change at most, in seconds.
+    private static let patience = 20
 
     func get(_ path: String, _ query: Query) async throws -> Response {
         if path == "/api/changes" {
             let number = try query.number("after", default: 0)
+            let seconds = try query.number("wait", default: Self.patience, upTo: Self.patience)
             // Otherwise an interrupt would wait for the answer.
             let page = try await cancelWhenGracefulShutdown {
-                try await self.inspector.timeline.events(after: number, waiting: Self.patience)
+                try await self.inspector.timeline.events(after: number, waiting: .seconds(seconds))
             }
             return try Self.response(.ok, json: page)
         }

@@ -33,7 +33,10 @@ struct ShownValue: Encodable, Sendable {
     ///   - isPretty: Whether JSON has one line per element.
     init(_ bytes: [UInt8], isComplete: Bool, isPretty: Bool) {
         guard isComplete else {
-            (type, text, isPreview) = (Self.typeOfBeginning(bytes), Self.hexadecimal(bytes), true)
+            let payload = Self.payload(ofBeginning: bytes)
+            type = payload.first.map { Self.types[Int($0 >> 5)] } ?? "undecodable"
+            text = type == "string" ? Self.text(payload) : Self.hexadecimal(bytes)
+            isPreview = true
             return
         }
         do {
@@ -53,12 +56,22 @@ struct ShownValue: Encodable, Sendable {
         (isPreview, isJSON) = (true, false)
     }
 
-    /// The type of a value of which only the beginning was read.
-    private static func typeOfBeginning(_ bytes: [UInt8]) -> String {
-        // One byte of envelope, up to five of the version, then the first byte of CBOR (RFC 8949, section 3).
-        let payload = bytes.dropFirst().drop { $0 & 0x80 != 0 }.dropFirst()
-        guard let first = payload.first else { return "undecodable" }
-        return ["integer", "integer", "bytes", "string", "array", "map", "tagged", "simple"][Int(first >> 5)]
+    /// The types by the high three bits of the first byte (RFC 8949, section 3).
+    private static let types = ["integer", "integer", "bytes", "string", "array", "map", "tagged", "simple"]
+
+    /// The payload of a value of which only the beginning was read: it follows a byte of the envelope and the version.
+    private static func payload(ofBeginning bytes: [UInt8]) -> ArraySlice<UInt8> {
+        bytes.dropFirst().drop { $0 & 0x80 != 0 }.dropFirst()
+    }
+
+    /// The text of a string of which only the beginning was read, without a partial character.
+    private static func text(_ payload: ArraySlice<UInt8>) -> String {
+        let lengths: [UInt8: Int] = [24: 1, 25: 2, 26: 4, 27: 8]
+        let content = payload.dropFirst(1 + (payload.first.flatMap { lengths[$0 & 0x1F] } ?? 0))
+        for omitted in 0...min(3, content.count) {
+            if let text = String(validating: content.dropLast(omitted), as: UTF8.self) { return text }
+        }
+        return hexadecimal(Array(payload))
     }
 
     private static func hexadecimal(_ bytes: [UInt8]) -> String {
