@@ -3,28 +3,36 @@ import Testing
 
 @Suite("forge serve") struct ServeTests {
     #if Inspector
-    @Test("prints one line for a directory that is missing, or is a file", arguments: ["missing", "file"])
-    func noDirectory(name: String) throws {
+    private func withDirectory(_ body: (URL) throws -> Void) throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "forge-serve-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { do { try FileManager.default.removeItem(at: directory) } catch {} }
-        try Data().write(to: directory.appending(path: "file"))
-        let run = try CommandRun(["serve", directory.appending(path: name).path])
-        #expect(run.status == 1)
-        #expect(run.output.isEmpty)
-        #expect(run.errorLines.count == 1)
+        try body(directory)
     }
 
-    @Test("prints one line if its URL cannot be printed, or its port not be used")
-    func cannotServe() throws {
-        let directory = FileManager.default.temporaryDirectory.path
-        for run in [
-            try CommandRun(["serve", directory], to: .full),
-            try CommandRun(["serve", directory, "--vault-key", "/missing"]),
-        ] {
+    @Test("prints one line for a directory that is missing, or is a file", arguments: ["missing", "file"])
+    func noDirectory(name: String) throws {
+        try withDirectory { directory in
+            try Data().write(to: directory.appending(path: "file"))
+            let run = try CommandRun(["serve", directory.appending(path: name).path])
             #expect(run.status == 1)
+            #expect(run.output.isEmpty)
             #expect(run.errorLines.count == 1)
-            #expect(run.errors.hasPrefix("Error: "))
+        }
+    }
+
+    @Test("prints one line if its URL cannot be printed, or a key not be read")
+    func cannotServe() throws {
+        try withDirectory { directory in
+            let runs = [
+                try CommandRun(["serve", directory.path], to: .full),
+                try CommandRun(["serve", directory.path, "--vault-key", "/missing"]),
+            ]
+            for run in runs {
+                #expect(run.status == 1)
+                #expect(run.errorLines.count == 1)
+                #expect(run.errors.hasPrefix("Error: "))
+            }
         }
     }
     #else

@@ -385,15 +385,17 @@ function drawMap(map) {
   const style = getComputedStyle(document.documentElement);
   const color = name => style.getPropertyValue("--" + name);
   const context = canvas.getContext("2d");
-  map.sections.forEach(([count, current, isDamaged], index) => {
+  map.sections.forEach(([used, current, isDamaged], index) => {
     const [x, y] = [index % 60 * 16, Math.floor(index / 60) * 16];
-    context.globalAlpha = 1;
-    context.fillStyle = isDamaged ? color("bad") : count ? color("old") : color("free");
+    context.fillStyle = isDamaged ? color("bad") : color("free");
     context.fillRect(x, y, 15, 15);
     if (isDamaged) return;
-    context.globalAlpha = Math.min(1, current / map.sectionSize);
+    // From the bottom: current values, outdated records, and above them what is free.
+    const height = bytes => Math.min(15, Math.round(15 * bytes / map.sectionSize));
+    context.fillStyle = color("old");
+    context.fillRect(x, y + 15 - height(used), 15, height(used));
     context.fillStyle = color("good");
-    context.fillRect(x, y, 15, 15);
+    context.fillRect(x, y + 15 - height(current), 15, height(current));
   });
   const share = map.end > 64 ? Math.round(100 * map.currentBytes / (map.end - 64)) : 100;
   const lines = [`${number(map.recordCount)} records in ${size(map.end)}, ${share} % current; ${size(map.size - map.end)} reserved`];

@@ -18,7 +18,7 @@ struct LogMap: Encodable, Sendable {
     var sectionSize: Int64
     var recordCount: Int
     var currentBytes: Int64
-    /// For each section the number of records, the current bytes, and 1 if it is damaged.
+    /// For each section the bytes of records, the current bytes, and 1 if it is damaged.
     var sections: [[Int64]]
     var damage: [Range]
     var tail: Range?
@@ -28,7 +28,7 @@ struct LogMap: Encodable, Sendable {
     init(_ map: KVLogIndex.Map, in directory: POSIXPath) throws(FileSystemError) {
         (size, end, sectionSize) = (map.sizeInBytes, map.end, map.sectionSize)
         (recordCount, currentBytes, isHeaderDamaged) = (map.recordCount, map.currentBytes, map.isHeaderDamaged)
-        sections = map.sections.map { [Int64($0.recordCount), $0.currentBytes, $0.isDamaged ? 1 : 0] }
+        sections = map.sections.map { [$0.usedBytes, $0.currentBytes, $0.isDamaged ? 1 : 0] }
         damage = map.damage.map { Range(start: $0.lowerBound, end: $0.upperBound) }
         tail = map.tail.map { Range(start: $0.lowerBound, end: $0.upperBound) }
         let fileSystem = SystemFileSystem()

@@ -3,8 +3,9 @@ extension KVLogIndex {
     package struct Map: Sendable {
         /// A section of the file.
         package struct Section: Sendable {
-            package var recordCount = 0
-            /// The bytes of current values with their records.
+            /// The bytes of records and of damage between them.
+            package var usedBytes: Int64 = 0
+            /// The bytes of current values with their names.
             package var currentBytes: Int64 = 0
             package var isDamaged = false
         }
@@ -20,6 +21,22 @@ extension KVLogIndex {
         /// An unfinished record at the end.
         package var tail: Range<Int64>?
         package var isHeaderDamaged: Bool
+
+        /// Adds the bytes of a range to the sections that it covers.
+        fileprivate mutating func add(_ range: Range<Int64>, isCurrent: Bool) {
+            var start = range.lowerBound
+            while start < range.upperBound {
+                let section = Int(start / sectionSize)
+                guard section < sections.count else { return }
+                let end = min(range.upperBound, (Int64(section) + 1) * sectionSize)
+                if isCurrent {
+                    sections[section].currentBytes += end - start
+                } else {
+                    sections[section].usedBytes += end - start
+                }
+                start = end
+            }
+        }
     }
 
     /// A record as the list of records shows it.
@@ -40,11 +57,12 @@ extension KVLogIndex {
             sections: Array(repeating: .init(), count: Int((size + sectionSize - 1) / sectionSize)),
             sectionSize: sectionSize, sizeInBytes: log.sizeInBytes, end: log.end, recordCount: log.offsets.count,
             damage: log.damage, tail: log.tail, isHeaderDamaged: log.isHeaderDamaged)
-        for offset in log.offsets { map.sections[Int(offset / sectionSize)].recordCount += 1 }
+        map.add(Int64(LogHeader.size)..<log.end, isCurrent: false)
         for slot in log.names.slots where slot.isPresent {
-            let bytes = Int64(LogRecord.size(nameCount: slot.nameCount, valueSize: slot.valueSize))
-            map.sections[min(Int(slot.valueOffset / sectionSize), map.sections.count - 1)].currentBytes += bytes
-            map.currentBytes += bytes
+            let start = slot.valueOffset - Int64(slot.nameCount + LogRecord.payloadPrefixSize + LogRecord.frameSize)
+            let range = max(start, 0)..<slot.valueOffset + Int64(slot.valueSize)
+            map.add(range, isCurrent: true)
+            map.currentBytes += Int64(range.count)
         }
         for range in log.damage + (log.tail.map { [$0] } ?? []) {
             let last = max(range.lowerBound, range.upperBound - 1) / sectionSize
