@@ -180,7 +180,7 @@ let package = Package(
         .testTarget(
             name: "ForgeInspectorTests",
             dependencies: [
-                "ForgeInspector", "ForgeStorage", "ForgeFileSystem", "ForgeCoding", system, crypto, logging,
+                "ForgeInspector", "ForgeStorage", "ForgeCoding", system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(

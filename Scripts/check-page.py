@@ -12,6 +12,7 @@ import argparse
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,8 +38,9 @@ class Served:
         return self
 
     def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(30)
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait(30)
+        assert status == 0, f"forge serve ended with status {status}"
 
     def status(self, path, method="GET", body=None, **headers):
         """The status and the text of the answer to a request with the right token, unless it is given."""
@@ -289,6 +291,11 @@ class Checks:
 
     def check_refusals(self, root):
         with Served(self.build, root) as served:
+            port = served.base.rsplit(":", 1)[1]
+            second = subprocess.run(
+                [self.build / "forge", "serve", str(root), "--port", port], capture_output=True, text=True, timeout=60)
+            self.expect(second.returncode == 1 and second.stdout == "" and second.stderr.count("\n") == 1,
+                        f"prints one line for a port in use: {second.stderr.strip()}")
             self.expect(served.status("/api/stores")[0] == 200, "answers with the token")
             self.expect(served.status("/api/stores", authorization=None) == (401, ""), "refuses without the token")
             self.expect(served.status("/api/stores", authorization="Bearer x")[0] == 401, "refuses another token")
@@ -308,8 +315,8 @@ class Checks:
         with Served(self.build, root, "--write") as served:
             page = self.open(self.browser, served)
 
-            def stage(key, text):
-                self.store(page, "settings")
+            def stage(key, text, store="settings"):
+                self.store(page, store)
                 page.locator("#search").fill(key)
                 self.row(page, key).click()
                 page.locator("#edit").click()
@@ -336,6 +343,16 @@ class Checks:
                 holder.set("appearance/theme", "other")
             text = apply()
             self.expect("has changed since it was read" in text, "refuses an edit after the revision has moved")
+            page.locator("#staged button", has_text="Discard").click()
+            with Holder(self.build, root / "team", "shared") as holder:
+                holder.set("motto", "slow")
+                page.locator("#stores li", has=page.get_by_text("team", exact=True)).wait_for()
+                stage("motto", '"fast"', "team")
+                self.expect(apply() == "Stored.", "stores an edit of a store that another process shares")
+                page.locator("#value", has_text="fast").wait_for()
+                holder.set("motto", "steady")
+                page.locator("#value", has_text="steady").wait_for()
+                self.expect(True, "which goes on writing")
             page.close()
 
     def check_scrolling(self, root):

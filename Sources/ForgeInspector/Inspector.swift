@@ -29,6 +29,7 @@ public final class Inspector: Sendable {
 
     private struct State {
         var isPartial = false
+        var isSearched = false
         var stores: [FoundStore] = []
         var keyValue: [String: KeyValueView] = [:]
         var vaults: [String: VaultView] = [:]
@@ -92,8 +93,12 @@ public final class Inspector: Sendable {
             return search
         }
         state.withLock { state in
-            (state.stores, state.isPartial) = (found.stores, found.isPartial)
-            let current = Set(found.stores)
+            let (known, current) = (Set(state.stores), Set(found.stores))
+            if state.isSearched {
+                timeline.add(current.subtracting(known).map { Self.event("found", $0) })
+                timeline.add(known.subtracting(current).map { Self.event("lost", $0) })
+            }
+            (state.stores, state.isPartial, state.isSearched) = (found.stores, found.isPartial, true)
             state.keyValue = state.keyValue.filter { current.contains($0.value.store) }
             state.vaults = state.vaults.filter { current.contains($0.value.store) }
             for store in found.stores {
@@ -105,6 +110,10 @@ public final class Inspector: Sendable {
                 }
             }
         }
+    }
+
+    private static func event(_ operation: String, _ store: FoundStore) -> Timeline.Event {
+        Timeline.Event(time: Date().timeIntervalSince1970, store: store.name, operation: operation)
     }
 
     /// Reads the new records of all logs.

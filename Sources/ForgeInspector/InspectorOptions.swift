@@ -32,7 +32,7 @@ public struct InspectedCache: Sendable {
     ///
     /// - Parameters:
     ///   - name: The name that the page shows.
-    ///   - statistics: The present statistics, such as ``BoundedCache/statistics``.
+    ///   - statistics: The present statistics, such as `BoundedCache.statistics`.
     public init(_ name: String, statistics: @escaping @Sendable () -> CacheStatistics) {
         self.name = name
         self.statistics = statistics

@@ -31,6 +31,19 @@ import Testing
         #expect(try CacheContent(of: found, offset: 0, limit: 10).rows.map(\.name) == ["https://example.org/a"])
     }
 
+    @Test("shows the statistics of the app's own caches")
+    func hits() async throws {
+        let cache = try BoundedCache<String>(directory: nil, coding: .codable)
+        var options = InspectorOptions()
+        options.caches = [InspectedCache("pages") { cache.statistics }]
+        let inspector = try Inspector(stores.url, options: options)
+        for _ in 0..<3 { _ = try await cache.value(for: "a") { "value" } }
+        let hits = try #require(inspector.summary.caches.first)
+        #expect(hits.name == "pages")
+        #expect(hits.memoryHits == 2)
+        #expect(hits.misses == 1)
+    }
+
     @Test("throws for a directory that is missing")
     func missing() {
         #expect(throws: (any Error).self) { try Inspector(stores.place("missing")) }
@@ -77,6 +90,12 @@ import Testing
         try FileManager.default.removeItem(at: stores.place("settings"))
         try inspector.refreshStores()
         #expect(inspector.keyValueStore("settings") == nil)
+        let events = inspector.timeline.events(after: 0).events
+        #expect(events.map(\.operation) == ["lost"])
+        #expect(events.map(\.store) == ["settings"])
+        try stores.keyValueStore().close()
+        try inspector.refreshStores()
+        #expect(inspector.timeline.events(after: 1).events.map(\.operation) == ["found"])
     }
 
     @Test("shows only the number of a vault's secrets until it is unlocked, and never a value")

@@ -1,8 +1,7 @@
-import ForgeFileSystem
 import Foundation
 
 /// The requests of a page to its server, each over a connection of its own, with headers as given.
-struct ServedPage {
+struct ServedPage: Sendable {
     struct Answer {
         var status: Int
         var headers: [String]
@@ -43,8 +42,12 @@ struct ServedPage {
         if let origin { lines.append("Origin: \(origin)") }
         if let body { lines.append("Content-Length: \(body.utf8.count)") }
         let message = lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
-        // Not on a thread of the pool, which the server of the test needs.
-        let text = try await BlockingWork.run { () throws(any Error) in try exchange(message) }
+        // Not on a thread of Dispatch, which the server of the test needs.
+        let text = try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread { [self] in
+                continuation.resume(with: Result<String, any Error> { try exchange(message) })
+            }
+        }
         let parts = text.split(separator: "\r\n\r\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let head = parts[0].components(separatedBy: "\r\n")
         return Answer(

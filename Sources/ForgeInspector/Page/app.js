@@ -244,9 +244,11 @@ function drawStores() {
 
 async function loadSummary() {
   summary = await request("/api/stores");
-  $("directory").textContent = summary.directory;
+  $("directory").textContent = summary.directory + (summary.isPartial ? " (too many files: shown in part)" : "");
   $("mode").textContent = summary.isWritable ? "writable" : "read-only";
   drawStores();
+  const isReading = summary.stores.some(store => store.kind === "keyValue" && store.count === undefined && !store.failure);
+  if (isReading) setTimeout(loadSummary, 500);
 }
 
 $("stores").addEventListener("keydown", event => {
@@ -546,7 +548,8 @@ async function refresh() {
   try {
     while (isStale) {
       isStale = false;
-      await Promise.all([loadSummary(), isLog ? draw() : list.refresh()]);
+      const isFixed = isLog || ["vault", "sessions", "hits"].includes(shown.kind);
+      await Promise.all([loadSummary(), isFixed ? draw() : list.refresh()]);
     }
   } catch (error) {
     list.onError(error);
