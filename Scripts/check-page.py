@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import urllib.error
 import urllib.request
 
@@ -138,19 +139,27 @@ class Checks:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"])
             self.browser = browser
-            self.check_reading(root)
-            self.check_refusals(root)
-            self.check_editing(root)
-            self.check_scrolling(many)
+            self.run_section(self.check_reading, root)
+            self.run_section(self.check_refusals, root)
+            self.run_section(self.check_editing, root)
+            self.run_section(self.check_scrolling, many)
             if self.options.million:
                 million = pathlib.Path(directory) / "million"
                 subprocess.run(
                     [self.build / "InspectorFixture", "keys", str(million / "keys"), str(self.options.million)],
                     check=True)
-                self.check_million(million)
+                self.run_section(self.check_million, million)
             browser.close()
         print(f"{self.passed} passed, {self.failed} failed")
         return self.failed == 0
+
+    def run_section(self, check, root):
+        """Runs checks up to the first that cannot go on, which has failed."""
+        try:
+            check(root)
+        except (AssertionError, Error, OSError, subprocess.SubprocessError) as error:
+            line = traceback.extract_tb(error.__traceback__)[1].lineno
+            self.expect(False, f"{check.__name__}, line {line}: {str(error).splitlines()[0]}")
 
     def check_reading(self, root):
         key = (root / "secrets/vault.key").read_bytes()
