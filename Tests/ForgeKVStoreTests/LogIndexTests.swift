@@ -66,7 +66,27 @@ import Testing
         try expectSame(&index, as: store)
     }
 
-    @Test("follows the removal of all records in place")
+    @Test("follows the removal of all records, in place on a full device")
+    func removeAllInPlace() throws {
+        let full = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 17)))
+        let store = try FileKVStore(
+            at: "/store", fileSystem: full, options: IssueRecorder().options(compactionFloorInBytes: 1 << 30))
+        func fill(_ prefix: String) {
+            do {
+                for number in 0..<10_000 { try store.set(KVKey<Int>("\(prefix)\(number)"), value: number) }
+            } catch {}  // The device is full.
+        }
+        fill("key")
+        var index = KVLogIndex(of: "/store", on: full)
+        _ = try index.refresh()
+        #expect(index.count > 50)
+        try store.removeAll()
+        fill("new")
+        _ = try index.refresh()
+        try expectSame(&index, as: store)
+    }
+
+    @Test("follows the removal of all records")
     func removeAll() throws {
         let store = try open()
         for number in 0..<20 { try store.set(KVKey<Int>("key\(number)"), value: number) }
