@@ -263,11 +263,14 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         return KVSnapshot(entries)
     }
 
-    public func commit(_ batch: KVBatch) throws {
+    public func commit(_ batch: KVBatch) throws { try commit(batch) { $0 } }
+
+    /// Commits a batch whose values expire at an instant that is computed from their expiration so far.
+    private func commit(_ batch: KVBatch, expiration: (_ old: Date?) -> Date?) throws {
         try writing.withLock {
             while true {
                 do {
-                    return try base.commit(try inner(batch))
+                    return try base.commit(try inner(batch, expiration))
                 } catch let error as KVStoreError where error.code == .conflict {
                     // If all requirements still hold, the conflict comes from a concurrent sweep of an expired value.
                     for requirement in batch.requirements {
@@ -279,7 +282,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     }
 
     /// The batch to commit to the base store.
-    private func inner(_ batch: KVBatch) throws -> KVBatch {
+    private func inner(_ batch: KVBatch, _ expiration: (_ old: Date?) -> Date?) throws -> KVBatch {
         var ends: [KeyName: Date] = [:]
         var inner = KVBatch()
         for requirement in batch.requirements {
@@ -298,7 +301,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         for (change, type) in zip(batch.changes, batch.types) {
             switch change {
             case .set(let name, let bytes):
-                let kept = ExpiringValue(expiration: ends[KeyName(name)], value: bytes)
+                let kept = ExpiringValue(expiration: expiration(ends[KeyName(name)]), value: bytes)
                 let encoded = try ValueTable.encode(kept, for: KVKey(name))
                 inner.append(.set(name: name, bytes: encoded), type.map { WrittenType(stored(name, $0)) })
             case .remove: inner.append(change)
@@ -311,6 +314,13 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeRemoteChanges(handler)
+    }
+}
+
+extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {
+    func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws {
+        let end = duration.map { now().addingTimeInterval($0 / .seconds(1)) }
+        try commit(batch) { _ in end }
     }
 }
 

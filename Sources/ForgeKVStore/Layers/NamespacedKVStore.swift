@@ -14,35 +14,21 @@
 /// The base store must list its keys, because ``removeAll()`` searches them for those of the namespace.
 public struct NamespacedKVStore<Base: KVRawStoring>: KVRawStoring {
     private let base: Base
-
-    /// The prefix of every name.
-    private let prefix: String
+    private let names: KVNamespace
+    private var prefix: String { names.prefix }
 
     /// The namespace, unencoded.
-    public let namespace: String
+    public var namespace: String { names.namespace }
 
     /// Creates the part of `base` with this namespace, which may be any text.
     public init(_ base: Base, namespace: String) {
         self.base = base
-        self.namespace = namespace
-        var bytes: [UInt8] = []
-        for byte in namespace.utf8 {
-            switch byte {
-            case UInt8(ascii: "%"): bytes += "%25".utf8
-            case UInt8(ascii: "/"): bytes += "%2F".utf8
-            default: bytes.append(byte)
-            }
-        }
-        prefix = String(decoding: bytes + [UInt8(ascii: "/")], as: UTF8.self)
+        names = KVNamespace(namespace)
     }
 
     private func inner<T>(_ key: KVKey<T>) -> KVKey<T> { key.named(prefix + key.name) }
 
-    /// The name in the namespace; nil for a name that is not in it.
-    private func outer(_ name: String) -> String? {
-        guard name.utf8.starts(with: prefix.utf8) else { return nil }
-        return String(decoding: name.utf8.dropFirst(prefix.utf8.count), as: UTF8.self)
-    }
+    private func outer(_ name: String) -> String? { names.outer(name) }
 
     /// Calls the base store; errors contain the caller's name of the key.
     private func translating<Result>(_ body: () throws -> Result) throws -> Result {

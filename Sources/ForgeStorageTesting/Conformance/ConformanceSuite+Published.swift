@@ -43,6 +43,13 @@ extension ConformanceSuite where Subject == KeyValueStoreLocation<any KVTransact
     }
 }
 
+extension ConformanceSuite where Subject == AsyncKVStoreUnderTest {
+    /// The promises of an asynchronous key-value store and of its declared capabilities.
+    public static var asyncKeyValueStore: Self {
+        Self("asynchronous key-value store", ConformanceChecks.asyncKeyValueStore)
+    }
+}
+
 extension ConformanceSuite where Subject == any FileStoring {
     /// The promises of a file store; some need ``ConformanceCapability/fileURLs`` or
     /// ``ConformanceCapability/emptyDirectories``.

@@ -1,0 +1,60 @@
+/// A key-value store that other machines may share: the asynchronous sibling of ``KVStoring``.
+///
+/// A store implements five calls; typed values, conditional writes and batches are built on them
+/// (``AsyncKVStoring/read(_:)``, ``AsyncKVStoring/compareAndSet(_:revision:value:timeToLive:)``). ``LocalAsyncKVStore``
+/// makes any local store one, so that tests of code for a fleet of servers run in memory. Stores differ in what they
+/// can promise and declare it (``AsyncKVCapabilities``): a call that a store does not support throws `.refused`.
+///
+/// It does not refine ``KVStoring``, nor the reverse: code with an `any KVStoring` never waits for a network.
+///
+/// All calls are thread-safe. Cancelling the task ends a call early: with `.cancelled` if nothing was changed, with
+/// `.unknownOutcome` if a write had been sent.
+public protocol AsyncKVStoring: Sendable {
+    /// What the store can do; it may ask its server once.
+    ///
+    /// - Throws: ``AsyncKVStoreError``.
+    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities
+
+    /// The encoded value of a name and its revision; nil only if it is absent.
+    ///
+    /// - Throws: ``AsyncKVStoreError``.
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry?
+
+    /// Some of the names with a prefix, in the order of their bytes.
+    ///
+    /// Pages are read one by one: a name that exists during all of the calls is in exactly one page, a name that is
+    /// added or removed meanwhile may be missing.
+    ///
+    /// - Parameters:
+    ///   - prefix: The prefix, compared byte by byte.
+    ///   - after: The last name of the page before; nil for the first page.
+    ///   - limit: The maximum number of names; less than 1 counts as 1. The store may return fewer.
+    /// - Returns: The names, at least one unless there are no more.
+    /// - Throws: ``AsyncKVStoreError``.
+    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage
+
+    /// Applies the changes of a batch atomically if its requirements hold.
+    ///
+    /// Of several changes of one name the last takes effect. The values of one batch may share a revision, and a
+    /// revision is greater than those of all writes that were acknowledged before.
+    ///
+    /// - Parameters:
+    ///   - batch: The changes and requirements.
+    ///   - timeToLive: How long the stored values exist; nil, without end. They become absent at the earliest after
+    ///     this time, at the latest later by ``AsyncKVCapabilities/expiry``.
+    /// - Throws: ``AsyncKVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code
+    ///   is `.unknownOutcome` or `.durabilityUnknown`.
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError)
+
+    /// The changes of the names with a prefix, by any client of the store.
+    ///
+    /// Without a revision the first element is ``AsyncKVChange/resync``, and every change after it is reported: list the
+    /// names on each `.resync`, then follow the changes. Several changes of one name may be reported as the last.
+    ///
+    /// - Parameters:
+    ///   - prefix: The prefix, compared byte by byte.
+    ///   - revision: The revision of an ``AsyncKVChange`` or an ``AsyncKVPage``: changes after it are reported, and
+    ///     `.resync` comes first only if the store cannot replay them.
+    /// - Returns: The changes, for one consumer.
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges
+}

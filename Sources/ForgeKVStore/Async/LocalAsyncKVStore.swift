@@ -1,0 +1,98 @@
+import ForgeFileSystem
+
+/// A local store as an ``AsyncKVStoring``: the twin, in one process, of the stores on servers.
+///
+/// ```swift
+/// let store = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore()))
+/// ```
+///
+/// Times to live need an ``ExpiringKVStore`` as the base, whose clock decides; an expiration is not reported as a change.
+/// Changes need a base that reports them, as ``InMemoryKVStore``, ``FileKVStore`` and layers over them do. Other bases
+/// refuse these calls and declare so.
+///
+/// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process.
+public final class LocalAsyncKVStore: AsyncKVStoring {
+    private let base: any KVTransactionalStoring
+    private let durability: AsyncKVCapabilities.Durability
+
+    /// Wraps a local store.
+    ///
+    /// - Parameters:
+    ///   - base: The store.
+    ///   - durability: What acknowledged writes survive in `base`, which this type cannot find out. With `.powerCut`
+    ///     every write waits until it is durable.
+    public init(_ base: any KVTransactionalStoring, durability: AsyncKVCapabilities.Durability = .memory) {
+        self.base = base
+        self.durability = durability
+    }
+
+    public func capabilities() -> AsyncKVCapabilities {
+        AsyncKVCapabilities(
+            conditionalWrites: .batches, maximumBatchSize: nil, expiry: base is any KVExpiringBatches ? .zero : nil,
+            changes: base.observable == nil ? .none : .lossy, readConsistency: .linearizable, durability: durability)
+    }
+
+    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        try checkCancellation(.read, name)
+        do {
+            return try base.entry(named: name)
+        } catch {
+            throw AsyncKVStoreError(error, .read, key: name)
+        }
+    }
+
+    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        try checkCancellation(.keys, nil)
+        let names: [String]
+        do {
+            names = try await BlockingWork.run { [base] in try base.keys(prefix: prefix) }
+        } catch {
+            throw AsyncKVStoreError(error, .keys)
+        }
+        let rest = names.filter { name in after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true }
+            .sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        let page = rest.prefix(max(limit, 1))
+        return AsyncKVPage(names: Array(page), hasMore: page.count < rest.count)
+    }
+
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+        try checkCancellation(.batch, nil)
+        let expiring = base as? any KVExpiringBatches
+        guard timeToLive == nil || expiring != nil else {
+            throw AsyncKVStoreError(.refused, .batch, detail: "the store has no times to live")
+        }
+        do {
+            try await BlockingWork.run { [base, durability] in
+                if let expiring {
+                    try expiring.commit(batch, expiresAfter: timeToLive)
+                } else {
+                    try base.commit(batch)
+                }
+                guard durability == .powerCut else { return }
+                do {
+                    try base.synchronize()
+                } catch {
+                    throw KVStoreError(.durabilityUnknown, .batch, underlying: error)
+                }
+            }
+        } catch {
+            throw AsyncKVStoreError(error, .batch)
+        }
+    }
+
+    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        AsyncKVChanges(LocalChangeSource(base, prefix: prefix))
+    }
+
+    private func checkCancellation(
+        _ operation: AsyncKVStoreError.Operation, _ name: String?
+    ) throws(AsyncKVStoreError) {
+        guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, operation, key: name) }
+    }
+}
+
+/// A store whose batches may have an expiration.
+protocol KVExpiringBatches: KVTransactionalStoring {
+    /// Commits a batch whose values expire after a duration, or, with nil, not at all.
+    func commit(_ batch: KVBatch, expiresAfter duration: Duration?) throws
+}

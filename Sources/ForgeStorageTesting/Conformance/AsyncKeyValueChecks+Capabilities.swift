@@ -1,0 +1,52 @@
+import ForgeKVStore
+
+extension ConformanceChecks {
+    static let asyncCapabilities: [ConformanceCheck<AsyncKVStoreUnderTest>] = [
+        ConformanceCheck("a value becomes absent after its time to live, as exactly as declared, or is refused") {
+            subject in
+            let (store, key) = (subject.store, KVKey<Int>("a"))
+            let timeToLive = Duration.seconds(2)
+            guard let expiry = try await store.capabilities().expiry else {
+                let error = try await expectError(AsyncKVStoreError.self, "set") {
+                    try await store.set(key, value: 1, timeToLive: timeToLive)
+                }
+                try expectEqual(error.code, .refused, "code")
+                return try await expectAbsent("a", in: store)
+            }
+            try await store.set(key, value: 1, timeToLive: timeToLive)
+            try await store.set(KVKey<Int>("kept"), value: 1, timeToLive: timeToLive)
+            try await store.set(KVKey<Int>("kept"), value: 2)
+            try await subject.pass(timeToLive / 2)
+            try await expectEqual(store.read(key), 1, "the value before its end")
+            try await subject.pass(timeToLive / 2 + expiry)
+            try await expectAbsent("a", in: store)
+            try await expectEqual(store.keys(), ["kept"], "keys")
+            try await expectEqual(store.read(KVKey<Int>("kept")), 2, "the value that was set again without an end")
+        },
+        ConformanceCheck("a read sees every write that another client has made, if that is declared") { subject in
+            guard try await subject.store.capabilities().readConsistency == .linearizable else { return }
+            for index in 0..<20 {
+                try await subject.store.set(KVKey<Int>("a"), value: index)
+                try await expectEqual(subject.other.read(KVKey<Int>("a")), index, "read by another client")
+            }
+        },
+        ConformanceCheck("acknowledged writes and their revisions survive what is declared") { subject in
+            let declared = try await subject.store.capabilities().durability
+            guard declared > .memory else { return }
+            guard let reopen = subject.reopen else {
+                throw ConformanceViolation("declares \(declared), but cannot be reopened")
+            }
+            try await subject.store.set(KVKey<Int>("a"), value: 1)
+            try await subject.store.set(KVKey<Int>("b"), value: 1)
+            try await subject.store.remove(KVKey<Int>("b"))
+            let revision = try await subject.store.entry(named: "a")?.revision ?? 0
+            let store = try await reopen()
+            try await expectEqual(store.read(KVKey<Int>("a")), 1, "a")
+            try await expectEqual(store.entry(named: "a")?.revision, revision, "the revision")
+            try await expectAbsent("b", in: store)
+            try await store.set(KVKey<Int>("c"), value: 1)
+            let later = try await store.entry(named: "c")?.revision ?? 0
+            try expect(later > revision, "revision \(later) after \(revision)")
+        },
+    ]
+}

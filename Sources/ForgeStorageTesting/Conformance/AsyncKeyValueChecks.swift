@@ -1,0 +1,100 @@
+import ForgeKVStore
+
+extension ConformanceChecks {
+    /// The promises of an asynchronous store, and of its declared capabilities: a store that declares what it does not
+    /// do, or does not refuse what it declares not to do, breaks one. Each check needs a new, empty store.
+    public static let asyncKeyValueStore: [ConformanceCheck<AsyncKVStoreUnderTest>] =
+        asyncValues.map { check in check.on { $0.store } } + asyncBatches.map { check in check.on { $0.store } }
+        + asyncChanges.map { check in check.on { $0.store } } + asyncCapabilities
+
+    static let asyncValues: [ConformanceCheck<any AsyncKVStoring>] = [
+        ConformanceCheck("an absent key reads as nil") { store in
+            try await expectAbsent("a", in: store)
+            try await expectEqual(store.contains(KVKey<Int>("a")), false, "contains")
+        },
+        ConformanceCheck("a value that was set can be read") { store in
+            try await store.set(KVKey<String>("a"), value: "one")
+            try await store.set(KVKey<Int?>("nil"), value: nil)
+            try await expectEqual(store.read(KVKey<String>("a")), "one", "read")
+            try await expectEqual(store.get(KVKey<String>("a")), "one", "get")
+            try await expect(store.read(KVKey<Int?>("nil")) == .some(.none), "a stored nil is absent")
+        },
+        ConformanceCheck("setting again replaces the value") { store in
+            let key = KVKey<Int>("a")
+            for value in [1, 2, 3] { try await store.set(key, value: value) }
+            try await expectEqual(store.read(key), 3, "read")
+        },
+        ConformanceCheck("a removed key is absent, and removing it again succeeds") { store in
+            let key = KVKey<Int>("a")
+            try await store.set(key, value: 1)
+            try await store.set(KVKey<Int>("b"), value: 2)
+            for _ in 0..<2 {
+                try await store.remove(key)
+                try await expectAbsent("a", in: store)
+            }
+            try await expectEqual(store.read(KVKey<Int>("b")), 2, "the other key")
+        },
+        ConformanceCheck("a value of another type is undecodable and is kept") { store in
+            try await store.set(KVKey<String>("a"), value: "one")
+            let error = try await expectError(AsyncKVStoreError.self, "read") { try await store.read(KVKey<Int>("a")) }
+            try expectEqual(error.code, .undecodable, "code")
+            try expectEqual(error.key, "a", "key")
+            try await expectEqual(store.get(KVKey<Int>("a")), nil, "get")
+            try await expectEqual(store.read(KVKey<String>("a")), "one", "read")
+        },
+        ConformanceCheck("every text is a distinct name") { store in
+            for (index, name) in hostileNames.enumerated() { try await store.set(KVKey<Int>(name), value: index) }
+            for (index, name) in hostileNames.enumerated() {
+                try await expectEqual(store.read(KVKey<Int>(name)), index, "the value of \(KVKey<Int>(name))")
+            }
+        },
+        ConformanceCheck("a name longer than 1,024 bytes is refused and changes nothing") { store in
+            let key = KVKey<Int>(String(repeating: "é", count: 513))
+            for call in [{ try await store.set(key, value: 1) }, { _ = try await store.read(key) }] {
+                let error = try await expectError(AsyncKVStoreError.self, "a call") { try await call() }
+                try expectEqual(error.code, .invalidKey, "code")
+            }
+            try await expectEqual(store.keys(), [], "keys")
+        },
+        ConformanceCheck("revisions increase with every acknowledged write") { store in
+            var last: UInt64 = 0
+            for (index, name) in ["a", "b", "a", "a"].enumerated() {
+                try await store.set(KVKey<Int>(name), value: index)
+                let revision = try await store.entry(named: name)?.revision ?? 0
+                try expect(revision > last, "revision \(revision) after \(last)")
+                last = revision
+            }
+            try await expectEqual(store.entry(named: "a")?.revision, last, "the revision after reading")
+        },
+        ConformanceCheck("names are listed once, in pages, in the order of their bytes") { store in
+            let names = ["p", "p/", "p/a", "p/b", "p/e\u{301}", "p/z", "p/\u{E9}", "p/\u{10FFFF}"]
+            for name in ["o", "q"] + names.reversed() { try await store.set(KVKey<Int>(name), value: 1) }
+            for limit in [1, 3, 100] {
+                var found: [String] = []
+                var hasMore = true
+                while hasMore, found.count <= names.count {
+                    let page = try await store.keys(prefix: "p", after: found.last, limit: limit)
+                    try expect(page.names.count <= limit, "\(page.names.count) names in a page of \(limit)")
+                    try expect(!page.names.isEmpty || !page.hasMore, "an empty page before the last")
+                    found += page.names
+                    hasMore = page.hasMore
+                }
+                try expectEqual(found.map { Array($0.utf8) }, names.map { Array($0.utf8) }, "the names")
+            }
+        },
+        ConformanceCheck("a cancelled call changes nothing") { store in
+            let task = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                try await store.set(KVKey<Int>("a"), value: 1)
+            }
+            let error = try await expectError(AsyncKVStoreError.self, "set") { try await task.value }
+            try expectEqual(error.code, .cancelled, "code")
+            try await expectAbsent("a", in: store)
+        },
+    ]
+
+    static func expectAbsent(_ name: String, in store: any AsyncKVStoring) async throws {
+        let entry = try await store.entry(named: name)
+        try expect(entry == nil, "\(name) has an entry")
+    }
+}

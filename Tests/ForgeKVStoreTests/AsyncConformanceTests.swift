@@ -1,0 +1,141 @@
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import Testing
+
+@Suite struct AsyncKeyValueConformanceTests {
+    @Test("the adapter over a store in memory conforms", arguments: ConformanceChecks.asyncKeyValueStore)
+    func inMemory(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let clock = ManualClock()
+        let base = ExpiringKVStore(InMemoryKVStore(), now: { clock.now })
+        try await check.run(
+            on: AsyncKVStoreUnderTest(
+                LocalAsyncKVStore(base), other: LocalAsyncKVStore(base), pass: { clock.advance($0) }))
+    }
+
+    @Test("the adapter over a store on disk conforms", arguments: ConformanceChecks.asyncKeyValueStore)
+    func onDisk(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let directory = TemporaryDirectory()
+        let clock = ManualClock()
+        let disk = try FileKVStore(at: directory.url)
+        let base = ExpiringKVStore(disk, now: { clock.now })
+        let url = directory.url
+        try await check.run(
+            on: AsyncKVStoreUnderTest(
+                LocalAsyncKVStore(base, durability: .powerCut), other: LocalAsyncKVStore(base),
+                pass: { clock.advance($0) },
+                reopen: {
+                    try disk.close()
+                    return LocalAsyncKVStore(ExpiringKVStore(try FileKVStore(at: url), now: { clock.now }))
+                }))
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test("a base without expirations and changes declares so", arguments: ConformanceChecks.asyncKeyValueStore)
+    func plain(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let base = WithoutChanges(base: InMemoryKVStore())
+        let store = LocalAsyncKVStore(base)
+        #expect(store.capabilities().changes == .none)
+        #expect(store.capabilities().expiry == nil)
+        try await check.run(on: AsyncKVStoreUnderTest(store, other: store, pass: { _ in }))
+    }
+
+    @Test("a namespace conforms", arguments: ConformanceChecks.asyncKeyValueStore)
+    func namespaced(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        if check.description.hasPrefix("a name longer") || check.description.hasPrefix("every text") { return }
+        let clock = ManualClock()
+        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
+        try await base.set(KVKey<Int>("a"), value: 7)
+        let store = NamespacedAsyncKVStore(base, namespace: "n/s")
+        let other = NamespacedAsyncKVStore(base, namespace: "n/s")
+        try await check.run(on: AsyncKVStoreUnderTest(store, other: other, pass: { clock.advance($0) }))
+        #expect(try await base.read(KVKey<Int>("a")) == 7)
+    }
+
+    @Test("errors in a namespace have the caller's name")
+    func namesOfErrors() async throws {
+        let base = LocalAsyncKVStore(InMemoryKVStore())
+        let store = NamespacedAsyncKVStore(base, namespace: "n")
+        let name = String(repeating: "x", count: 1024)
+        let error = await #expect(throws: AsyncKVStoreError.self) { try await store.set(KVKey<Int>(name), value: 1) }
+        #expect(error?.code == .invalidKey)
+        #expect(error?.key == name)
+    }
+
+    @Test("a fault before a write leaves the store unchanged, a fault after it does not")
+    func faults() async throws {
+        let base = LocalAsyncKVStore(InMemoryKVStore())
+        let store = FaultingAsyncKVStore(base) { call in
+            guard call.operation == .batch else { return nil }
+            return call.names == ["before"] ? .before(.unavailable) : .after(.unknownOutcome)
+        }
+        for (name, code) in [("before", AsyncKVStoreError.Code.unavailable), ("after", .unknownOutcome)] {
+            let error = await #expect(throws: AsyncKVStoreError.self) {
+                try await store.set(KVKey<Int>(name), value: 1)
+            }
+            #expect(error?.code == code)
+            #expect(error?.operation == .set)
+        }
+        #expect(try await store.keys() == ["after"])
+    }
+
+    @Test("waiting for a change ends when the task is cancelled")
+    func cancellation() async throws {
+        let store = LocalAsyncKVStore(InMemoryKVStore())
+        let (ready, isReady) = AsyncStream.makeStream(of: Void.self)
+        let task = Task {
+            var count = 0
+            for try await _ in store.changes() {
+                count += 1
+                isReady.yield()
+            }
+            return count
+        }
+        for await _ in ready { break }
+        task.cancel()
+        #expect(try await task.value == 1)
+    }
+
+    @Test("a consumer that is far behind gets a resync instead of 10,001 names")
+    func overflow() async throws {
+        let base = InMemoryKVStore()
+        let store = LocalAsyncKVStore(base)
+        var iterator = store.changes().makeAsyncIterator()
+        #expect(try await iterator.next() == .resync)
+        try base.batch { batch in for index in 0...10_000 { try batch.set(KVKey<Int>("\(index)"), value: index) } }
+        #expect(try await iterator.next() == .resync)
+        try base.set(KVKey<Int>("a"), value: 1)
+        #expect(try await iterator.next() == .changed(name: "a", entry: base.entry(named: "a"), revision: nil))
+    }
+}
+
+/// A store that reports no changes.
+private struct WithoutChanges: KVTransactionalStoring {
+    let base: InMemoryKVStore
+
+    func get<T>(_ key: KVKey<T>) -> T? { base.get(key) }
+    func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
+    func set<T>(_ key: KVKey<T>, value: T) throws { try base.set(key, value: value) }
+    func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
+    func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+    func removeAll() throws { try base.removeAll() }
+    func keys() throws -> [String] { try base.keys() }
+    func rawValue(named name: String) throws -> [UInt8]? { try base.rawValue(named: name) }
+    func setRawValue(_ bytes: [UInt8], named name: String) throws { try base.setRawValue(bytes, named: name) }
+    func removeValue(named name: String) throws { try base.removeValue(named: name) }
+    func entry(named name: String) throws -> KVEntry? { try base.entry(named: name) }
+    func snapshot() throws -> KVSnapshot { try base.snapshot() }
+    func commit(_ batch: KVBatch) throws { try base.commit(batch) }
+    func synchronize() throws { try base.synchronize() }
+    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
+}
+
+private final class ManualClock: Sendable {
+    private let time = Mutex(Date(timeIntervalSince1970: 0))
+
+    var now: Date { time.withLock { $0 } }
+
+    func advance(_ duration: Duration) { time.withLock { $0 += duration / .seconds(1) } }
+}

@@ -1,0 +1,211 @@
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+
+/// An asynchronous store with one defect, to test that the corresponding check fails.
+final class BrokenAsyncKVStore: AsyncKVStoring {
+    /// A defect, with the start of the description of the check that must fail.
+    enum Defect: String, CaseIterable, Sendable {
+        case readsEmpty = "an absent key reads as nil"
+        case forgets = "a value that was set can be read"
+        case keepsTheFirst = "setting again replaces the value"
+        case removesNothing = "a removed key is absent, and removing it again succeeds"
+        case hidesUndecodable = "a value of another type is undecodable and is kept"
+        case trimsNames = "every text is a distinct name"
+        case cutsNames = "a name longer than 1,024 bytes is refused and changes nothing"
+        case countsToThree = "revisions increase with every acknowledged write"
+        case listsBackwards = "names are listed once, in pages, in the order of their bytes"
+        case ignoresCancellation = "a cancelled call changes nothing"
+        case ignoresRevisions = "a write with a requirement is applied only if it holds, or refused as declared"
+        case letsEverybodyCreate = "exactly one of 8 concurrent creations succeeds"
+        case losesAnUpdate = "no concurrent update is lost"
+        case appliesHalf = "a batch is applied whole, or not at all if a requirement does not hold"
+        case reversesBatches = "of several changes of one name in a batch the last takes effect"
+        case exceedsItsLimit = "a batch of the declared size is applied, and a larger one is too large"
+        case missesChanges =
+            "changes begin with a resync and lead to the content of the store, or are refused as declared"
+        case reportsAll = "changes with a prefix are those of its names"
+        case skipsTheResync = "changes from a revision are replayed in order, or begin with a resync as declared"
+        case neverExpires = "a value becomes absent after its time to live, as exactly as declared, or is refused"
+        case readsOldValues = "a read sees every write that another client has made, if that is declared"
+        case losesTheRest = "acknowledged writes and their revisions survive what is declared"
+    }
+
+    /// A capability that the store declares, although it does not have it.
+    enum Claim: String, CaseIterable, Sendable {
+        case conditionalWrites, batchSize, expiry, changes, replay, consistency, durability
+    }
+
+    final class Clock: Sendable {
+        private let time = Mutex(Date(timeIntervalSince1970: 0))
+        var now: Date { time.withLock { $0 } }
+        func advance(_ duration: Duration) { time.withLock { $0 += duration / .seconds(1) } }
+    }
+
+    private struct Memory {
+        var writes = 0
+        var old: [String: KVEntry] = [:]
+    }
+
+    let defect: Defect?
+    private let claim: Claim?
+    private let base: LocalAsyncKVStore
+    private let memory = Mutex(Memory())
+
+    init(_ defect: Defect? = nil, claim: Claim? = nil, clock: Clock) {
+        self.defect = defect
+        self.claim = claim
+        base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
+    }
+
+    /// The subject of a check; the store in memory counts as one that survives the end of its process.
+    static func subject(_ defect: Defect? = nil, claim: Claim? = nil) -> AsyncKVStoreUnderTest {
+        let clock = Clock()
+        let store = BrokenAsyncKVStore(defect, claim: claim, clock: clock)
+        let reopened = defect == .losesTheRest ? BrokenAsyncKVStore(clock: clock) : store
+        var subject = AsyncKVStoreUnderTest(
+            store, other: store, pass: { clock.advance($0) }, reopen: { reopened })
+        if claim == .durability { subject.reopen = nil }
+        return subject
+    }
+
+    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+        var declared = base.capabilities()
+        declared.durability = .processEnd
+        if defect == .exceedsItsLimit { declared.maximumBatchSize = 10 }
+        switch claim {
+        case .batchSize: declared.maximumBatchSize = 10
+        case .replay: declared.changes = .replayable
+        default: break
+        }
+        return declared
+    }
+
+    private func mapped(_ name: String) -> String {
+        switch defect {
+        case .trimsNames: name.trimmingCharacters(in: .whitespaces)
+        case .cutsNames: String(name.prefix(512))
+        default: name
+        }
+    }
+
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        let entry = try await base.entry(named: mapped(name))
+        switch defect {
+        case .readsEmpty: return entry ?? KVEntry(bytes: [], revision: 1)
+        case .hidesUndecodable where name == "a" && entry != nil:
+            if let entry, (try? entry.value(of: KVKey<String>(name))) != nil { return nil }
+        case .countsToThree: return entry.map { KVEntry(bytes: $0.bytes, revision: min($0.revision, 3)) }
+        default: break
+        }
+        guard defect == .readsOldValues || claim == .consistency else { return entry }
+        return memory.withLock { memory in
+            defer { memory.old[name] = entry }
+            return memory.old[name] ?? entry
+        }
+    }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        var page = try await base.keys(prefix: prefix, after: after, limit: limit)
+        if defect == .listsBackwards { page.names.reverse() }
+        if claim == .replay { page.revision = 1 }
+        return page
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+        let count = memory.withLock { memory in
+            memory.writes += 1
+            return memory.writes
+        }
+        let changes = batch.changes
+        var batch = batch
+        switch defect {
+        case .forgets: return
+        case .keepsTheFirst where count > 1: return
+        case .removesNothing: if case .remove = changes.first { return }
+        case .ignoresRevisions, .letsEverybodyCreate: batch = .of(changes)
+        case .losesAnUpdate where count == 5: return
+        case .appliesHalf where !batch.requirements.isEmpty:
+            do throws(AsyncKVStoreError) {
+                return try await base.commit(batch, timeToLive: timeToLive)
+            } catch {
+                try await base.commit(.of([.remove(name: "a")]), timeToLive: nil)
+                throw error
+            }
+        case .reversesBatches: batch = .of(changes.reversed())
+        case .trimsNames, .cutsNames:
+            batch = .of(
+                changes.map { change in
+                    guard case .set(let name, let bytes) = change else { return .remove(name: mapped(change.name)) }
+                    return .set(name: mapped(name), bytes: bytes)
+                })
+        case .ignoresCancellation:
+            let (base, batch) = (base, batch)
+            do {
+                return try await Task.detached { try await base.commit(batch, timeToLive: timeToLive) }.value
+            } catch {
+                throw error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .batch)
+            }
+        default: break
+        }
+        let lives = defect == .neverExpires || claim == .expiry ? nil : timeToLive
+        if claim == .conditionalWrites { batch = .of(batch.changes) }
+        try await base.commit(batch, timeToLive: lives)
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        let changes = base.changes(prefix: defect == .reportsAll ? "" : prefix, from: revision)
+        switch defect {
+        case .missesChanges: return changes.filtered { $0 != .changed("p/a") }
+        case .skipsTheResync: return changes.filtered(isResyncKept: revision == nil) { _ in true }
+        default: return claim == .changes ? changes.filtered(isResyncKept: false) { _ in true } : changes
+        }
+    }
+}
+
+extension KVBatch {
+    fileprivate static func of(_ changes: some Sequence<Change>) -> KVBatch {
+        var batch = KVBatch()
+        for change in changes { batch.append(change) }
+        return batch
+    }
+}
+
+extension AsyncKVChanges {
+    /// What a filter sees of a change.
+    fileprivate enum Seen: Equatable {
+        case changed(String)
+        case resync
+    }
+
+    fileprivate func filtered(isResyncKept: Bool = true, _ isKept: @escaping @Sendable (Seen) -> Bool) -> AsyncKVChanges
+    {
+        AsyncKVChanges(FilteredSource(self, isResyncKept: isResyncKept, isKept))
+    }
+
+    private final class FilteredSource: AsyncKVChangeSource {
+        private let base: AsyncKVChanges
+        private let isResyncKept: Bool
+        private let isKept: @Sendable (Seen) -> Bool
+
+        init(_ base: AsyncKVChanges, isResyncKept: Bool, _ isKept: @escaping @Sendable (Seen) -> Bool) {
+            self.base = base
+            self.isResyncKept = isResyncKept
+            self.isKept = isKept
+        }
+
+        func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+            var iterator = base.makeAsyncIterator()
+            while let change = try await iterator.next() {
+                switch change {
+                case .changed(let name, _, _): if isKept(.changed(name)) { return change }
+                case .resync:
+                    if isResyncKept { return change }
+                    return .changed(name: "never there", entry: nil, revision: nil)
+                }
+            }
+            return nil
+        }
+    }
+}
