@@ -17,6 +17,16 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
+/// What only the trait `Etcd` resolves and builds.
+let etcd: [Target.Dependency] = [
+    .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["Etcd"])),
+    .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["Etcd"])),
+    .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["Etcd"])),
+    .product(name: "NIOSSL", package: "swift-nio-ssl", condition: .when(traits: ["Etcd"])),
+    .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Etcd"])),
+    .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Etcd"])),
+]
+
 /// `FORGE_DEEP=1` adds the maintainers' tools and their tests, and raises the limits of all other tests.
 let isDeep = Context.environment["FORGE_DEEP"] != nil
 
@@ -53,6 +63,7 @@ let package = Package(
         .library(name: "ForgeFileSystem", targets: ["ForgeFileSystem"]),
         .library(name: "ForgeCoding", targets: ["ForgeCoding"]),
         .library(name: "ForgeKVStore", targets: ["ForgeKVStore"]),
+        .library(name: "ForgeEtcd", targets: ["ForgeEtcd"]),
         .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
@@ -62,6 +73,9 @@ let package = Package(
         .executable(name: "forge", targets: ["forge"]),
     ],
     traits: [.trait(name: "Inspector", description: "Adds a page that shows stores: `forge serve` and its server.")],
+    traits: [
+        .trait(name: "Etcd", description: "The key-value store in etcd, over SwiftNIO")
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
@@ -69,6 +83,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/swiftlang/swift-docc-plugin", from: "1.5.0"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
     targets: [
         .target(name: "CForgeFileSystem"),
@@ -81,6 +100,9 @@ let package = Package(
             name: "ForgeKVStore",
             dependencies: ["CForgeKVStore", "CForgeFileSystem", "ForgeFileSystem", "ForgeCoding", system, logging],
             resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
+        .target(
+            name: "ForgeEtcd", dependencies: ["ForgeKVStore", "ForgeFileSystem", logging] + etcd,
+            swiftSettings: settings),
         .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
         .target(
             name: "ForgeCrypt", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],

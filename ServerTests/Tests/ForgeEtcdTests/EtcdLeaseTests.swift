@@ -1,0 +1,70 @@
+import ForgeEtcd
+import ForgeKVStore
+import Foundation
+import Testing
+
+@Suite("Leases in etcd", .enabled(if: EtcdServer.isInstalled))
+struct EtcdLeaseTests {
+    private func batch(_ name: String) throws -> KVBatch {
+        var batch = KVBatch()
+        try batch.set(KVKey<Int>(name), value: 1)
+        return batch
+    }
+
+    @Test("a kept lease outlasts its time, is shared, and ends after it was released")
+    func keeping() async throws {
+        let store = try EtcdKVStore(.test(try await EtcdServer.shared().endpoint))
+        var lease: EtcdLease? = try await store.keptLease(timeToLive: .seconds(2))
+        #expect(try await store.keptLease(timeToLive: .milliseconds(1500)) === lease)
+        try await store.commit(try batch("a"), lease: try #require(lease))
+        try await Task.sleep(for: .seconds(4))
+        #expect(try await store.contains(KVKey<Int>("a")))
+        #expect(lease?.isLost == false)
+        lease = nil
+        let end = ContinuousClock.now + .seconds(8)
+        while try await store.contains(KVKey<Int>("a")) {
+            try #require(ContinuousClock.now < end, "the value of a released lease stays")
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    @Test("a lease that the cluster has ended is reported, and so is a write under it")
+    func revoked() async throws {
+        let server = try await EtcdServer.shared()
+        let store = try EtcdKVStore(.test(server.endpoint))
+        let lease = try await store.keptLease(timeToLive: .seconds(2))
+        try await Gateway(server).post("/v3/lease/revoke", #"{"ID":"\#(lease.id)"}"#)
+        let error = await #expect(throws: AsyncKVStoreError.self) {
+            try await store.commit(try batch("a"), lease: lease)
+        }
+        #expect(error?.code == .leaseLost)
+        #expect(lease.isLost)
+        #expect(try await store.contains(KVKey<Int>("a")) == false)
+        let other = try await store.keptLease(timeToLive: .seconds(2))
+        #expect(other !== lease)
+        try await Gateway(server).post("/v3/lease/revoke", #"{"ID":"\#(other.id)"}"#)
+        await other.lost()
+        #expect(other.isLost)
+    }
+
+    @Test("a lease is lost when the cluster cannot be reached for its time")
+    func unreachable() async throws {
+        let server = try await EtcdServer.started()
+        var configuration = EtcdKVStore.Configuration.test(server.endpoint)
+        configuration.deadline = .milliseconds(300)
+        let lease = try await EtcdKVStore(configuration).keptLease(timeToLive: .seconds(2))
+        try await server.stop()
+        let start = ContinuousClock.now
+        await lease.lost()
+        #expect(ContinuousClock.now - start > .milliseconds(900))
+        #expect(ContinuousClock.now - start < .seconds(6))
+    }
+
+    @Test("values written together share a lease")
+    func sharing() async throws {
+        let proxy = try FaultyProxy(to: try await EtcdServer.shared().port)
+        let store = try EtcdKVStore(.test(proxy.endpoint))
+        for index in 0..<10 { try await store.set(KVKey<Int>("\(index)"), value: index, timeToLive: .seconds(60)) }
+        #expect(proxy.requests.count { $0 == "/v3/lease/grant" } < 5)
+    }
+}

@@ -1,0 +1,33 @@
+import ForgeEtcd
+import ForgeKVStore
+import Metrics
+import MetricsTestKit
+import Testing
+
+@Suite("Metrics of the store in etcd", .enabled(if: EtcdServer.isInstalled))
+struct EtcdTelemetryTests {
+    /// Metrics have one back end for each process.
+    private static let metrics: TestMetrics = {
+        let metrics = TestMetrics()
+        MetricsSystem.bootstrap(metrics)
+        return metrics
+    }()
+
+    @Test("the duration of a call is recorded with its operation, and the reason of a failure")
+    func durations() async throws {
+        let metrics = Self.metrics
+        let store = try EtcdKVStore(.test(try await EtcdServer.shared().endpoint))
+        try await store.set(KVKey<Int>("a"), value: 1)
+        let common = [("db.system.name", "etcd"), ("db.operation.name", "batch")]
+        let name = "db.client.operation.duration"
+        #expect(try metrics.expectTimer(name, common).values.isEmpty == false)
+
+        var configuration = EtcdKVStore.Configuration(endpoints: ["http://127.0.0.1:\(try LoopbackSocket.freePort())"])
+        configuration.deadline = .milliseconds(50)
+        await #expect(throws: AsyncKVStoreError.self) {
+            try await EtcdKVStore(configuration).set(KVKey<Int>("a"), value: 1)
+        }
+        let failed = common + [("error.type", "unavailable")]
+        #expect(try metrics.expectTimer(name, failed).values.isEmpty == false)
+    }
+}

@@ -1,0 +1,67 @@
+import Foundation
+
+/// Calls of TCP sockets on loopback.
+enum LoopbackSocket {
+    struct Failed: Error {
+        var call: String
+        var number = errno
+    }
+
+    /// A listening socket and its port.
+    static func listener(port: UInt16 = 0) throws -> (descriptor: Int32, port: UInt16) {
+        let descriptor = try make()
+        var yes: Int32 = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
+        var address = address(port)
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let result = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(descriptor, pointer, length) == 0 && listen(descriptor, 64) == 0
+                    && getsockname(descriptor, pointer, &length) == 0
+            }
+        }
+        guard result else { throw Failed(call: "bind") }
+        return (descriptor, UInt16(bigEndian: address.sin_port))
+    }
+
+    static func connection(port: UInt16) throws -> Int32 {
+        let descriptor = try make()
+        var address = address(port)
+        let result = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard result == 0 else {
+            close(descriptor)
+            throw Failed(call: "connect")
+        }
+        return descriptor
+    }
+
+    /// A port that is free at present.
+    static func freePort() throws -> UInt16 {
+        let (descriptor, port) = try listener()
+        close(descriptor)
+        return port
+    }
+
+    private static func make() throws -> Int32 {
+        #if canImport(Darwin)
+        let type = SOCK_STREAM
+        #else
+        let type = Int32(SOCK_STREAM.rawValue)
+        #endif
+        let descriptor = socket(AF_INET, type, 0)
+        guard descriptor >= 0 else { throw Failed(call: "socket") }
+        return descriptor
+    }
+
+    private static func address(_ port: UInt16) -> sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        return address
+    }
+}

@@ -1,0 +1,164 @@
+#if Etcd
+import ForgeKVStore
+import Foundation
+import Logging
+import NIOCore
+import Synchronization
+
+/// The changes of a watch for one consumer.
+///
+/// A task reads the connection, one message for each demand, so that a slow consumer makes the server wait.
+final class EtcdChangeSource: AsyncKVChangeSource {
+    typealias Batch = Result<[AsyncKVChange], AsyncKVStoreError>
+
+    /// The changes of the last message that were not delivered, the next one last.
+    private let pending = Mutex<[AsyncKVChange]>([])
+    private let demand: AsyncStream<Void>.Continuation
+    private let batches: AsyncStream<Batch>
+    private let task: Task<Void, Never>
+
+    init(_ transport: EtcdTransport, _ names: EtcdNames, prefix: String, from revision: UInt64?) {
+        let (demands, demand) = AsyncStream.makeStream(of: Void.self)
+        let (batches, results) = AsyncStream.makeStream(of: Batch.self)
+        self.demand = demand
+        self.batches = batches
+        task = Task {
+            let watch = EtcdWatch(transport, names, prefix: prefix, from: revision)
+            await watch.run(demands, results)
+            results.finish()
+        }
+    }
+
+    deinit {
+        task.cancel()
+        demand.finish()
+    }
+
+    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        while true {
+            let change = pending.withLock { $0.popLast() }
+            if let change { return change }
+            guard !Task.isCancelled else {
+                task.cancel()
+                return nil
+            }
+            demand.yield()
+            var iterator = batches.makeAsyncIterator()
+            guard let batch = await iterator.next() else {
+                task.cancel()
+                return nil
+            }
+            let changes = try batch.get()
+            pending.withLock { $0 = changes.reversed() }
+        }
+    }
+}
+
+/// The connections of one watch, one after the other.
+private struct EtcdWatch {
+    private let transport: EtcdTransport
+    private let names: EtcdNames
+    private let prefix: String
+    private let revision: UInt64?
+
+    init(_ transport: EtcdTransport, _ names: EtcdNames, prefix: String, from revision: UInt64?) {
+        self.transport = transport
+        self.names = names
+        self.prefix = prefix
+        self.revision = revision
+    }
+
+    /// Answers each demand with changes or an error, until the task is cancelled.
+    func run(_ demands: AsyncStream<Void>, _ results: AsyncStream<EtcdChangeSource.Batch>.Continuation) async {
+        var state: EtcdWatchState?
+        var refusals = 0
+        var backoff = EtcdBackoff()
+        var demand = demands.makeAsyncIterator()
+        guard await demand.next() != nil else { return }
+        while !Task.isCancelled {
+            do throws(AsyncKVStoreError) {
+                var watch: EtcdWatchState
+                if let state {
+                    watch = state
+                } else {
+                    watch = EtcdWatchState(
+                        names, after: revision, replays: try await transport.replaysChanges())
+                }
+                defer {
+                    watch.interrupt()
+                    state = watch
+                }
+                let body = try await transport.open(
+                    EtcdCall(path: "/v3/watch", operation: .changes, key: nil), request(watch))
+                var lines = EtcdLines()
+                for try await chunk in body.mappingErrors() {
+                    for line in lines.append(chunk) {
+                        switch watch.receive(try message(line)) {
+                        case .changes(let changes):
+                            guard !changes.isEmpty else { continue }
+                            (refusals, backoff) = (0, EtcdBackoff())
+                            results.yield(.success(changes))
+                            guard await demand.next() != nil else { return }
+                        case .interrupted: throw AsyncKVStoreError(.unavailable, .changes, detail: "compacted")
+                        case .notPermitted(let reason):
+                            throw AsyncKVStoreError(.refused, .changes, detail: reason)
+                        }
+                    }
+                }
+            } catch {
+                guard !Task.isCancelled else { return }
+                if error.code == .refused {
+                    refusals += 1
+                    transport.forgetToken()
+                }
+                // A token that has expired is refused like missing rights: log in once before reporting it.
+                let mayRecover = error.code == .refused && refusals < 2 && transport.configuration.credentials != nil
+                // A connection that was open and has ended has no endpoint.
+                let isInterruption = error.code == .unavailable && error.endpoint == nil
+                if !mayRecover, !isInterruption {
+                    results.yield(.failure(error))
+                    guard await demand.next() != nil else { return }
+                }
+            }
+            transport.configuration.logger.notice("a watch was interrupted")
+            var generator = SystemRandomNumberGenerator()
+            do { try await Task.sleep(for: backoff.next(using: &generator)) } catch { return }
+        }
+    }
+
+    private func request(_ state: EtcdWatchState) -> EtcdWatchRequest {
+        EtcdWatchRequest(
+            create_request: .init(
+                key: names.start(of: prefix), range_end: names.end(of: prefix),
+                start_revision: state.next.map { EtcdInteger(Int64(clamping: $0)) }))
+    }
+
+    private func message(_ line: Data) throws(AsyncKVStoreError) -> EtcdWatchResponse {
+        let message: EtcdStreamed<EtcdWatchResponse>
+        do {
+            message = try JSONDecoder().decode(EtcdStreamed<EtcdWatchResponse>.self, from: line)
+        } catch {
+            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message is not valid")
+        }
+        if let result = message.result { return result }
+        throw AsyncKVStoreError(.unavailable, .changes, detail: message.error?.message)
+    }
+}
+
+/// The lines of a stream, whose chunks end anywhere.
+struct EtcdLines: Sendable {
+    private var rest = Data()
+
+    /// The lines that end in a chunk.
+    mutating func append(_ chunk: ByteBuffer) -> [Data] {
+        rest += chunk.readableBytesView
+        var lines: [Data] = []
+        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            let line = Data(rest[..<end])
+            rest = Data(rest[(end + 1)...])
+            if !line.isEmpty { lines.append(line) }
+        }
+        return lines
+    }
+}
+#endif

@@ -1,0 +1,191 @@
+#if Etcd
+public import ForgeKVStore
+import Foundation
+
+/// A key-value store in etcd, for servers that share their values.
+///
+/// It uses the servers' JSON gateway, which every etcd since 3.4 has enabled. Values are stored as `ForgeCoding` encodes
+/// them, under their names with a prefix. Other keys of the cluster are never read or changed; a key with the prefix
+/// that is not UTF-8 is not listed. Batches are single transactions.
+///
+/// A read, a log-in and the opening of a watch are repeated, with full jitter, until the deadline. A write that was
+/// sent is never repeated: if the answer is lost, its outcome is `.unknownOutcome`, and it may still take effect. The
+/// only outcome that reading can prove is that of a write that requires a revision: if exactly one write has replaced
+/// that revision since, and it stored another value, the error is `.conflict`.
+///
+/// Before 3.4.36 and 3.5.18 servers lose events around a compaction. With an older server, ``changes(prefix:from:)``
+/// begins again with `.resync` after every interruption, and ``capabilities()`` declares `.lossy`. The versions are
+/// asked until every endpoint has answered once.
+///
+/// All calls are thread-safe. A store that is released closes its connections; ``close()`` waits for that.
+public final class EtcdKVStore: AsyncKVStoring {
+    let transport: EtcdTransport
+    let leases: EtcdLeases
+    let names: EtcdNames
+    private var configuration: Configuration { transport.configuration }
+
+    /// Creates a store; connects with the first call.
+    ///
+    /// - Throws: ``AsyncKVStoreError``: `.refused` if there is no endpoint or a certificate cannot be loaded.
+    public init(_ configuration: Configuration) throws(AsyncKVStoreError) {
+        guard !configuration.endpoints.isEmpty else {
+            throw AsyncKVStoreError(.refused, .capabilities, detail: "there is no endpoint")
+        }
+        do {
+            transport = try EtcdTransport(configuration)
+        } catch {
+            throw AsyncKVStoreError(.refused, .capabilities, underlying: error)
+        }
+        leases = EtcdLeases(transport)
+        names = EtcdNames(prefix: configuration.prefix)
+    }
+
+    /// Ends all calls and watches and closes the connections. Later calls throw.
+    public func close() async { await transport.close() }
+
+    public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+        AsyncKVCapabilities(
+            conditionalWrites: .batches, maximumBatchSize: configuration.maximumBatchSize,
+            expiry: EtcdLeases.granularity,
+            changes: try await transport.replaysChanges() ? .replayable : .lossy,
+            readConsistency: configuration.reads == .linearizable ? .linearizable : .stale, durability: .powerCut)
+    }
+
+    public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        try await keyValue(named: name)?.entry
+    }
+
+    /// A key with its metadata, now or at a revision.
+    private func keyValue(
+        named name: String, at revision: UInt64? = nil
+    ) async throws(AsyncKVStoreError) -> EtcdKeyValue? {
+        let request = EtcdRangeRequest(
+            key: try names.key(of: name, .read), revision: revision.map { EtcdInteger(Int64(clamping: $0)) },
+            serializable: configuration.reads == .serializable && revision == nil ? true : nil)
+        let response: EtcdRangeResponse = try await transport.call(
+            EtcdCall(path: "/v3/kv/range", operation: .read, key: name), request)
+        return response.kvs?.first
+    }
+
+    public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        // The key after a key is the key with a zero byte.
+        var start =
+            try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
+            ?? names.start(of: prefix)
+        var page = AsyncKVPage(names: [], hasMore: true)
+        // Further than one request only over keys that are not UTF-8.
+        while page.hasMore, page.names.isEmpty {
+            let request = EtcdRangeRequest(
+                key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
+                serializable: configuration.reads == .serializable ? true : nil, keys_only: true)
+            let response: EtcdRangeResponse = try await transport.call(
+                EtcdCall(path: "/v3/kv/range", operation: .keys), request)
+            let found = response.kvs ?? []
+            page.names = found.compactMap { names.name(of: $0.key) }
+            page.hasMore = response.more ?? false
+            page.revision = response.header.revision.map { UInt64(clamping: $0.value) }
+            guard let last = found.last else { break }
+            start = last.key + [0]
+        }
+        return page
+    }
+
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+        guard let timeToLive else { return try await commit(batch, lease: nil) }
+        // A lease that was shared and is lost has made the server refuse the write.
+        for isLast in [false, true] {
+            let lease = try await leases.lease(for: timeToLive)
+            do throws(AsyncKVStoreError) {
+                return try await commit(batch, lease: lease)
+            } catch {
+                guard error.code == .leaseLost, !isLast else { throw error }
+                leases.forget(lease)
+            }
+        }
+    }
+
+    /// Commits a batch whose values exist as long as a lease is kept alive.
+    ///
+    /// - Throws: ``AsyncKVStoreError``, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
+    ///   nothing was changed.
+    public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) {
+        guard !lease.isLost else { throw AsyncKVStoreError(.leaseLost, .batch) }
+        do throws(AsyncKVStoreError) {
+            try await commit(batch, lease: lease.id)
+        } catch {
+            if error.code == .leaseLost { lease.lose() }
+            throw error
+        }
+    }
+
+    private func commit(_ batch: KVBatch, lease: Int64?) async throws(AsyncKVStoreError) {
+        let transaction = try names.transaction(of: batch, lease: lease)
+        guard !transaction.success.isEmpty || !transaction.compare.isEmpty else { return }
+        let key = batch.changes.count == 1 ? batch.changes[0].name : nil
+        guard max(transaction.success.count, transaction.compare.count) <= configuration.maximumBatchSize else {
+            throw AsyncKVStoreError(.tooLarge, .batch, key: key, detail: "too many operations")
+        }
+        // Base64 takes 4 bytes for 3; the server counts the bytes themselves.
+        let size = transaction.success.reduce(0) {
+            $0 + ($1.request_put.map { $0.key.count + $0.value.count + 32 } ?? 64)
+        }
+        guard size <= configuration.maximumRequestSizeInBytes else {
+            throw AsyncKVStoreError(.tooLarge, .batch, key: key, detail: "\(size) bytes")
+        }
+        let response: EtcdTransactionResponse
+        do throws(AsyncKVStoreError) {
+            response = try await transport.call(
+                EtcdCall(path: "/v3/kv/txn", operation: .batch, key: key, isWrite: true), transaction)
+        } catch {
+            if error.code == .unknownOutcome, await isProvenLost(batch) {
+                var error = error
+                error.code = .conflict
+                throw error
+            }
+            throw error
+        }
+        guard response.succeeded == true else {
+            throw AsyncKVStoreError(.conflict, .batch, key: batch.requirements.first?.name)
+        }
+    }
+
+    /// Whether reading proves that a batch was not and never will be applied: it requires a revision of a name, which
+    /// exactly one write has replaced since, with a value that the batch does not store.
+    ///
+    /// An equal value proves nothing: another client may have stored it.
+    private func isProvenLost(_ batch: KVBatch) async -> Bool {
+        for requirement in batch.requirements {
+            guard let revision = requirement.revision,
+                case .set(_, let bytes)? = batch.changes.last(where: { names.areEqual($0.name, requirement.name) })
+            else { continue }
+            do throws(AsyncKVStoreError) {
+                guard let old = try await keyValue(named: requirement.name, at: revision),
+                    let new = try await keyValue(named: requirement.name),
+                    let oldVersion = old.version?.value, let newVersion = new.version?.value
+                else { continue }
+                let isNext = new.create_revision == old.create_revision && newVersion == oldVersion + 1
+                if isNext, [UInt8](new.value ?? Data()) != bytes { return true }
+            } catch {
+                return false
+            }
+        }
+        return false
+    }
+
+    public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        AsyncKVChanges(EtcdChangeSource(transport, names, prefix: prefix, from: revision))
+    }
+
+    /// A lease that this process keeps alive; calls with equal times share one.
+    ///
+    /// Values that are stored under it (``commit(_:lease:)``) disappear when the process ends, or cannot reach the
+    /// cluster for `timeToLive`.
+    ///
+    /// - Parameter timeToLive: How long the values outlive the process; whole seconds, rounded up, at least 2.
+    /// - Returns: The lease, which is kept alive while it is referred to.
+    /// - Throws: ``AsyncKVStoreError``.
+    public func keptLease(timeToLive: Duration) async throws(AsyncKVStoreError) -> EtcdLease {
+        try await leases.keptLease(timeToLive: timeToLive)
+    }
+}
+#endif

@@ -1,0 +1,74 @@
+#if Etcd
+import Synchronization
+
+/// A lease that this process keeps alive (``EtcdKVStore/keptLease(timeToLive:)``).
+///
+/// When the last reference is released, it is no longer kept alive and ends after its time.
+public final class EtcdLease: Sendable {
+    private struct State {
+        var isLost = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    /// The identifier in etcd.
+    public let id: Int64
+
+    /// How long values outlive the last renewal.
+    public let timeToLive: Duration
+
+    private let state = Mutex(State())
+    private let keeping = Mutex<Task<Void, Never>?>(nil)
+
+    init(id: Int64, timeToLive: Duration) {
+        self.id = id
+        self.timeToLive = timeToLive
+    }
+
+    deinit {
+        keeping.withLock { $0?.cancel() }
+        lose()
+    }
+
+    /// Whether the lease has ended: the cluster said so, or could not be reached for the whole time to live. Values
+    /// under it are absent, or will be without notice.
+    public var isLost: Bool { state.withLock { $0.isLost } }
+
+    /// Waits until the lease is lost. Other tasks can be stopped then; cancelling this wait has no effect.
+    public func lost() async {
+        await withCheckedContinuation { continuation in
+            let isLost = state.withLock { state in
+                if !state.isLost { state.waiting.append(continuation) }
+                return state.isLost
+            }
+            if isLost { continuation.resume() }
+        }
+    }
+
+    func lose() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isLost = true
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Keeps the lease alive with `renew`, which returns whether it still exists, until it is lost or released.
+    func keep(since start: ContinuousClock.Instant, _ renew: @escaping @Sendable (Int64) async -> Bool?) {
+        let (id, timeToLive) = (id, timeToLive)
+        let task = Task { [weak self] in
+            var renewed = start
+            while !Task.isCancelled {
+                do { try await Task.sleep(for: timeToLive / 3) } catch { return }
+                let now = ContinuousClock.now
+                let exists = await renew(id)
+                if exists == true { renewed = now }
+                guard exists == false || ContinuousClock.now >= renewed + timeToLive else { continue }
+                self?.lose()
+                return
+            }
+        }
+        keeping.withLock { $0 = task }
+    }
+}
+#endif

@@ -1,0 +1,37 @@
+#if Etcd
+import AsyncHTTPClient
+import ForgeKVStore
+import Foundation
+import NIOCore
+import Synchronization
+
+extension EtcdTransport {
+    /// Whether all servers that answer report every event of a watch. Asked until all of them have answered once.
+    ///
+    /// - Throws: ``AsyncKVStoreError`` if none answers.
+    func replaysChanges() async throws(AsyncKVStoreError) -> Bool {
+        if let known = state.withLock({ $0.replaysChanges }) { return known }
+        var found: [EtcdVersion?] = []
+        var failure = AsyncKVStoreError(.unavailable, .capabilities)
+        for endpoint in configuration.endpoints {
+            do {
+                let client = client
+                let bytes = try await Deadline.limiting(configuration.deadline) {
+                    let request = HTTPClientRequest(url: endpoint + "/version")
+                    return try await client.execute(request, deadline: .distantFuture).body.collect(upTo: 1 << 16)
+                }
+                let answer = try JSONDecoder().decode(EtcdServerVersion.self, from: Data(bytes.readableBytesView))
+                found.append(EtcdVersion(answer.etcdserver))
+            } catch {
+                failure = AsyncKVStoreError(
+                    Task.isCancelled ? .cancelled : .unavailable, .capabilities, endpoint: endpoint,
+                    underlying: error)
+            }
+        }
+        guard !found.isEmpty else { throw failure }
+        let replays = found.allSatisfy { $0?.replaysChanges == true }
+        if found.count == configuration.endpoints.count { state.withLock { $0.replaysChanges = replays } }
+        return replays
+    }
+}
+#endif

@@ -1,0 +1,76 @@
+#if Etcd
+import ForgeKVStore
+
+/// What a watch has reported, and where its next connection begins.
+struct EtcdWatchState: Sendable {
+    /// What a message means.
+    enum Output: Hashable, Sendable {
+        case changes([AsyncKVChange])
+
+        /// The server has ended the watch; a new connection continues.
+        case interrupted
+
+        /// The server has ended the watch because of the token or the user's rights.
+        case notPermitted(String)
+    }
+
+    private let names: EtcdNames
+    private let replays: Bool
+    private var needsResync: Bool
+
+    /// The first revision that was not reported; nil to begin with the present one.
+    private(set) var next: UInt64?
+
+    /// Creates the state of a watch.
+    ///
+    /// - Parameters:
+    ///   - names: The names of the store.
+    ///   - revision: The last revision that the consumer knows; nil for none.
+    ///   - replays: Whether the server reports every event from a revision; if not, every connection begins with
+    ///     the present revision and a `.resync`.
+    init(_ names: EtcdNames, after revision: UInt64?, replays: Bool) {
+        self.names = names
+        self.replays = replays
+        let revision = replays ? revision : nil
+        next = revision.map { $0 + 1 }
+        needsResync = revision == nil
+    }
+
+    mutating func receive(_ message: EtcdWatchResponse) -> Output {
+        if message.canceled == true {
+            if let compacted = message.compact_revision?.value, compacted > 0 {
+                next = nil
+                needsResync = true
+                return .interrupted
+            }
+            guard let reason = message.cancel_reason, !reason.isEmpty else { return .interrupted }
+            return .notPermitted(reason)
+        }
+        var changes: [AsyncKVChange] = []
+        if message.created == true, needsResync {
+            needsResync = false
+            changes.append(.resync)
+            if next == nil { next = message.header?.revision.map { UInt64(clamping: $0.value) + 1 } }
+        }
+        for event in message.events ?? [] {
+            let revision = event.kv.entry.revision
+            next = max(next ?? 0, revision + 1)
+            guard let name = names.name(of: event.kv.key) else { continue }
+            changes.append(
+                .changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: revision))
+        }
+        // A progress notice. Those of older servers may come before the events that they cover.
+        if replays, message.created != true, message.events?.isEmpty ?? true, let seen = message.header?.revision {
+            next = max(next ?? 0, UInt64(clamping: seen.value) + 1)
+        }
+        return .changes(changes)
+    }
+
+    /// The connection has ended.
+    mutating func interrupt() {
+        guard !replays else { return }
+        next = nil
+        needsResync = true
+    }
+}
+#endif
