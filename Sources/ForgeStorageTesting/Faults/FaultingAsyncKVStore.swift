@@ -3,7 +3,9 @@ public import ForgeKVStore
 /// An asynchronous store whose calls fail as a rule says, before or after they take effect.
 ///
 /// ```swift
-/// let store = FaultingAsyncKVStore(base) { call in call.operation == .batch ? .after(.unknownOutcome) : nil }
+/// let store = FaultingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore())) { call in
+///     call.operation == .batch ? .after(.unknownOutcome) : nil
+/// }
 /// ```
 public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     /// A call that may fail.
