@@ -72,9 +72,9 @@ let package = Package(
         .library(name: "ForgeInspector", targets: ["ForgeInspector"]),
         .executable(name: "forge", targets: ["forge"]),
     ],
-    traits: [.trait(name: "Inspector", description: "Adds a page that shows stores: `forge serve` and its server.")],
     traits: [
-        .trait(name: "Etcd", description: "The key-value store in etcd, over SwiftNIO")
+        .trait(name: "Etcd", description: "The key-value store in etcd, over SwiftNIO."),
+        .trait(name: "Inspector", description: "The page that shows stores: `forge serve` and its server."),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),

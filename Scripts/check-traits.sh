@@ -1,36 +1,49 @@
 #!/bin/sh
-# Checks that an app without the traits neither resolves nor builds SwiftNIO, and that it is told which trait is missing.
+# Checks that an app without traits neither resolves nor builds SwiftNIO, that each trait adds its packages, and that an app
+# is told which trait is missing.
 set -eu
 cd "$(dirname "$0")/.."
 
-app=$(mktemp -d)
-trap 'rm -rf "$app"' EXIT
-mkdir -p "$app/Sources/App"
-cat >"$app/Package.swift" <<END
+apps=$(mktemp -d)
+trap 'rm -rf "$apps"' EXIT
+
+# manifest NAME TRAITS PRODUCT: writes a package that uses ForgeStorage with these traits.
+manifest() {
+    mkdir -p "$apps/$1/Sources/App"
+    cat >"$apps/$1/Package.swift" <<END
 // swift-tools-version: 6.2
 import PackageDescription
 
 let package = Package(
     name: "App", platforms: [.macOS(.v15)],
-    dependencies: [.package(name: "ForgeStorage", path: "$PWD")],
-    targets: [
-        .executableTarget(name: "App", dependencies: [.product(name: "ForgeEtcd", package: "ForgeStorage")])
-    ])
+    dependencies: [.package(name: "ForgeStorage", path: "$PWD", traits: [$2])],
+    targets: [.executableTarget(name: "App", dependencies: [.product(name: "$3", package: "ForgeStorage")])])
 END
-echo 'import ForgeEtcd' >"$app/Sources/App/main.swift"
-swift build --package-path "$app"
-if grep -E '"identity".*(nio|async-http-client|metrics|tracing)' "$app/Package.resolved"; then
-    echo "check-traits: resolved without the trait" >&2
+    echo "import $3" >"$apps/$1/Sources/App/main.swift"
+}
+
+fail() {
+    echo "check-traits: $1" >&2
     exit 1
+}
+
+manifest none "" ForgeEtcd
+swift build --package-path "$apps/none"
+if grep -E '"identity".*(nio|async-http-client|hummingbird|metrics|tracing)' "$apps/none/Package.resolved"; then
+    fail "resolved without a trait"
 fi
-if find "$app/.build" -name '*NIO*' | grep .; then
-    echo "check-traits: built without the trait" >&2
-    exit 1
+if find "$apps/none/.build" -name '*NIO*' | grep .; then fail "built without a trait"; fi
+echo 'let store: EtcdKVStore? = nil' >>"$apps/none/Sources/App/main.swift"
+if swift build --package-path "$apps/none" >"$apps/log" 2>&1 ||
+    ! grep -q "'EtcdKVStore' is unavailable: .*trait Etcd" "$apps/log"
+then
+    cat "$apps/log"
+    fail "the missing trait is not named"
 fi
-echo 'let store: EtcdKVStore? = nil' >>"$app/Sources/App/main.swift"
-if swift build --package-path "$app" >"$app/log" 2>&1 || ! grep -q "'EtcdKVStore' is unavailable: .*trait Etcd" "$app/log"; then
-    cat "$app/log"
-    echo "check-traits: the missing trait is not named" >&2
-    exit 1
-fi
-echo "check-traits: without the trait nothing of SwiftNIO is resolved or built, and the compiler names the trait"
+
+for pair in Etcd:async-http-client Inspector:hummingbird; do
+    manifest "${pair%:*}" "\"${pair%:*}\"" ForgeKVStore
+    swift package --package-path "$apps/${pair%:*}" resolve
+    grep -q "\"${pair#*:}\"" "$apps/${pair%:*}/Package.resolved" || fail "the trait ${pair%:*} does not add ${pair#*:}"
+done
+echo "check-traits: only the traits add SwiftNIO, and the compiler names the missing one"
