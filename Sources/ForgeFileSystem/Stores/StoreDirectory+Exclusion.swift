@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 /// A conditional replacement checks a file and then replaces it. Until both are done, no store may replace or remove the
@@ -25,6 +26,7 @@ extension StoreDirectory {
         // A lock belongs to an open file, and threads share `directory`.
         let own = try fileSystem.open(".", at: directory, .readOnly, options: [.directory], permissions: [])
         defer { fileSystem.discard(own) }
+        if let result = try excludingOwnChanges(in: own, body) { return result }
         do throws(FileSystemError) {
             let patience = isConditional ? Self.conditionalPatience : Self.patience
             try fileSystem.lock(own, .exclusive, waitingAtMost: patience)
@@ -36,6 +38,31 @@ extension StoreDirectory {
         // Not left to `close`: a child process that is being started has a copy of the descriptor for a moment.
         defer { do { try fileSystem.lock(own, .unlocked, waiting: false) } catch _ {} }
         return try body()
+    }
+
+    /// Calls `body` with the lock if no other process holds it; nil otherwise. Calls of this process wait for one another
+    /// without polling.
+    private func excludingOwnChanges<Result>(
+        in own: Descriptor, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result? {
+        let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(own)))
+        let turns = Self.turns[Int(truncatingIfNeeded: identity.inode) & (Self.turns.count - 1)]
+        return try turns.mutex.withLock { (_) throws(FileSystemError) -> Result? in
+            do throws(FileSystemError) {
+                try fileSystem.lock(own, .exclusive, waiting: false)
+            } catch {
+                return nil  // The caller waits, or goes on without a lock.
+            }
+            defer { do { try fileSystem.lock(own, .unlocked, waiting: false) } catch _ {} }
+            return try body()
+        }
+    }
+
+    private static let turns = (0..<64).map { _ in Turns() }
+
+    /// Orders the changes of this process in the directories with some inode numbers.
+    private final class Turns: Sendable {
+        let mutex = Mutex(())
     }
 }
 
