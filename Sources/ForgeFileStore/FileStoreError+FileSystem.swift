@@ -45,6 +45,7 @@ extension FileStoreError.Code {
         .notPermitted: .notPermitted,
         .readOnlyFileSystem: .notPermitted,
         .fileTooLarge: .tooLarge,
+        .argListTooLong: .tooLarge,
         .tooManySymbolicLinkLevels: .unsafe(.symbolicLink),
         .noSuchAddressOrDevice: .unsafe(.notRegular),
         .operationNotSupportedByDevice: .unsafe(.notRegular),

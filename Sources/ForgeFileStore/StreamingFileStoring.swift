@@ -15,7 +15,7 @@ public protocol StreamingFileStoring: FileStoring {
     /// Attributes are small texts that belong to the content, such as its media type or where it came from: they are stored
     /// and replaced with it atomically, and a save without attributes, such as ``FileStoring/save(_:to:overwrite:)``, leaves
     /// none. A name has 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, and begins with a letter or a digit. All names and
-    /// values together have at most 2,048 bytes in UTF-8. Other users and programs that can read the file can read them.
+    /// values together have at most 2,048 bytes in UTF-8; there are at most 50. Other users and programs that can read the file can read them.
     ///
     /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
     /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For that,

@@ -29,6 +29,28 @@ struct RepairTests {
         try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
     }
 
+    @Test("a file that is not damaged is left where it is: of another program, of a later version, or not private")
+    func undamaged() throws {
+        let images = ImageCacheManager(cacheDirectory: scratch.url.appendingPathComponent("images"))
+        try images.cacheImage(id: "later", data: Data([1, 2, 3]))
+        let later = scratch.url.appendingPathComponent("images/later.cache")
+        var content = try Data(contentsOf: later)
+        content[8] = 200  // The version.
+        try content.write(to: later)
+        try FileManager.default.createDirectory(atPath: scratch.path("app"), withIntermediateDirectories: true)
+        try Data("another program's".utf8).write(to: scratch.url.appendingPathComponent("app/x.cache"))
+        let vault = try VaultCrypt(
+            at: scratch.url.appendingPathComponent("vault"),
+            key: VaultKeyFile.loadOrCreate(at: scratch.url.appendingPathComponent("key")))
+        try vault.set("secret", for: CryptKey<String>(key: "a"))
+        try #require(chmod(scratch.path("vault"), 0o644) == 0)
+        let before = try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted()
+        let run = try CommandRun(["repair", scratch.url.path])
+        #expect(run.status == 1 || run.status == 2, "\(run.status)")
+        #expect(run.output.contains("left as it is") || run.errors.contains("left as it is"), "\(run.output)")
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.url.path).sorted() == before)
+    }
+
     @Test("damaged stores are repaired or set aside, everything is listed, and the check is clean afterwards")
     func everyKind() throws {
         #expect(try CommandRun(["demo", "--keep", "--directory", scratch.path("demo")]).status == 0)

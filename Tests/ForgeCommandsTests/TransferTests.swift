@@ -48,6 +48,54 @@ struct TransferTests {
         return files
     }
 
+    @Test("nothing is deleted if an item of the source failed, or if it is a store's own file")
+    func careful() async throws {
+        try fillStore()
+        try plant("lines", "{\"key\": \"other\"\n")
+        let kv = scratch.path("kv")
+        let before = try values("kv")
+        let run = try CommandRun(["import", "json:\(scratch.path("lines"))", "kv:\(kv)", "--delete"])
+        #expect(run.status == 2 && run.errors.contains("nothing was deleted"), "\(run.status) \(run.errors)")
+        #expect(try values("kv") == before)
+
+        try plant("source/file", "text")
+        let names = ["#lock", "#journal-0", "#move-a", "#shared", "#reserve", "file"]
+        for name in names + ["other"] { try plant("target/\(name)", "text") }
+        let deleting = try CommandRun([
+            "copy", "tree:\(scratch.path("source"))", "tree:\(scratch.path("target"))", "--delete",
+        ])
+        #expect(deleting.status == 0 && deleting.output.contains("1 deleted"), "\(deleting.output) \(deleting.errors)")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.path("target")).sorted() == names.sorted())
+    }
+
+    @Test("of two lines with the same key the last one wins, however often they are imported")
+    func repeatedKeys() throws {
+        func line(_ value: String) throws -> String {
+            let store = try FileKVStore(at: scratch.url.appendingPathComponent(value))
+            try store.set(KVKey<String>("a"), value: value)
+            try store.close()
+            return try CommandRun(["export", "kv:\(scratch.path(value))", "json:-"]).output
+        }
+        try plant("lines", line("first") + line("second"))
+        for _ in 0..<2 {
+            let run = try CommandRun(["import", "json:\(scratch.path("lines"))", "kv:\(scratch.path("kv"))"])
+            #expect(run.status == 0, "\(run.errors)")
+            #expect(try CommandRun(["kv", "get", scratch.path("kv"), "a"]).output == "second\n")
+        }
+    }
+
+    @Test("a link in the destination is not followed, so a file is never compared with itself")
+    func linkedDestination() throws {
+        try plant("source/d/file", "text")
+        try FileManager.default.createDirectory(atPath: scratch.path("target"), withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("target/d"), withDestinationPath: scratch.path("source/d"))
+        let run = try CommandRun([
+            "copy", "tree:\(scratch.path("source"))", "tree:\(scratch.path("target"))", "--verify",
+        ])
+        #expect(run.status != 0 && !run.output.contains("1 equal"), "\(run.output)")
+    }
+
     @Test("attributes of files are kept by copies of any size, exports, imports, backups and restores")
     func attributes() async throws {
         let contents = ["small": Data("text".utf8), "large": Data(repeating: 7, count: 3_000_000)]

@@ -110,7 +110,7 @@ struct BackupWriter {
 
     private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
         let copy = try KVStoreArgument.open(url, .readWrite).store
-        var target = KVStoreTarget(copy)
+        let target = KVStoreTarget(copy)
         let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
         for key in keys {
             try Interruption.check()

@@ -9,7 +9,8 @@ final class StagedDirectory {
     private let fileSystem = SystemFileSystem()
     private let destination: POSIXPath
     private let lock: Descriptor
-    private var isPlaced = false
+    /// Whether this object has to remove the directory.
+    private var isOwned = false
 
     /// The path under the temporary name.
     let path: POSIXPath
@@ -28,11 +29,17 @@ final class StagedDirectory {
         try Self.removeLeftover(path, on: fileSystem)
         try fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
         lock = try fileSystem.open(path, .readOnly, options: [.directory])
-        try fileSystem.lock(lock, .exclusive, waiting: false)
+        do throws(FileSystemError) {
+            try fileSystem.lock(lock, .exclusive, waiting: false)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            throw CommandFailure("another process is writing \(path)", .inUse)
+        }
+        isOwned = true
     }
 
     deinit {
-        if !isPlaced {
+        if isOwned {
             // The failure is reported already; the next attempt removes what remains.
             do { try fileSystem.removeTree(path) } catch _ {}
         }
@@ -47,8 +54,14 @@ final class StagedDirectory {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
         }
         try fileSystem.synchronize(lock, .full)
-        try fileSystem.rename(path, to: destination, .exclusive)
-        isPlaced = true
+        do throws(FileSystemError) {
+            try fileSystem.rename(path, to: destination, .exclusive)
+        } catch {
+            // Some network file systems have no exclusive rename; the other replaces no directory that is not empty.
+            guard error.errno.isMissingFeature else { throw error }
+            try fileSystem.rename(path, to: destination, .replacing)
+        }
+        isOwned = false
         try fileSystem.synchronizeParent(of: destination)
     }
 

@@ -140,8 +140,30 @@ struct StoreChecker {
         } catch {
             finding.state = .damaged
             finding.details.append(details(of: error, at: place))
+            finding.hasWrongContent = hasWrongContent(error, path)
         }
         return finding
+    }
+
+    private func hasWrongContent(_ error: any Error, _ path: POSIXPath) -> Bool {
+        switch error {
+        case let error as CryptError: [.tampered, .truncated, .invalidKeyMaterial].contains(error.code)
+        case ImageFileDamage.checksum: true
+        case ImageFileDamage.foreign: isInImageCache(path)
+        case let error as FileSystemError: error.errno == .ioError
+        default: false
+        }
+    }
+
+    /// Whether the directory of a file is one of an image cache, which has a journal: any program may name a file `.cache`.
+    private func isInImageCache(_ path: POSIXPath) -> Bool {
+        do throws(FileSystemError) {
+            return try fileSystem.withDirectory(path.splitLast().parent) { (directory) throws(FileSystemError) in
+                try fileSystem.entries(of: directory).contains { $0.name.isStoreMarker }
+            }
+        } catch {
+            return false
+        }
     }
 
     private func checkLog(_ path: POSIXPath, _ finding: inout StoreFinding) throws {

@@ -22,4 +22,11 @@ struct StoreFinding: Encodable, Equatable {
     var state: State
     /// Damage, counts, and the origin of the file.
     var details: [String] = []
+    /// Whether the content itself is wrong or unreadable; not if the file is of a later version or another program's, or
+    /// if this process may not read it.
+    var hasWrongContent = false
+
+    private enum CodingKeys: CodingKey {
+        case type, path, kind, bytes, state, details
+    }
 }

@@ -36,11 +36,10 @@ struct StoreRepair {
         case "vault key" where try isExposed(path):
             if !isRehearsal { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
             return Outcome(action: "repair", details: ["other users could read it; now they cannot"])
-        case "vault", "vault key", "cached image": return try setAside(path, finding)
         case "directory": throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
         default:
-            guard try isUnreadable(path) else {
-                throw CommandFailure("this process may not read it: \(finding.details.joined(separator: "; "))")
+            guard finding.hasWrongContent else {
+                throw CommandFailure("left as it is: \(finding.details.joined(separator: "; "))")
             }
             return try setAside(path, finding)
         }
@@ -97,16 +96,6 @@ struct StoreRepair {
         } catch {
             return try error.code == .insecureFile
                 && fileSystem.status(path, followsSymbolicLinks: false).owner == fileSystem.effectiveUser
-        }
-    }
-
-    /// Whether the device fails to read a file that may be read.
-    private func isUnreadable(_ path: POSIXPath) throws -> Bool {
-        do throws(FileSystemError) {
-            _ = try fileSystem.readFile(path, maximumSizeInBytes: 0)
-            return false
-        } catch {
-            return error.errno == .ioError
         }
     }
 }

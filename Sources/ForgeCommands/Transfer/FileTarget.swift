@@ -32,17 +32,46 @@ struct FileTarget: Sendable {
         }
     }
 
-    func exists(_ item: POSIXPath) -> Bool {
-        do {
-            return try fileSystem.status(path(of: item), followsSymbolicLinks: false).type == .regular
+    /// Opens what is at the path of an item, following no link below the root; nil if there is nothing, or if it cannot be
+    /// opened: the write reports why.
+    func open(_ item: POSIXPath) -> Descriptor? {
+        do throws(FileSystemError) {
+            return try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
+                try fileSystem.open(
+                    item, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
+                    resolution: Self.below)
+            }
         } catch {
-            return false  // The write reports why.
+            return nil
+        }
+    }
+
+    /// What identifies a file.
+    struct Identity: Equatable {
+        let device: UInt64
+        let inode: UInt64
+    }
+
+    /// The identity of what is at the path of an item; nil if there is nothing.
+    func identity(of item: POSIXPath) -> Identity? { Self.identity(at: path(of: item), on: fileSystem) }
+
+    static func identity(at path: POSIXPath, on fileSystem: SystemFileSystem) -> Identity? {
+        do throws(FileSystemError) {
+            let status = try fileSystem.status(path)
+            return Identity(device: status.device, inode: status.inode)
+        } catch {
+            return nil
         }
     }
 
     /// Copies a file to its path, atomically.
     func copy(_ file: POSIXPath, to item: POSIXPath) async throws {
         try await write(file, to: item)
+        try includeInFlush(item)
+    }
+
+    /// Has the file system of an item flushed at the end.
+    func includeInFlush(_ item: POSIXPath) throws(FileSystemError) {
         try flush.include(path(of: item).splitLast().parent)
     }
 
@@ -111,8 +140,14 @@ struct FileTarget: Sendable {
     }
 
     func delete(_ item: POSIXPath) async throws {
+        try includeInFlush(item)
         if let store { return try await store.delete(item.shown) }
-        try fileSystem.unlink(path(of: item))
+        let (parent, name) = item.splitLast()
+        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
+            try withParent(parent, at: root) { (directory) throws(FileSystemError) in
+                try fileSystem.unlink(name, at: directory)
+            }
+        }
     }
 
     // MARK: Directories

@@ -12,11 +12,13 @@ struct FileTransfer {
     private let log: TransferLog
     private let source: POSIXPath
     private let target: FileTarget
+    private let sourceIdentity: FileTarget.Identity?
 
     init(_ arguments: TransferArguments, _ log: TransferLog) throws {
         self.arguments = arguments
         self.log = log
         source = try POSIXPath(arguments.source.url)
+        sourceIdentity = FileTarget.identity(at: source, on: SystemFileSystem())
         target = try FileTarget(arguments.destination)
     }
 
@@ -26,6 +28,8 @@ struct FileTransfer {
         guard try await copyFiles() else {
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }
+        // Before anything is deleted: it may be what was copied under another name.
+        if !arguments.dryRun { try target.finish() }
         if arguments.delete { try await deleteOthers() }
         guard !arguments.dryRun else { return }
         try target.finish()
@@ -69,10 +73,19 @@ struct FileTransfer {
         }
     }
 
+    /// The next entry; skips directories that cannot be read, which the copy reports.
+    private func nextReadable(_ walk: inout FileWalk) -> FileWalk.Entry? {
+        while true {
+            do throws(FileSystemError) {
+                return try walk.next()
+            } catch _ {}
+        }
+    }
+
     private func count() throws -> Progress.Amount {
         var total = Progress.Amount()
         var walk = walk()
-        while let entry = try walk.next() {
+        while let entry = nextReadable(&walk) {
             try Interruption.check()
             guard entry.type == .regular else { continue }
             total.items += 1
@@ -133,12 +146,15 @@ struct FileTransfer {
         do {
             if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
             let size = try SystemFileSystem().status(from, followsSymbolicLinks: false).sizeInBytes
-            let exists = target.exists(path)
-            if exists, try FileComparison.areEqual(from, target.path(of: path)) {
+            let present = target.open(path)
+            defer { present.map(SystemFileSystem().discard) }
+            if let present, try FileComparison.areEqual(from, present) {
+                // An interrupted copy may not have flushed it.
+                if !arguments.dryRun { try target.includeInFlush(path) }
                 return try log.record(.equal, path.shown, bytes: size)
             }
             if !arguments.dryRun { try await target.copy(from, to: path) }
-            try log.record(exists ? .replace : .copy, path.shown, bytes: size)
+            try log.record(present == nil ? .copy : .replace, path.shown, bytes: size)
         } catch {
             guard isAboutTheItem(error) else { throw error }
             guard try SystemFileSystem().exists(from, followsSymbolicLinks: false) else {
@@ -168,6 +184,7 @@ struct FileTransfer {
 
     /// Deletes what the source does not have, unless it is too much.
     private func deleteOthers() async throws {
+        try log.requireCompleteSource()
         var count = 0
         try forEachOther { _ in count += 1 }
         guard count <= arguments.maxDelete else {
@@ -177,8 +194,9 @@ struct FileTransfer {
         }
         var others: [POSIXPath] = []
         try forEachOther { others.append($0) }
-        for path in others {
+        for path in try removingOtherSpellings(others) {
             try Interruption.check()
+            try requireSameSource()
             if !arguments.dryRun { try await target.delete(path) }
             try log.record(.delete, path.shown)
         }
@@ -189,21 +207,49 @@ struct FileTransfer {
         var walk = FileWalk(target.root, skipsStores: target.store != nil)
         while let entry = try walk.next() {
             try Interruption.check()
-            guard entry.type == .regular, target.store == nil || entry.path.isKey, !entry.path.isTemporary,
-                try !SystemFileSystem().exists(source.appending(entry.path))
+            guard entry.type == .regular, target.store == nil || entry.path.isKey, !entry.path.isOfStore,
+                try !SystemFileSystem().exists(source.appending(entry.path), followsSymbolicLinks: false)
             else { continue }
             body(entry.path)
         }
     }
 
+    /// Without the files that the destination finds under another spelling, which the source has: on file systems that fold
+    /// case, they are what was just copied.
+    private func removingOtherSpellings(_ others: [POSIXPath]) throws -> [POSIXPath] {
+        guard !others.isEmpty else { return [] }
+        var left = Dictionary(grouping: others) { Self.folded($0) }
+        var walk = walk()
+        while let entry = nextReadable(&walk) {
+            guard let same = left[Self.folded(entry.path)], let identity = target.identity(of: entry.path) else {
+                continue
+            }
+            left[Self.folded(entry.path)] = same.filter { target.identity(of: $0) != identity }
+        }
+        return left.values.flatMap { $0 }
+    }
+
+    private static func folded(_ path: POSIXPath) -> String {
+        path.shown.precomposedStringWithCanonicalMapping.lowercased()
+    }
+
+    /// Throws if another directory is at the path of the source now, such as the one below a medium that was removed.
+    private func requireSameSource() throws {
+        guard FileTarget.identity(at: source, on: SystemFileSystem()) == sourceIdentity else {
+            throw CommandFailure("the source disappeared meanwhile: \(arguments.source.text)", .partial)
+        }
+    }
+
     private func verify() throws {
         var walk = walk()
-        while let entry = try walk.next() {
+        while let entry = nextReadable(&walk) {
             try Interruption.check()
             guard entry.type == .regular, target.refusal(of: entry.path) == nil,
                 arguments.source.scheme != .files || entry.path.isKey
             else { continue }
-            if try FileComparison.areEqual(source.appending(entry.path), target.path(of: entry.path)) {
+            let present = target.open(entry.path)
+            defer { present.map(SystemFileSystem().discard) }
+            if let present, try FileComparison.areEqual(source.appending(entry.path), present) {
                 try log.record(.verify, entry.path.shown)
             } else {
                 try log.record(.fail, entry.path.shown, reason: "differs when read back")
@@ -216,6 +262,9 @@ extension POSIXPath {
     /// The path in a message; text that is not valid UTF-8 is escaped.
     var shown: String { String(validating: self) ?? description }
 
-    /// Whether the last component is that of a file that is being written.
-    fileprivate var isTemporary: Bool { splitLast().name.isLeftover }
+    /// Whether the last component is the name of a file that stores keep for themselves.
+    fileprivate var isOfStore: Bool {
+        let name = splitLast().name
+        return name.isReservedWhenFolded || ["#shared", "#reserve", "#log-new", "#quarantine-new"].contains(name)
+    }
 }

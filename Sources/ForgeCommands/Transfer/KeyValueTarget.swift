@@ -3,35 +3,44 @@ import Foundation
 import SystemPackage
 
 /// A store, written in batches.
-struct KVStoreTarget {
+final class KVStoreTarget {
     private static let batchCount = 1024
     private static let batchSize = 1 << 20
 
     let store: FileKVStore
     private var batch = KVBatch()
+    /// The values of the batch by the bytes of their names.
+    private var pending: [[UInt8]: [UInt8]] = [:]
     private var size = 0
 
     init(_ store: FileKVStore) {
         self.store = store
     }
 
+    /// The value of a key, also of one that is stored later.
+    func value(of key: String) throws -> [UInt8]? {
+        try pending[Array(key.utf8)] ?? store.rawValue(named: key)
+    }
+
     /// Adds a value, which may be stored later.
-    mutating func set(_ key: String, _ bytes: [UInt8]) throws {
+    func set(_ key: String, _ bytes: [UInt8]) throws {
+        pending[Array(key.utf8)] = bytes
         batch.append(.set(name: key, bytes: bytes))
         size += bytes.count
         if batch.changes.count >= Self.batchCount || size >= Self.batchSize { try commit() }
     }
 
     /// Makes everything durable.
-    mutating func finish() throws {
+    func finish() throws {
         try commit()
         try store.synchronize()
     }
 
-    private mutating func commit() throws {
+    private func commit() throws {
         guard !batch.changes.isEmpty else { return }
         try store.commit(batch)
         batch = KVBatch()
+        pending = [:]
         size = 0
     }
 }
@@ -52,11 +61,24 @@ struct LinesTarget {
             (temporary, descriptor) = (nil, nil)
             return
         }
-        let (parent, file) = try POSIXPath(home.url).splitLast()
+        let path = try POSIXPath(home.url)
+        if try fileSystem.exists(path, followsSymbolicLinks: false),
+            try fileSystem.status(path, followsSymbolicLinks: false).type != .regular
+        {
+            throw CommandFailure("not a regular file: \(path.shown); json:- writes to standard output")
+        }
+        let (parent, file) = path.splitLast()
         let name = parent.appending(POSIXPath(Array(POSIXPath.temporaryPrefix.utf8) + file.bytes))
         temporary = name
-        descriptor = try fileSystem.open(
-            name, .writeOnly, options: [.create, .truncate, .noFollow], permissions: .ownerReadWrite)
+        let new = try fileSystem.open(name, .writeOnly, options: [.create, .noFollow], permissions: .ownerReadWrite)
+        descriptor = new
+        do throws(FileSystemError) {
+            try fileSystem.lock(new, .exclusive, waiting: false)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            throw CommandFailure("another process is writing \(path.shown)", .inUse)
+        }
+        try fileSystem.truncate(.descriptor(new), to: 0)
     }
 
     mutating func set(_ key: String, _ bytes: [UInt8]) throws {

@@ -68,9 +68,9 @@ struct KeyValueTransfer {
     }
 
     private func copy(_ source: KeyValueSource, to store: FileKVStore) throws {
-        var target = KVStoreTarget(store)
+        let target = KVStoreTarget(store)
         let names = try copy(
-            source, present: { try store.rawValue(named: $0) }, store: { try target.set($0, $1) })
+            source, present: { try target.value(of: $0) }, store: { try target.set($0, $1) })
         try target.finish()
         if arguments.delete { try deleteOthers(than: names, source, in: store) }
     }
@@ -119,6 +119,7 @@ struct KeyValueTransfer {
     // MARK: Afterwards
 
     private func deleteOthers(than names: Set<String>, _ source: KeyValueSource, in store: FileKVStore) throws {
+        try log.requireCompleteSource()
         let others = try store.keys().filter { name in
             try source.isStore ? source.value(of: name) == nil : !names.contains(name)
         }

@@ -46,6 +46,13 @@ final class TransferLog: Sendable {
         progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
     }
 
+    /// Throws if an item of the source failed: what the source lacks then may be what could not be read.
+    func requireCompleteSource() throws {
+        let failed = summary.withLock { $0.failed }
+        guard failed > 0 else { return }
+        throw CommandFailure("nothing was deleted: \(counted(failed, "item")) failed", .partial)
+    }
+
     /// Records what was done with an item; a failed one, and all in a dry run, are printed.
     ///
     /// - Parameters:

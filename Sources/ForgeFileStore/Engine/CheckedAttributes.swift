@@ -10,14 +10,15 @@ struct CheckedAttributes: Sendable {
 
     /// Validates the attributes of a save.
     init(_ attributes: [String: String], of key: String) throws(FileStoreError) {
-        // In a certain order, so that every run finds the same first problem.
+        // Sorted, so that every run reports the same problem.
         let sorted = attributes.sorted { $0.key < $1.key }
         for (name, _) in sorted where !FileAttributes.isName(name) {
             throw FileStoreError(.invalidAttribute(.name(name)), .save, key: key)
         }
         let sizes = sorted.map { (name: $0.key, size: $0.key.utf8.count + $0.value.utf8.count) }
         if let largest = sizes.max(by: { $0.size < $1.size }),
-            sizes.reduce(0, { $0 + $1.size }) > FileAttributes.maximumSizeInBytes
+            sizes.count > FileAttributes.maximumCount
+                || sizes.reduce(0, { $0 + $1.size }) > FileAttributes.maximumSizeInBytes
         {
             throw FileStoreError(.invalidAttribute(.tooLarge(largest.name)), .save, key: key)
         }

@@ -144,10 +144,15 @@ extension StoreDirectory {
                 try replace(file.key, mode, durability: durability) { (new) throws(FileSystemError) in
                     try fileSystem.copyContent(of: content, to: new)
                     try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: content), of: new)
-                    stored.map(fileSystem.discard)
+                    if let earlier = stored.take() { fileSystem.discard(earlier) }
                     stored = try fileSystem.duplicate(new)
                 }
-                if let stored { status = try fileSystem.status(of: .descriptor(stored)) }
+                guard let stored else { return status }
+                do throws(FileSystemError) {
+                    status = try fileSystem.status(of: .descriptor(stored))
+                } catch {
+                    throw error.withVisibleEffect(at: file.key.path)
+                }
             }
             return status
         }

@@ -11,7 +11,7 @@ final class MemoryEntries: Sendable {
     }
 
     private let state: Mutex<State>
-    /// Set once, after the handler could capture `self`.
+    /// Set at the end of `init`, because the handler captures `self`.
     private let observation = Mutex<MemoryPressure.Observation?>(nil)
 
     init(limits: CacheLimits, _ pressure: MemoryPressure) {
@@ -65,7 +65,7 @@ final class MemoryEntries: Sendable {
 
     private func relieve(_ level: MemoryPressure.Level) {
         switch level {
-        case .warning: trim { CacheLimits(sizeInBytes: $0.sizeInBytes / 2, count: $0.count / 2) }
+        case .warning: trim { CacheLimits(sizeInBytes: $0.sizeInBytes / 2, count: ($0.count + 1) / 2) }
         case .critical: trim { _ in CacheLimits(sizeInBytes: 0, count: 0) }
         }
     }

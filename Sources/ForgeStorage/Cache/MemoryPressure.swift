@@ -1,17 +1,7 @@
-/// A source of warnings that the system runs out of memory, on which a cache evicts entries from memory.
+/// A source of low-memory warnings, which make caches evict entries from memory.
 ///
-/// A warning halves the layer in memory, a critical one empties it; entries on disk stay. Caches use ``system`` unless
-/// another source is given, such as one that a test or a server controls:
-///
-/// ```swift
-/// let pressure = MemoryPressure { warn in
-///     NotificationCenter.default.addObserver(forName: .init("low-memory"), object: nil, queue: nil) { _ in
-///         warn(.warning)
-///     }
-/// }
-/// var options = CacheOptions()
-/// options.memoryPressure = pressure
-/// ```
+/// On a warning a cache keeps half of the size and half of the entries in memory, on a critical one nothing; entries on
+/// disk stay. Caches use ``system`` unless another source is given, such as one that a test or a server controls.
 public struct MemoryPressure: Sendable {
     /// How scarce memory is.
     public enum Level: Hashable, Sendable {
@@ -26,13 +16,14 @@ public struct MemoryPressure: Sendable {
 
     /// Creates a source.
     ///
-    /// - Parameter start: Starts to call a handler with every warning, on any thread. Called once by every cache, which
-    ///   releases the object that it returns with itself; the calls, which have no effect any more, should end then.
+    /// - Parameter start: Starts to call a handler with every warning, on any thread. Every cache calls it once and keeps
+    ///   the returned object as long as it lives. The `deinit` of the object should end the calls; later ones have no
+    ///   effect. The object may be released during a call of the handler, on its thread.
     public init(_ start: @escaping @Sendable (_ handler: @escaping @Sendable (Level) -> Void) -> AnyObject?) {
         self.start = start
     }
 
-    /// The calls of a handler, until the object is released.
+    /// Keeps a handler subscribed while it exists.
     ///
     /// `@unchecked Sendable`: the object is only kept and released.
     final class Observation: @unchecked Sendable {

@@ -38,9 +38,14 @@ public struct ImageIODecoder: ImageDecoding {
                 let width = properties[kCGImagePropertyPixelWidth as String] as? Int,
                 let height = properties[kCGImagePropertyPixelHeight as String] as? Int
             else { throw Failure.header }
-            // Frames of an icon or a document differ in size; counting all as the largest is safe.
-            header.width = max(header.width, width)
-            header.height = max(header.height, height)
+            guard index > 0, (header.width, header.height) != (width, height) else {
+                (header.width, header.height) = (width, height)
+                continue
+            }
+            // Frames of an icon or a document differ in size and proportions: a square that holds each is safe, also
+            // after scaling.
+            header.width = max(header.width, header.height, width, height)
+            header.height = header.width
         }
         guard header.frameCount > 0 else { throw Failure.header }
         return header
