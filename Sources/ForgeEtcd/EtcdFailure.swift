@@ -24,6 +24,11 @@ struct EtcdFailure: Hashable, Sendable {
     ///   - grpcCode: The code; nil if the answer was not the gateway's.
     ///   - isWrite: Whether the call changes something.
     init(_ message: String, grpcCode: Int?, isWrite: Bool) {
+        if message.contains("database space exceeded") {
+            // The write that exceeds the quota is applied before it is refused (etcd's `quotaApplierV3`).
+            self.init(isWrite ? .unknownOutcome : .unavailable, .never)
+            return
+        }
         if let known = Self.known.first(where: { message.contains($0.words) }) {
             self = known.failure
             return
@@ -40,14 +45,13 @@ struct EtcdFailure: Hashable, Sendable {
         self.repetition = repetition
     }
 
-    /// The errors whose meaning does not follow from their code. Except the last, the server has changed nothing.
+    /// The errors whose meaning does not follow from their code. The server has changed nothing.
     private static let known: [(words: String, failure: EtcdFailure)] = [
         ("invalid auth token", EtcdFailure(.refused, .afterLogIn)),
         ("revision of auth store is old", EtcdFailure(.refused, .afterLogIn)),
         ("requested lease not found", EtcdFailure(.leaseLost, .never)),
         ("request is too large", EtcdFailure(.tooLarge, .never)),
         ("too many operations in txn request", EtcdFailure(.tooLarge, .never)),
-        ("database space exceeded", EtcdFailure(.unavailable, .never)),
         ("too many requests", EtcdFailure(.unavailable, .elsewhere)),
         ("etcdserver: no leader", EtcdFailure(.unavailable, .elsewhere)),
         ("etcdserver: not capable", EtcdFailure(.unavailable, .elsewhere)),

@@ -163,8 +163,10 @@ public final class EtcdKVStore: AsyncKVStoring {
                     let new = try await keyValue(named: requirement.name),
                     let oldVersion = old.version?.value, let newVersion = new.version?.value
                 else { continue }
-                let isNext = new.create_revision == old.create_revision && newVersion == oldVersion + 1
-                if isNext, [UInt8](new.value ?? Data()) != bytes { return true }
+                let isNext = newVersion > oldVersion && newVersion - oldVersion == 1
+                if isNext, new.create_revision == old.create_revision, [UInt8](new.value ?? Data()) != bytes {
+                    return true
+                }
             } catch {
                 return false
             }

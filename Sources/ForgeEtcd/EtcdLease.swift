@@ -7,6 +7,8 @@ import Synchronization
 public final class EtcdLease: Sendable {
     private struct State {
         var isLost = false
+        /// When the lease ends unless it is renewed.
+        var end: ContinuousClock.Instant
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -16,12 +18,13 @@ public final class EtcdLease: Sendable {
     /// How long values outlive the last renewal.
     public let timeToLive: Duration
 
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let keeping = Mutex<Task<Void, Never>?>(nil)
 
     init(id: Int64, timeToLive: Duration) {
         self.id = id
         self.timeToLive = timeToLive
+        state = Mutex(State(end: .now + timeToLive))
     }
 
     deinit {
@@ -31,7 +34,7 @@ public final class EtcdLease: Sendable {
 
     /// Whether the lease has ended: the cluster said so, or could not be reached for the whole time to live. Values
     /// under it are absent, or will be without notice.
-    public var isLost: Bool { state.withLock { $0.isLost } }
+    public var isLost: Bool { state.withLock { $0.isLost || $0.end <= .now } }
 
     /// Waits until the lease is lost. Other tasks can be stopped then; cancelling this wait has no effect.
     public func lost() async {
@@ -58,11 +61,15 @@ public final class EtcdLease: Sendable {
         let (id, timeToLive) = (id, timeToLive)
         let task = Task { [weak self] in
             var renewed = start
+            self?.state.withLock { $0.end = start + timeToLive }
             while !Task.isCancelled {
                 do { try await Task.sleep(for: timeToLive / 3) } catch { return }
                 let now = ContinuousClock.now
                 let exists = await renew(id)
-                if exists == true { renewed = now }
+                if exists == true {
+                    renewed = now
+                    self?.state.withLock { $0.end = now + timeToLive }
+                }
                 guard exists == false || ContinuousClock.now >= renewed + timeToLive else { continue }
                 self?.lose()
                 return

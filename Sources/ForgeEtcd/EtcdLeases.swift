@@ -19,7 +19,8 @@ final class EtcdLeases: Sendable {
         var kept: [Int64: Kept] = [:]
     }
 
-    /// By how much a value may outlive its time: rounding up, sharing, the servers' minimum and their checks.
+    /// By how much a value may outlive its time while the cluster keeps its leader: rounding up, sharing, the servers'
+    /// minimum and their checks. A new leader begins the time of every lease again.
     static let granularity = Duration.seconds(4)
 
     /// For how long a lease is given to further values.

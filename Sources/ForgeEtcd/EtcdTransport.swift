@@ -33,6 +33,8 @@ final class EtcdTransport: Sendable {
         // A server sends a progress notice on an idle watch every ten minutes.
         settings.timeout.read = .minutes(15)
         settings.connectionPool.retryConnectionEstablishment = false
+        // Every watch holds a connection as long as it lives; by default there are eight.
+        settings.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 1 << 16
         settings.tlsConfiguration = try Self.tls(configuration.tls)
         client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: settings)
     }
@@ -132,7 +134,10 @@ final class EtcdTransport: Sendable {
                 }
             } catch {
                 switch error.repetition {
-                case .never: throw error.error
+                case .never:
+                    // The next call asks another server: this one may be cut off from the others.
+                    if error.error.code == .unknownOutcome, !Task.isCancelled { leave(endpoint) }
+                    throw error.error
                 case .afterLogIn:
                     logIns += 1
                     guard logIns < 3, configuration.credentials != nil else { throw error.error }
@@ -175,6 +180,8 @@ final class EtcdTransport: Sendable {
         request.headers.add(name: "Content-Type", value: "application/json")
         request.headers.add(name: "X-Request-Id", value: id)
         if let token { request.headers.add(name: "Authorization", value: token) }
+        // A server that loses the leader ends the watch, which then goes on at another; otherwise it would stay silent.
+        if isStream { request.headers.add(name: "Grpc-Metadata-hasleader", value: "true") }
         request.body = .stream(body, length: .known(Int64(body.count)))
         // The other servers get their share of the time, if the request may be sent to them.
         let rest = end - ContinuousClock.now

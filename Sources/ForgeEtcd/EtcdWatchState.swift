@@ -32,7 +32,7 @@ struct EtcdWatchState: Sendable {
         self.names = names
         self.replays = replays
         let revision = replays ? revision : nil
-        next = revision.map { $0 + 1 }
+        next = revision.map { $0 == .max ? $0 : $0 + 1 }
         needsResync = revision == nil
     }
 

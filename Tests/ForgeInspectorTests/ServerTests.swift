@@ -136,6 +136,19 @@ import Testing
         #expect(try stores.keyValueStore().read(KVKey<String>("key")) == "new")
     }
 
+    @Test("tells a space from a plus sign in a key, as forms encode them")
+    func spaces() async throws {
+        let store = try stores.keyValueStore()
+        try store.set(KVKey<String>("a b"), value: "space")
+        try store.set(KVKey<String>("a+b"), value: "plus")
+        try await serving { page in
+            let space = try await page.get("/api/value?store=settings&key=a+b")
+            #expect(space.body.contains("space"))
+            let plus = try await page.get("/api/value?store=settings&key=a%2Bb")
+            #expect(plus.body.contains("plus"))
+        }
+    }
+
     @Test("answers a wait for changes when there is one")
     func changes() async throws {
         try await serving { page in

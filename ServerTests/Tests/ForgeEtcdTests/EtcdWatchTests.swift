@@ -27,6 +27,29 @@ struct EtcdWatchTests {
         return (content, resyncs)
     }
 
+    @Test("any number of watches leaves connections to the other calls")
+    func manyWatches() async throws {
+        let server = try await EtcdServer.shared()
+        let store = try EtcdKVStore(.test(server.endpoint))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            let count = 20
+            let (opened, open) = AsyncStream.makeStream(of: Void.self)
+            for _ in 0..<count {
+                group.addTask {
+                    for try await change in store.changes() {
+                        guard case .resync = change else { return }
+                        open.yield()
+                    }
+                }
+            }
+            var iterator = opened.makeAsyncIterator()
+            for _ in 0..<count { await iterator.next() }
+            try await store.set(end, value: 1)
+            #expect(try await store.read(end) == 1)
+            try await group.waitForAll()
+        }
+    }
+
     @Test("after a cut connection a watch misses nothing")
     func interruption() async throws {
         let server = try await EtcdServer.shared()

@@ -43,7 +43,7 @@ const size = bytes => {
 };
 const number = value => value === undefined || value === null ? "" : value.toLocaleString("en");
 const time = seconds => new Date(seconds * 1000).toLocaleTimeString("en-GB");
-const date = seconds => seconds === undefined ? "" : new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
+const date = seconds => seconds === undefined ? "" : Math.abs(seconds) > 8.64e12 ? `${seconds} s` : new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
 
 // MARK: A list of any length
 

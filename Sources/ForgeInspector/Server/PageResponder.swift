@@ -103,7 +103,8 @@ struct Query {
     private let items: [String: String]
 
     init(_ uri: URI) {
-        let parsed = URLComponents(string: uri.string)?.queryItems ?? []
+        // As the page encodes forms: "+" is a space, and a plus sign is "%2B".
+        let parsed = URLComponents(string: uri.string.replacing("+", with: "%20"))?.queryItems ?? []
         items = Dictionary(parsed.map { ($0.name, $0.value ?? "") }) { _, last in last }
     }
 

@@ -89,7 +89,8 @@ struct StoredTree {
     /// The version of the outer envelope, and of the inner one of an expiring value.
     var version: UInt32
     var isExpiring = false
-    var expiry: Double? { expiration?.timeIntervalSince1970 }
+    /// Nil also for a time that is not a number.
+    var expiry: Double? { (expiration?.timeIntervalSince1970).flatMap { $0.isFinite ? $0 : nil } }
 
     private var expiration: Date?
     private var innerVersion: UInt32 = 1

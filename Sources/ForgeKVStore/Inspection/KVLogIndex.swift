@@ -56,9 +56,10 @@ package struct KVLogIndex: Sendable {
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
             // A copy of the log that lives during the change would copy its arrays.
             if try log?.isSame(status) ?? false {
-                let changes = try log?.follow(upTo: status.sizeInBytes) ?? []
-                if !changes.isEmpty { version += 1 }
-                return changes
+                let sequence = log?.sequence
+                // Also if an error follows some changes.
+                defer { if log?.sequence != sequence { version += 1 } }
+                return try log?.follow(upTo: status.sizeInBytes) ?? []
             }
             let descriptor = try fileSystem.open(name, .readOnly, options: [.noFollow, .nonBlocking])
             let loaded: IndexedLog
