@@ -15,7 +15,7 @@ import Testing
         try withDirectory { directory in
             try Data().write(to: directory.appending(path: "file"))
             let run = try CommandRun(["serve", directory.appending(path: name).path])
-            #expect(run.status == 1)
+            #expect(run.status == 4)
             #expect(run.output.isEmpty)
             #expect(run.errorLines.count == 1)
         }
@@ -25,11 +25,11 @@ import Testing
     func cannotServe() throws {
         try withDirectory { directory in
             let runs = [
-                try CommandRun(["serve", directory.path], to: .full),
-                try CommandRun(["serve", directory.path, "--vault-key", "/missing"]),
+                (try CommandRun(["serve", directory.path], to: .full), 1),
+                (try CommandRun(["serve", directory.path, "--vault-key", "/missing"]), 4),
             ]
-            for run in runs {
-                #expect(run.status == 1)
+            for (run, status) in runs {
+                #expect(run.status == Int32(status))
                 #expect(run.errorLines.count == 1)
                 #expect(run.errors.hasPrefix("Error: "))
             }

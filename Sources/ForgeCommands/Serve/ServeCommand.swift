@@ -16,8 +16,9 @@ struct ServeCommand: AsyncParsableCommand {
             Edits need --write. They are applied together, only if the values have not changed since, and not to a store \
             that another process has opened for itself.
 
-            Exit status: 0 when interrupted, 1 if the directory cannot be read or the port cannot be used, 64 for a \
-            usage error, 69 if this command was built without the page (swift build --traits Inspector adds it).
+            Exit status: 0 when interrupted, 1 if the directory cannot be read or the port cannot be used, 4 if there is \
+            no such directory or key file, 64 for a usage error, 69 if this command was built without the page (swift \
+            build --traits Inspector adds it).
             """)
 
     @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
