@@ -1,7 +1,7 @@
 #if Etcd
 import ForgeKVStore
 
-/// What a watch has reported, and where its next connection begins.
+/// The position of a watch: the changes reported so far, and the revision from which the next connection asks.
 struct EtcdWatchState: Sendable {
     /// What a message means.
     enum Output: Hashable, Sendable {

@@ -74,10 +74,10 @@ struct EtcdAccessTests {
         #expect(watch?.code == .refused)
 
         configuration.credentials = nil
-        let nobody = await #expect(throws: AsyncKVStoreError.self) {
+        let refused = await #expect(throws: AsyncKVStoreError.self) {
             try await EtcdKVStore(configuration).set(key, value: 1)
         }
-        #expect(nobody?.code == .refused)
+        #expect(refused?.code == .refused)
         withExtendedLifetime(server) {}
     }
 

@@ -98,6 +98,7 @@ struct BackupManifestReader {
         } catch let error as Errno {
             throw CommandFailure("cannot open \(path): \(error.text)")
         }
+        // Only read: an error of closing it has no effect.
         defer { try? descriptor.close() }
         var reader = LineReader(descriptor)
         var hash = SHA256()

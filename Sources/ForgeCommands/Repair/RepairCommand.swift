@@ -7,17 +7,17 @@ struct RepairCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "repair", abstract: "Set aside what cannot be read in the stores below a directory.",
         discussion: """
-            Everything that `forge check` reports as damaged is repaired, and nothing else is changed:
+            What `forge check` reports as damaged is repaired if its content is wrong; nothing else is changed:
 
             - The readable records of a key-value store stay; its unreadable bytes are copied to quarantine-… files beside \
             its log before the log is rewritten without them, as the store itself does when it is opened.
             - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
-            damaged vault is moved as a whole: it vouches for all its secrets together.
+            damaged vault is moved as a whole, because one authentication code covers all its secrets.
             - A key file that others may read gets mode 0600.
             - Files that the device cannot read are moved too.
+            - Files of other programs or of a later version, and files that this process may not read, are left and listed.
 
-            Vaults are only verified with their key files. With --dry-run nothing is changed. Afterwards `forge check` finds \
-            no damage. Quit the apps before: a key-value store that is in use is left as it is.
+            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a key-value store that is in use is left as it is.
 
             Exit status: 0 if nothing is damaged any more, 2 if some damage could not be repaired, 5 if all of it is in \
             stores that are in use.

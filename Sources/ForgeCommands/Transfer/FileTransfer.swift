@@ -66,7 +66,7 @@ struct FileTransfer {
                 continue
             }
             guard let entry else { return nil }
-            // What has no key in a file store is not part of the store.
+            // A file whose path is not a valid key does not belong to the file store.
             if arguments.source.scheme == .files, !entry.path.isKey || entry.type != .regular { continue }
             if entry.type == .regular { return entry.path }
             try log.record(.skip, entry.path.shown, reason: entry.type.text)

@@ -37,6 +37,7 @@ enum KeyValueSource {
             }
         case .lines(let home):
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
+            // Only read: an error of closing it has no effect.
             defer { if !home.isStandardStream { try? descriptor.close() } }
             try Self.forEachLine(of: descriptor, body)
         }
