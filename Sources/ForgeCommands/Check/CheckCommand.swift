@@ -22,11 +22,7 @@ struct CheckCommand: ParsableCommand {
             is no store, 64 for a usage error.
             """)
 
-    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
-    var directory: String
-
-    @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))
-    var keyFile: [String] = []
+    @OptionGroup var stores: CheckedDirectory
 
     @OptionGroup var output: JSONOption
 
@@ -38,20 +34,8 @@ struct CheckCommand: ParsableCommand {
         let skipped: Int
     }
 
-    func validate() throws {
-        try requirePath(directory, of: "directory")
-        for path in keyFile { try requirePath(path, of: "key file") }
-    }
-
     func run() throws {
-        let root = URL(fileURLWithPath: directory)
-        try requireStore("directory", at: root, isDirectory: true)
-        let progress = Progress("files checked", .current(json: output.json))
-        let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
-        guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
-            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
-        }
-        progress.finish()
+        let findings = try stores.findings(json: output.json)
         let damaged = findings.count { $0.state == .damaged }
         let unverified = findings.count { $0.state == .unverified }
         let skipped = findings.count { $0.state == .skipped }

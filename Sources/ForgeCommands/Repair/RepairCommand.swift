@@ -23,11 +23,7 @@ struct RepairCommand: ParsableCommand {
             stores that are in use.
             """)
 
-    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
-    var directory: String
-
-    @Option(help: ArgumentHelp("A file that holds the key of vaults; may be given several times.", valueName: "file"))
-    var keyFile: [String] = []
+    @OptionGroup var stores: CheckedDirectory
 
     @Flag(name: [.short, .long], help: "Print what would be done, and change nothing.")
     var dryRun = false
@@ -50,21 +46,10 @@ struct RepairCommand: ParsableCommand {
         let dryRun: Bool
     }
 
-    func validate() throws {
-        try requirePath(directory, of: "directory")
-        for path in keyFile { try requirePath(path, of: "key file") }
-    }
-
     func run() throws {
-        let root = URL(fileURLWithPath: directory)
-        try requireStore("directory", at: root, isDirectory: true)
-        let progress = Progress("files checked", .current(json: output.json))
-        let keys = try keyFile.map { try loadKey(at: URL(fileURLWithPath: $0)) }
-        guard let findings = try StoreChecker(keys: keys, progress: progress).check(root) else {
-            throw CommandFailure("no store here: \(try POSIXPath(root)) contains no files", .notFound)
-        }
-        progress.finish()
-        let repair = StoreRepair(root: try POSIXPath(root), isRehearsal: dryRun)
+        let findings = try stores.findings(json: output.json)
+        let repair = StoreRepair(
+            root: try POSIXPath(URL(fileURLWithPath: stores.directory)), isRehearsal: dryRun)
         var failures: [ExitStatus] = []
         let damaged = findings.filter { $0.state == .damaged }
         for finding in damaged {
