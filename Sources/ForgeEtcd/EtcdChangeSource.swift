@@ -92,7 +92,7 @@ private struct EtcdWatch {
                     EtcdCall(path: "/v3/watch", operation: .changes, key: nil), request(watch))
                 var lines = EtcdLines()
                 for try await chunk in body.mappingErrors() {
-                    for line in lines.append(chunk) {
+                    for line in try lines.append(chunk) {
                         switch watch.receive(try message(line)) {
                         case .changes(let changes):
                             guard !changes.isEmpty else { continue }
@@ -147,16 +147,26 @@ private struct EtcdWatch {
 
 /// The lines of a stream, whose chunks end anywhere.
 struct EtcdLines: Sendable {
+    /// The longest line. The server splits messages that are longer than its largest request, by default 1.5 MiB.
+    static let limit = 64 << 20
+
     private var rest = Data()
 
     /// The lines that end in a chunk.
-    mutating func append(_ chunk: ByteBuffer) -> [Data] {
-        rest += chunk.readableBytesView
+    ///
+    /// - Throws: `unavailable` if a line exceeds the limit.
+    mutating func append(_ chunk: ByteBuffer) throws(AsyncKVStoreError) -> [Data] {
         var lines: [Data] = []
-        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-            let line = Data(rest[..<end])
-            rest = Data(rest[(end + 1)...])
+        var bytes = chunk.readableBytesView
+        while let end = bytes.firstIndex(of: UInt8(ascii: "\n")) {
+            let line = rest + bytes[..<end]
+            rest = Data()
+            bytes = bytes[(end + 1)...]
             if !line.isEmpty { lines.append(line) }
+        }
+        rest += bytes
+        guard rest.count <= Self.limit else {
+            throw AsyncKVStoreError(.unavailable, .changes, detail: "a message exceeds \(Self.limit) bytes")
         }
         return lines
     }

@@ -9,7 +9,8 @@ public final class EtcdLease: Sendable {
         var isLost = false
         /// When the lease ends unless it is renewed.
         var end: ContinuousClock.Instant
-        var waiting: [CheckedContinuation<Void, Never>] = []
+        var waiting: [UInt64: CheckedContinuation<Void, any Error>] = [:]
+        var waits: UInt64 = 0
     }
 
     /// The identifier in etcd.
@@ -36,24 +37,35 @@ public final class EtcdLease: Sendable {
     /// under it are absent, or will be without notice.
     public var isLost: Bool { state.withLock { $0.isLost || $0.end <= .now } }
 
-    /// Waits until the lease is lost. Other tasks can be stopped then; cancelling this wait has no effect.
-    public func lost() async {
-        await withCheckedContinuation { continuation in
-            let isLost = state.withLock { state in
-                if !state.isLost { state.waiting.append(continuation) }
-                return state.isLost
+    /// Waits until the lease is lost. Other tasks can be stopped then.
+    ///
+    /// - Throws: `CancellationError` if the task is cancelled.
+    public func lost() async throws {
+        let id = state.withLock { state in
+            state.waits += 1
+            return state.waits
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let isOver = state.withLock { state in
+                    let isOver = state.isLost || Task.isCancelled
+                    if !isOver { state.waiting[id] = continuation }
+                    return isOver
+                }
+                if isOver { continuation.resume(with: Result { try Task.checkCancellation() }) }
             }
-            if isLost { continuation.resume() }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: id) }?.resume(throwing: CancellationError())
         }
     }
 
     func lose() {
         let waiting = state.withLock { state in
-            defer { state.waiting = [] }
+            defer { state.waiting = [:] }
             state.isLost = true
             return state.waiting
         }
-        for continuation in waiting { continuation.resume() }
+        for continuation in waiting.values { continuation.resume() }
     }
 
     /// Keeps the lease alive with `renew`, which returns whether it still exists, until it is lost or released.

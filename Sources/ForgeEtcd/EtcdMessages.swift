@@ -113,6 +113,7 @@ struct EtcdWatchRequest: Encodable, Sendable {
         var range_end: Data
         var start_revision: EtcdInteger?
         var progress_notify = true
+        var fragment = true
     }
 
     var create_request: Create
@@ -129,6 +130,9 @@ struct EtcdWatchResponse: Decodable, Sendable {
     var canceled: Bool?
     var compact_revision: EtcdInteger?
     var cancel_reason: String?
+
+    /// Whether the next message continues the last revision of this one.
+    var fragment: Bool?
     var events: [Event]?
 }
 

@@ -52,12 +52,16 @@ struct EtcdWatchState: Sendable {
             changes.append(.resync)
             if next == nil { next = message.header?.revision.map { UInt64(clamping: $0.value) + 1 } }
         }
-        for event in message.events ?? [] {
+        let events = message.events ?? []
+        for (index, event) in events.enumerated() {
             let revision = event.kv.entry.revision
-            next = max(next ?? 0, revision + 1)
+            let following = index + 1 < events.count ? events[index + 1].kv.entry.revision : nil
+            // A watch resumes at a revision: one that ends inside a transaction repeats the whole transaction.
+            let isLast = following.map { $0 != revision } ?? (message.fragment != true)
+            let seen = isLast ? revision : revision &- 1
+            next = max(next ?? 0, seen + 1)
             guard let name = names.name(of: event.kv.key) else { continue }
-            changes.append(
-                .changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: revision))
+            changes.append(.changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: seen))
         }
         // A progress notice. Those of older servers may come before the events that they cover.
         if replays, message.created != true, message.events?.isEmpty ?? true, let seen = message.header?.revision {

@@ -1,7 +1,8 @@
-import ForgeEtcd
 import ForgeKVStore
 import Foundation
 import Testing
+
+@testable import ForgeEtcd
 
 @Suite("Leases in etcd", .enabled(if: EtcdServer.isInstalled))
 struct EtcdLeaseTests {
@@ -43,7 +44,7 @@ struct EtcdLeaseTests {
         let other = try await store.keptLease(timeToLive: .seconds(2))
         #expect(other !== lease)
         try await Gateway(server).post("/v3/lease/revoke", #"{"ID":"\#(other.id)"}"#)
-        await other.lost()
+        try await other.lost()
         #expect(other.isLost)
     }
 
@@ -55,9 +56,26 @@ struct EtcdLeaseTests {
         let lease = try await EtcdKVStore(configuration).keptLease(timeToLive: .seconds(2))
         try await server.stop()
         let start = ContinuousClock.now
-        await lease.lost()
+        try await lease.lost()
         #expect(ContinuousClock.now - start > .milliseconds(900))
         #expect(ContinuousClock.now - start < .seconds(6))
+    }
+
+    @Test("waiting for the loss of a lease ends with the task")
+    func cancelledWait() async throws {
+        let lease = EtcdLease(id: 1, timeToLive: .seconds(60))
+        let task = Task { try await lease.lost() }
+        try await Task.sleep(for: .milliseconds(20))
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        #expect(!lease.isLost)
+        let cancelled = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await lease.lost()
+        }
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        lease.lose()
+        try await lease.lost()
     }
 
     @Test("values written together share a lease")

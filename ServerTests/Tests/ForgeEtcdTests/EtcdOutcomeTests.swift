@@ -82,7 +82,7 @@ struct EtcdOutcomeTests {
     @Test("a server that does not answer: reads time out, writes are unknown")
     func deadlines() async throws {
         var configuration = configuration
-        configuration.deadline = .milliseconds(200)
+        configuration.deadline = .seconds(1)
         let store = try EtcdKVStore(configuration)
         for (path, code) in [("/v3/kv/range", AsyncKVStoreError.Code.timeout), ("/v3/kv/txn", .unknownOutcome)] {
             proxy.next(path, .hangs)
@@ -125,7 +125,8 @@ struct EtcdOutcomeTests {
     func noServer() async throws {
         var configuration = configuration
         configuration.endpoints = ["http://127.0.0.1:\(try LoopbackSocket.freePort())"]
-        configuration.deadline = .milliseconds(300)
+        // Long enough for a refused connection on a busy machine.
+        configuration.deadline = .seconds(2)
         let store = try EtcdKVStore(configuration)
         for call in [{ try await store.set(key, value: 1) }, { _ = try await store.read(key) }] {
             let error = await #expect(throws: AsyncKVStoreError.self) { try await call() }

@@ -67,13 +67,22 @@ struct EtcdUnitTests {
     }
 
     @Test("lines are complete, however the chunks are cut")
-    func lines() {
+    func lines() throws {
         let text = Array("{\"a\":1}\n\n{\"b\":2}\n".utf8)
         for cut in 0...text.count {
             var lines = EtcdLines()
-            let found = lines.append(ByteBuffer(bytes: text[..<cut])) + lines.append(ByteBuffer(bytes: text[cut...]))
+            let first = try lines.append(ByteBuffer(bytes: text[..<cut]))
+            let found = try first + lines.append(ByteBuffer(bytes: text[cut...]))
             #expect(found == [Data("{\"a\":1}".utf8), Data("{\"b\":2}".utf8)])
         }
+    }
+
+    @Test("a line without an end is refused, and no memory beyond the limit is used")
+    func endlessLine() throws {
+        var lines = EtcdLines()
+        let chunk = ByteBuffer(repeating: UInt8(ascii: "x"), count: 1 << 20)
+        for _ in 0..<64 { #expect(try lines.append(chunk).isEmpty) }
+        #expect(throws: AsyncKVStoreError.self) { try lines.append(chunk) }
     }
 
     @Test("numbers of 64 bits are strings, and may be numbers")
@@ -123,6 +132,23 @@ struct EtcdWatchStateTests {
         state.interrupt()
         #expect(state.next == 8)
         #expect(state.receive(try message(created)) == .changes([]))
+    }
+
+    @Test("inside a transaction the position is before it, also when its message is split")
+    func transaction() throws {
+        func events(_ revisions: [Int], isSplit: Bool = false) throws -> EtcdWatchResponse {
+            let events = revisions.map { #"{"kv":{"key":"Zi9h","mod_revision":"\#($0)"}}"# }.joined(separator: ",")
+            return try message(#"{"header":{"revision":"9"},"fragment":\#(isSplit),"events":[\#(events)]}"#)
+        }
+        func positions(_ output: EtcdWatchState.Output) -> [UInt64?] {
+            guard case .changes(let changes) = output else { return [] }
+            return changes.map { if case .changed(_, _, let revision) = $0 { revision } else { nil } }
+        }
+        var state = EtcdWatchState(names, after: 5, replays: true)
+        #expect(positions(state.receive(try events([7, 7, 8], isSplit: true))) == [6, 7, 7])
+        #expect(state.next == 8)
+        #expect(positions(state.receive(try events([8, 8, 9]))) == [7, 8, 9])
+        #expect(state.next == 10)
     }
 
     @Test("from a revision it continues without a resync")
