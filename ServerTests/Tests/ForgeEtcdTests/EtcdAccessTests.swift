@@ -110,7 +110,7 @@ struct EtcdAccessTests {
         try await store.set(key, value: 1)
         #expect(try await store.read(key) == 1)
 
-        configuration.deadline = .milliseconds(500)
+        configuration.deadline = .seconds(2)
         configuration.tls = .init(trustRootsPath: certificate)
         let unknown = try EtcdKVStore(configuration)
         await #expect(throws: AsyncKVStoreError.self) { try await unknown.set(key, value: 2) }

@@ -109,7 +109,7 @@ struct EtcdWatchTests {
     func unreachable() async throws {
         let server = try await EtcdServer.started()
         var configuration = EtcdKVStore.Configuration.test(server.endpoint)
-        configuration.deadline = .milliseconds(300)
+        configuration.deadline = .seconds(2)
         let store = try EtcdKVStore(configuration)
         var iterator = store.changes().makeAsyncIterator()
         #expect(try await iterator.next() == .resync)
