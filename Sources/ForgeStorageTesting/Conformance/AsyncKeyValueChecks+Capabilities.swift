@@ -5,7 +5,7 @@ extension ConformanceChecks {
         ConformanceCheck("a value becomes absent after its time to live, as exactly as declared, or is refused") {
             subject in
             let (store, key) = (subject.store, KVKey<Int>("a"))
-            let timeToLive = Duration.seconds(2)
+            var timeToLive = Duration.seconds(2)
             guard let expiry = try await store.capabilities().expiry else {
                 let error = try await expectError(AsyncKVStoreError.self, "set") {
                     try await store.set(key, value: 1, timeToLive: timeToLive)
@@ -13,11 +13,20 @@ extension ConformanceChecks {
                 try expectEqual(error.code, .refused, "code")
                 return try await expectAbsent("a", in: store)
             }
-            try await store.set(key, value: 1, timeToLive: timeToLive)
-            try await store.set(KVKey<Int>("kept"), value: 1, timeToLive: timeToLive)
-            try await store.set(KVKey<Int>("kept"), value: 2)
-            try await subject.pass(timeToLive / 2)
-            try await expectEqual(store.read(key), 1, "the value before its end")
+            while true {
+                let start = ContinuousClock.now
+                try await store.set(key, value: 1, timeToLive: timeToLive)
+                try await store.set(KVKey<Int>("kept"), value: 1, timeToLive: timeToLive)
+                try await store.set(KVKey<Int>("kept"), value: 2)
+                try await subject.pass(timeToLive / 2)
+                let value = try await store.read(key)
+                // A busy machine may have let the whole time pass: once more with a longer one.
+                guard value == nil, ContinuousClock.now - start >= timeToLive, timeToLive < .seconds(60) else {
+                    try expectEqual(value, 1, "the value before its end")
+                    break
+                }
+                timeToLive *= 2
+            }
             try await subject.pass(timeToLive / 2 + expiry)
             try await expectAbsent("a", in: store)
             try await expectEqual(store.keys(), ["kept"], "keys")
