@@ -5,20 +5,20 @@ import SystemPackage
 /// Copies files between file stores and directories, several at a time.
 struct FileTransfer {
     private static let concurrency = 4
-    /// The number of files that one task copies.
-    private static let batchCount = 16
+    /// The most files that one task copies.
+    private static let groupCount = 32
 
     private let arguments: TransferArguments
     private let log: TransferLog
     private let source: POSIXPath
     private let target: FileTarget
-    private let sourceIdentity: FileTarget.Identity?
+    private let sourceIdentity: DirectoryIdentity?
 
     init(_ arguments: TransferArguments, _ log: TransferLog) throws {
         self.arguments = arguments
         self.log = log
         source = try POSIXPath(arguments.source.url)
-        sourceIdentity = FileTarget.identity(at: source, on: SystemFileSystem())
+        sourceIdentity = Ancestry.identity(of: source)
         target = try FileTarget(arguments.destination)
     }
 
@@ -38,11 +38,8 @@ struct FileTransfer {
 
     /// A copy into its own source would not end, and a copy onto itself would be pointless.
     private func requireSeparatePlaces() throws {
-        let (from, to) = (
-            arguments.source.url.standardizedFileURL.resolvingSymlinksInPath().pathComponents,
-            arguments.destination.url.standardizedFileURL.resolvingSymlinksInPath().pathComponents
-        )
-        guard !from.starts(with: to), !to.starts(with: from) else {
+        let (from, to) = (Ancestry(of: source), Ancestry(of: target.root))
+        guard !from.contains(to), !to.contains(from) else {
             throw CommandFailure(
                 "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
         }
@@ -106,77 +103,37 @@ struct FileTransfer {
         var next = try nextFile(&walk)
         guard next != nil else { return false }
         try await withThrowingTaskGroup(of: Void.self) { group in
-            var batch: [POSIXPath] = []
-            var parent: POSIXPath?
             var running = 0
-            while let path = next {
-                try prepare(path, after: &parent)
-                batch.append(path)
-                next = try nextFile(&walk)
-                guard batch.count == Self.batchCount || next == nil else { continue }
+            while let first = next {
+                var files = FileGroup(directory: first.splitLast().parent)
+                while let path = next, path.splitLast().parent == files.directory, files.names.count < Self.groupCount {
+                    files.names.append(path.splitLast().name)
+                    next = try nextFile(&walk)
+                }
+                try prepare(files.directory)
                 if running == Self.concurrency {
                     try await group.next()
                     running -= 1
                 }
-                group.addTask { [batch] in for path in batch { try await copy(path) } }
+                group.addTask { [files] in
+                    var copy = FileGroupCopy(files, from: source, to: target, arguments, log)
+                    try await copy.run()
+                }
                 running += 1
-                batch.removeAll()
             }
             try await group.waitForAll()
         }
         return true
     }
 
-    /// Creates the directory of a file unless it is that of the file before.
-    private func prepare(_ path: POSIXPath, after last: inout POSIXPath?) throws(FileSystemError) {
-        let parent = path.splitLast().parent
-        guard parent != last, !arguments.dryRun else { return }
-        last = parent
+    /// Creates a directory for files that are copied.
+    private func prepare(_ directory: POSIXPath) throws(FileSystemError) {
+        guard !arguments.dryRun else { return }
         do {
-            try target.prepare(parent)
+            try target.prepare(directory)
         } catch {
             // A file has the name of the directory: each copy into it reports that.
             guard [.notDirectory, .fileExists].contains(error.errno) else { throw error }
-        }
-    }
-
-    private func copy(_ path: POSIXPath) async throws {
-        try Interruption.check()
-        let from = source.appending(path)
-        do {
-            if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
-            let size = try SystemFileSystem().status(from, followsSymbolicLinks: false).sizeInBytes
-            let present = target.open(path)
-            defer { present.map(SystemFileSystem().discard) }
-            if let present, try FileComparison.areEqual(from, present) {
-                // An interrupted copy may not have flushed it.
-                if !arguments.dryRun { try target.includeInFlush(path) }
-                return try log.record(.equal, path.shown, bytes: size)
-            }
-            if !arguments.dryRun { try await target.copy(from, to: path) }
-            try log.record(present == nil ? .copy : .replace, path.shown, bytes: size)
-        } catch {
-            guard isAboutTheItem(error) else { throw error }
-            guard try SystemFileSystem().exists(from, followsSymbolicLinks: false) else {
-                return try log.record(.skip, path.shown, reason: "removed meanwhile")
-            }
-            try log.record(.fail, path.shown, reason: "\(error)")
-        }
-    }
-
-    /// Whether an error concerns one file, so that the others can be copied.
-    private func isAboutTheItem(_ error: any Error) -> Bool {
-        switch error {
-        case let error as FileStoreError:
-            switch error.code {
-            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable: true
-            default: false
-            }
-        case let error as FileSystemError:
-            // Of the target, everything but a name that is taken concerns all files.
-            error.path?.bytes.starts(with: source.bytes + [UInt8(ascii: "/")]) == true
-                || [.isDirectory, .notDirectory].contains(error.errno)
-        default: false
         }
     }
 
@@ -235,7 +192,7 @@ struct FileTransfer {
 
     /// Throws if another directory is at the path of the source now, such as the one below a medium that was removed.
     private func requireSameSource() throws {
-        guard FileTarget.identity(at: source, on: SystemFileSystem()) == sourceIdentity else {
+        guard Ancestry.identity(of: source) == sourceIdentity else {
             throw CommandFailure("the source disappeared meanwhile: \(arguments.source.text)", .partial)
         }
     }
@@ -247,14 +204,20 @@ struct FileTransfer {
             guard entry.type == .regular, target.refusal(of: entry.path) == nil,
                 arguments.source.scheme != .files || entry.path.isKey
             else { continue }
-            let present = target.open(entry.path)
-            defer { present.map(SystemFileSystem().discard) }
-            if let present, try FileComparison.areEqual(source.appending(entry.path), present) {
+            if try isEqual(entry.path) {
                 try log.record(.verify, entry.path.shown)
             } else {
                 try log.record(.fail, entry.path.shown, reason: "differs when read back")
             }
         }
+    }
+
+    private func isEqual(_ path: POSIXPath) throws -> Bool {
+        guard let present = target.open(path) else { return false }
+        defer { SystemFileSystem().discard(present) }
+        let file = try SourceFile(source.appending(path), on: SystemFileSystem())
+        defer { SystemFileSystem().discard(file.descriptor) }
+        return try file.isEqual(to: present)
     }
 }
 

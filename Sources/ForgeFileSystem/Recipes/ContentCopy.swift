@@ -42,12 +42,14 @@ package final class ContentCopy {
     ///   - source: A file open for reading; its offset may move.
     ///   - status: Its status.
     ///   - sources: The file system of the source.
-    ///   - target: An empty file open for writing.
+    ///   - target: A file open for writing.
     ///   - targets: The file system of the target; nil if both files are of one, which can then copy by itself.
+    ///   - offset: The number of bytes that the target has already; it ends there.
     package init(
         of source: Descriptor, _ status: FileStatus, on sources: any POSIXFileSystem, to target: Descriptor,
-        on targets: (any POSIXFileSystem)? = nil
+        on targets: (any POSIXFileSystem)? = nil, startingAt offset: Int64 = 0
     ) {
+        self.offset = offset
         self.source = source
         self.sources = sources
         self.target = target
@@ -55,8 +57,12 @@ package final class ContentCopy {
         usesKernel = targets == nil
         sourceSize = status.sizeInBytes
         mayHaveHoles = status.allocatedSizeInBytes < status.sizeInBytes
-        dataEnd = mayHaveHoles ? 0 : .max
+        dataEnd = mayHaveHoles ? offset : .max
     }
+
+    /// Whether everything that the source's status announced is copied. A file that has grown has another status, and the
+    /// content of files that the kernel generates is not announced.
+    package var isAtKnownEnd: Bool { !mayHaveHoles && !endsInHole && sourceSize > 0 && offset >= sourceSize }
 
     deinit {
         buffer?.deallocate()

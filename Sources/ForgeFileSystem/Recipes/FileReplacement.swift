@@ -193,13 +193,15 @@ extension POSIXFileSystem {
     ///
     /// On Linux, a rename over a file makes ext4 write the delayed blocks of the new one (`auto_da_alloc`), which takes
     /// longer than all other calls of a replacement together. A file that was synchronised has no such blocks; for the
-    /// others, whose content need not survive a power cut, the names are exchanged and the old file removed.
-    func moveIntoPlace(
-        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability
+    /// others, whose content need not survive a power cut, the names are exchanged and the old file removed, unless the
+    /// caller has found none (`isExpected`).
+    package func moveIntoPlace(
+        _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
+        isExpected: Bool = true
     ) throws(FileSystemError) {
         guard mode == .replacing else { return try moveExclusively(temporary, to: name, at: directory) }
         #if os(Linux)
-        if synced == .none, try exchange(temporary, with: name, at: directory) { return }
+        if synced == .none, isExpected, try exchange(temporary, with: name, at: directory) { return }
         #endif
         try rename(temporary, at: directory, to: name, at: directory, .replacing)
     }

@@ -10,6 +10,7 @@ package final class StagedFile: Sendable {
     package let store: StoreDirectory
     fileprivate let key: RelativeKey
     fileprivate let name: TemporaryFileJournal.Name
+    /// The directory of the key, the root's own descriptor for keys in the root.
     fileprivate let directory: Descriptor
     private let journal: TemporaryFileJournal
     /// Nil after the file was discarded.
@@ -20,19 +21,19 @@ package final class StagedFile: Sendable {
         self.store = store
         self.key = key
         journal = try store.openJournal()
-        directory = try fileSystem.duplicate(parent)
+        directory = key.isNested ? try fileSystem.duplicate(parent) : store.root
         do throws(FileSystemError) {
             name = try journal.takeName(
                 POSIXPath.temporaryPrefix, in: key.path.splitLast().parent, at: directory, isDurable: false)
         } catch {
-            fileSystem.discard(directory)
+            if key.isNested { fileSystem.discard(directory) }
             throw error
         }
         do throws(FileSystemError) {
             file = Mutex(try Self.create(name.path, at: directory, on: fileSystem))
         } catch {
             journal.giveBackIfFree(name, at: directory)
-            fileSystem.discard(directory)
+            if key.isNested { fileSystem.discard(directory) }
             throw error
         }
     }
@@ -82,14 +83,24 @@ package final class StagedFile: Sendable {
         try withFile { (file) throws(FileSystemError) in try store.fileSystem.synchronize(file, level) }
     }
 
-    /// Closes the file and removes the temporary name, if there still is one.
+    /// Closes the file and removes it.
     package func discard() {
+        close { directory in
+            do { try store.fileSystem.unlink(name.path, at: directory) } catch _ {}
+            journal.giveBackIfFree(name, at: directory)
+        }
+    }
+
+    /// Closes the file, which has its key now, not its temporary name.
+    fileprivate func finish() {
+        close { _ in journal.giveBack(name) }
+    }
+
+    private func close(_ release: (Descriptor) -> Void) {
         guard let descriptor = file.withLock({ $0.take() }) else { return }
         store.fileSystem.discard(descriptor)
-        // Missing once the file has its key.
-        do { try store.fileSystem.unlink(name.path, at: directory) } catch _ {}
-        journal.giveBackIfFree(name, at: directory)
-        store.fileSystem.discard(directory)
+        release(directory)
+        if key.isNested { store.fileSystem.discard(directory) }
     }
 }
 
@@ -119,19 +130,23 @@ extension StoreDirectory {
         _ file: StagedFile, _ mode: RenameMode, expecting expected: FileRevision? = nil, durability: Durability,
         flushesNames: Bool = true
     ) throws(FileSystemError) -> FileStatus {
-        let status = try file.withFile { (content) throws(FileSystemError) in
+        let (status, isMoved) = try file.withFile { (content) throws(FileSystemError) in
             var status = try fileSystem.status(of: .descriptor(content))
+            var isMoved = true
             do throws(FileSystemError) {
-                try withParent(of: file.key, creating: false) { (parent, name) throws(FileSystemError) in
-                    try requireSameDirectory(parent, file.directory)
+                // Staging has checked that no other store has its root on the way.
+                try withParent(of: file.key, creating: false, checkingRoots: false) {
+                    (parent, name) throws(FileSystemError) in
+                    if file.key.isNested { try requireSameDirectory(parent, file.directory) }
                     try synchronizingPresence(of: file.key, at: parent, durability) { () throws(FileSystemError) in
-                        try requireReplaceable(name, at: parent, mode, file.key)
+                        let exists = try requireReplaceable(name, at: parent, mode, file.key)
                         try excludingChanges(in: parent, isConditional: expected != nil) {
                             () throws(FileSystemError) in
                             if let expected, try revision(name, at: parent) != expected {
                                 throw FileSystemError(.rename, .canceled, path: file.key.path)
                             }
-                            try fileSystem.moveIntoPlace(file.name.path, to: name, at: parent, mode, durability)
+                            try fileSystem.moveIntoPlace(
+                                file.name.path, to: name, at: parent, mode, durability, isExpected: exists)
                         }
                     }
                     if flushesNames { try synchronizeNames(parent, file.key.path, durability) }
@@ -147,16 +162,17 @@ extension StoreDirectory {
                     if let earlier = stored.take() { fileSystem.discard(earlier) }
                     stored = try fileSystem.duplicate(new)
                 }
-                guard let stored else { return status }
+                isMoved = false
+                guard let stored else { return (status, isMoved) }
                 do throws(FileSystemError) {
                     status = try fileSystem.status(of: .descriptor(stored))
                 } catch {
                     throw error.withVisibleEffect(at: file.key.path)
                 }
             }
-            return status
+            return (status, isMoved)
         }
-        file.discard()
+        if isMoved { file.finish() } else { file.discard() }
         return status
     }
 

@@ -138,18 +138,21 @@ extension StoreDirectory {
         }
     }
 
+    /// Throws unless a key's file may be replaced; returns whether there is one.
+    @discardableResult
     func requireReplaceable(
         _ name: POSIXPath, at parent: Descriptor, _ mode: RenameMode, _ key: RelativeKey
-    ) throws(FileSystemError) {
+    ) throws(FileSystemError) -> Bool {
         let status: FileStatus
         do {
             status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
         } catch  where error.errno == .noSuchFileOrDirectory {
-            return
+            return false
         }
         guard status.type != .directory else { throw FileSystemError(.open, .isDirectory, path: key.path) }
         guard mode != .exclusive else { throw FileSystemError(.open, .fileExists, path: key.path) }
         try Self.check(status, of: key)
+        return true
     }
 
     /// Removes a key's file.

@@ -12,15 +12,15 @@ extension StoreDirectory {
 
     /// Opens the directory of a key's last component; a new one is not yet durable.
     ///
-    /// - Throws: `EBUSY` if the key leads into the root of another store.
+    /// - Throws: `EBUSY` if the key leads into the root of another store, unless `checkingRoots` is false.
     package func withParent<Result>(
-        of key: RelativeKey, creating: Bool,
+        of key: RelativeKey, creating: Bool, checkingRoots: Bool = true,
         _ body: (_ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
         let (parent, name) = key.path.splitLast()
         return try fileSystem.withPathInErrors(key.path) { () throws(FileSystemError) -> Result in
             guard !parent.isEmpty else { return try body(root, name) }
-            try requireNoOtherRoot(parent)
+            if checkingRoots { try requireNoOtherRoot(parent) }
             let descriptor = try openParent(parent, creating: creating)
             defer { fileSystem.discard(descriptor) }
             return try body(descriptor, name)

@@ -1,0 +1,145 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Copies a group of files: both directories are opened once, and short files are stored in one batch.
+struct FileGroupCopy {
+    private let group: FileGroup
+    private let source: POSIXPath
+    private let target: FileTarget
+    private let arguments: TransferArguments
+    private let log: TransferLog
+    private let fileSystem = SystemFileSystem()
+
+    /// The target's directory; a write into it reports why it could not be opened.
+    private let targetDirectory: Result<Descriptor, FileSystemError>
+
+    fileprivate struct ShortFile {
+        let path: POSIXPath
+        let action: TransferLog.Action
+        let content: Data
+        let attributes: [String: String]
+    }
+
+    /// Short files that are stored together.
+    private var batch: [ShortFile] = []
+
+    init(
+        _ group: FileGroup, from source: POSIXPath, to target: FileTarget, _ arguments: TransferArguments,
+        _ log: TransferLog
+    ) {
+        self.group = group
+        self.source = source
+        self.target = target
+        self.arguments = arguments
+        self.log = log
+        targetDirectory = Result { () throws(FileSystemError) in try target.openDirectory(group.directory) }
+    }
+
+    /// Copies the files and records each.
+    mutating func run() async throws {
+        defer { if case .success(let directory) = targetDirectory { fileSystem.discard(directory) } }
+        let path = group.directory.isEmpty ? source : source.appending(group.directory)
+        let directory: Descriptor
+        do throws(FileSystemError) {
+            directory = try fileSystem.open(path, .readOnly, options: [.directory])
+        } catch {
+            for name in group.names { try record(SourceFailure(error: error), group.path(of: name)) }
+            return
+        }
+        defer { fileSystem.discard(directory) }
+        for name in group.names {
+            try Interruption.check()
+            let path = group.path(of: name)
+            do {
+                try await copy(name, path, in: directory)
+            } catch {
+                try record(error, path)
+            }
+        }
+        try await storeBatch()
+        if !arguments.dryRun { try target.includeInFlush(group.directory) }
+    }
+
+    private mutating func copy(_ name: POSIXPath, _ path: POSIXPath, in directory: Descriptor) async throws {
+        if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
+        let file = try SourceFile(name, in: directory, path: source.appending(path), on: fileSystem)
+        defer { fileSystem.discard(file.descriptor) }
+        guard file.status.type == .regular else {
+            return try log.record(.skip, path.shown, reason: file.status.type.text)
+        }
+        let size = file.status.sizeInBytes
+        var present: Descriptor?
+        if case .success(let directory) = targetDirectory { present = target.open(name, in: directory) }
+        defer { present.map(fileSystem.discard) }
+        if let present, try file.isEqual(to: present) { return try log.record(.equal, path.shown, bytes: size) }
+        let action = present == nil ? TransferLog.Action.copy : .replace
+        guard !arguments.dryRun else { return try log.record(action, path.shown, bytes: size) }
+        guard let store = target.store else {
+            try target.replace(name, in: targetDirectory.get(), by: file, isPresent: present != nil)
+            return try log.record(action, path.shown, bytes: size)
+        }
+        if let content = try file.shortContent() {
+            let attributes = try file.attributes(named: path.shown)
+            batch.append(ShortFile(path: path, action: action, content: content, attributes: attributes))
+        } else {
+            try await file.store(in: store, as: path.shown)
+            try log.record(action, path.shown, bytes: size)
+        }
+    }
+
+    /// Stores the short files; one by one if that fails, to find out which one it is.
+    private func storeBatch() async throws {
+        guard let store = target.store, !batch.isEmpty else { return }
+        do {
+            try await store.apply(FileBatch(batch), durability: nil)
+            for file in batch { try recordStored(file) }
+        } catch is FileStoreError {
+            for file in batch {
+                do {
+                    try await store.apply(FileBatch([file]), durability: nil)
+                    try recordStored(file)
+                } catch {
+                    try record(error, file.path)
+                }
+            }
+        }
+    }
+
+    private func recordStored(_ file: ShortFile) throws {
+        try log.record(file.action, file.path.shown, bytes: Int64(file.content.count))
+    }
+
+    // MARK: Failures
+
+    /// Records an error of one file; rethrows one that concerns all files.
+    private func record(_ error: any Error, _ path: POSIXPath) throws {
+        guard Self.isAboutTheItem(error) else { throw error }
+        guard try fileSystem.exists(source.appending(path), followsSymbolicLinks: false) else {
+            return try log.record(.skip, path.shown, reason: "removed meanwhile")
+        }
+        try log.record(.fail, path.shown, reason: "\(error)")
+    }
+
+    /// Whether an error concerns one file, so that the others can be copied.
+    private static func isAboutTheItem(_ error: any Error) -> Bool {
+        switch error {
+        case is SourceFailure: true
+        case let error as FileStoreError:
+            switch error.code {
+            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable: true
+            default: false
+            }
+        // Of the target, everything but a name that is taken concerns all files.
+        case let error as FileSystemError: [.isDirectory, .notDirectory].contains(error.errno)
+        default: false
+        }
+    }
+}
+
+extension FileBatch {
+    fileprivate init(_ files: [FileGroupCopy.ShortFile]) {
+        self.init()
+        for file in files { save(file.content, to: file.path.shown, attributes: file.attributes) }
+    }
+}
