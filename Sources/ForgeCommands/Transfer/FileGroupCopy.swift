@@ -4,6 +4,9 @@ import SystemPackage
 
 /// Copies a group of files: both directories are opened once, and short files are stored in one batch.
 struct FileGroupCopy {
+    private static let batchCount = 64
+    private static let batchSize = 1 << 20
+
     private let group: FileGroup
     private let source: POSIXPath
     private let target: FileTarget
@@ -23,6 +26,7 @@ struct FileGroupCopy {
 
     /// Short files that are stored together.
     private var batch: [ShortFile] = []
+    private var sizeOfBatch = 0
 
     init(
         _ group: FileGroup, from source: POSIXPath, to target: FileTarget, _ arguments: TransferArguments,
@@ -81,7 +85,9 @@ struct FileGroupCopy {
         }
         if let content = try file.shortContent() {
             let attributes = try file.attributes(named: path.shown)
-            batch.append(ShortFile(path: path, action: action, content: content, attributes: attributes))
+            batch.append(ShortFile(path: path, action: action, content: Data(content), attributes: attributes))
+            sizeOfBatch += content.count
+            if batch.count == Self.batchCount || sizeOfBatch >= Self.batchSize { try await storeBatch() }
         } else {
             try await file.store(in: store, as: path.shown)
             try log.record(action, path.shown, bytes: size)
@@ -89,8 +95,12 @@ struct FileGroupCopy {
     }
 
     /// Stores the short files; one by one if that fails, to find out which one it is.
-    private func storeBatch() async throws {
+    private mutating func storeBatch() async throws {
         guard let store = target.store, !batch.isEmpty else { return }
+        defer {
+            batch = []
+            sizeOfBatch = 0
+        }
         do {
             try await store.apply(FileBatch(batch), durability: nil)
             for file in batch { try recordStored(file) }

@@ -5,8 +5,9 @@ import SystemPackage
 /// Copies files between file stores and directories, several at a time.
 struct FileTransfer {
     private static let concurrency = 4
-    /// The most files that one task copies.
-    private static let groupCount = 32
+    /// The most files that one task copies. Large groups keep tasks in different directories, where they do not wait for
+    /// one another's changes.
+    private static let groupCount = 1024
 
     private let arguments: TransferArguments
     private let log: TransferLog

@@ -7,7 +7,7 @@ import SystemPackage
 /// The name is derived from the source's path, size and time, so that the next copy of the same source continues what an
 /// interrupted one has written, and a changed source begins anew. The file is locked: of two copies of one source to one
 /// place at the same time, the second one uses a random name.
-struct PartialFile {
+final class PartialFile {
     /// From how many bytes on an interrupted copy is kept.
     private static let keptSize: Int64 = 1 << 23
 
@@ -31,6 +31,10 @@ struct PartialFile {
                 at: directory, .readWrite, permissions: .ownerReadWrite)
             isLeftover = false
         }
+    }
+
+    deinit {
+        fileSystem.discard(descriptor)
     }
 
     private static func name(for file: SourceFile) -> POSIXPath {
@@ -83,7 +87,6 @@ struct PartialFile {
     /// - Throws: ``SourceFailure``, `FileSystemError` of the target, ``CommandFailure`` if interrupted: the part of a
     ///   long file that was written is kept then, and the partial file removed otherwise.
     func finish(_ file: SourceFile, as final: POSIXPath, isExpected: Bool) throws {
-        defer { fileSystem.discard(descriptor) }
         do {
             try fill(from: file)
             try fileSystem.moveIntoPlace(
@@ -105,8 +108,13 @@ struct PartialFile {
             offset = try file.commonLength(with: descriptor)
             try fileSystem.truncate(.descriptor(descriptor), to: offset)
         }
-        let copy = ContentCopy(of: file.descriptor, file.status, on: fileSystem, to: descriptor, startingAt: offset)
-        while try next(copy) { try Interruption.check() }
+        if offset == 0, !file.mayHaveHoles, let content = try file.shortContent() {
+            try fileSystem.writeBytes(content, to: descriptor)
+        } else {
+            let copy = ContentCopy(
+                of: file.descriptor, file.status, on: fileSystem, to: descriptor, startingAt: offset)
+            while try next(copy) { try Interruption.check() }
+        }
         let permissions = file.status.permissions.intersection(.all)
         if permissions != .ownerReadWrite { try fileSystem.setPermissions(permissions, of: .descriptor(descriptor)) }
         try fileSystem.setFileAttributes(file.attributes(), of: descriptor)

@@ -58,14 +58,17 @@ struct SourceFile {
 
     // MARK: Content
 
+    /// Whether some blocks of the file are not stored.
+    var mayHaveHoles: Bool { status.allocatedSizeInBytes < status.sizeInBytes }
+
     /// The whole content of a short file; nil for a longer one.
-    func shortContent() throws(SourceFailure) -> Data? {
+    func shortContent() throws(SourceFailure) -> [UInt8]? {
         guard status.sizeInBytes <= Self.shortSize else { return nil }
         let bytes = try reading { () throws(FileSystemError) in
             try fileSystem.readBytes(of: descriptor, at: 0, count: Int(status.sizeInBytes))
         }
         try requireUnchanged()
-        return Data(bytes)
+        return bytes
     }
 
     /// Whether another file has the same content and the same attributes of stores.
