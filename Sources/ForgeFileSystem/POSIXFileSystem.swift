@@ -166,7 +166,7 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 
     /// Sets a user attribute of an open file, replacing an earlier value (`fsetxattr(2)`); throws `ENOTSUP` by default.
     ///
-    /// The change is atomic, updates the change time and is made durable by ``synchronize(_:_:)`` of the file. Hard
+    /// The change is atomic, updates the change time and is made durable by ``synchronize(_:_:)`` with ``SyncLevel/full``. Hard
     /// links share the attributes, and a rename keeps them.
     ///
     /// - Parameters:

@@ -59,7 +59,9 @@ struct LinterTests {
         try fileSystem.replace("/d/older", with: "new", durability: .barrier)
         #expect(kinds() == [.directoryNeverSynchronized])
         fileSystem.log.acknowledge("all of it")
-        #expect(kinds().contains(.acknowledgedUnsynchronizedData))
+        // With a real barrier, the content is not on the device either.
+        #expect(
+            !kinds().filter { [.acknowledgedUnsynchronizedName, .acknowledgedUnsynchronizedData].contains($0) }.isEmpty)
     }
 
     @Test("a rename before the content is synchronised is reported")

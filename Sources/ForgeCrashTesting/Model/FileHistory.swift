@@ -189,11 +189,14 @@ struct FileHistory: Sendable {
         settleAttributes(level)
     }
 
-    /// `fdatasync` does not make times durable.
+    /// `fdatasync` makes no attributes durable; a barrier leaves out the times.
     private mutating func settleAttributes(_ level: SyncLevel) {
-        guard level != .full else {
+        switch level {
+        case .full:
             attributes = [node.attributes]
             return
+        case .data: return
+        case .barrier: break
         }
         var kept: [Attributes] = []
         for var old in attributes {

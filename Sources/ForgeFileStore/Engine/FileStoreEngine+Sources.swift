@@ -107,7 +107,7 @@ extension FileStoreEngine {
         var refusal: FileStoreError?
         do {
             try attemptStoring(.move, key.string) { (store) throws(FileSystemError) in
-                if let level = durability.fileLevel { try fileSystem.synchronize(file, level) }
+                if let level = durability.contentLevel { try fileSystem.synchronize(file, level) }
                 try store.adopt(as: key, overwrite ? .replacing : .exclusive, durability: durability) {
                     (root) throws(FileSystemError) in
                     let new = try Self.claim(source, at: root, of: store, &refusal)
@@ -144,16 +144,6 @@ extension FileStoreEngine {
                 refusal = problem
                 throw FileSystemError(.rename, .canceled, path: source.origin.path)
             }
-        }
-    }
-}
-
-extension Durability {
-    fileprivate var fileLevel: SyncLevel? {
-        switch self {
-        case .full: .full
-        case .barrier: .barrier
-        case .none: nil
         }
     }
 }

@@ -262,11 +262,16 @@ extension FileSystemError {
 }
 
 extension Durability {
-    /// The synchronisation of a file's content before it gets its name.
+    /// The synchronisation of a new file before it gets its name.
     package var contentLevel: SyncLevel? {
         switch self {
         case .full: .full
+        #if canImport(Darwin)
         case .barrier: .barrier
+        #else
+        // There is no barrier, and `fdatasync` leaves out extended attributes. For a new file it costs the same.
+        case .barrier: .full
+        #endif
         case .none: nil
         }
     }

@@ -260,7 +260,7 @@ extension Recipe {
             try fileSystem.sync("/d/f")
             run.acknowledge("time")
         },
-        .right("change the mode before fdatasync", .attributes) { fileSystem, run in
+        .wrong("change the mode before fdatasync", .attributes) { fileSystem, run in
             try fileSystem.setPermissions(.ownerRead, of: .path("/d/f"))
             try fileSystem.sync("/d/f", .data)
             run.acknowledge("mode")
@@ -273,7 +273,7 @@ extension Recipe {
             try fileSystem.sync("/d")
             run.acknowledge("new")
         },
-        .right("set an extended attribute before fdatasync and rename", .extendedAttributes) { fileSystem, run in
+        .wrong("set an extended attribute before fdatasync and rename", .extendedAttributes) { fileSystem, run in
             try fileSystem.put("/d/tmp", new)
             try fileSystem.setAttribute(of: "/d/tmp", to: new)
             try fileSystem.sync("/d/tmp", .data)
