@@ -4,8 +4,9 @@ import ArgumentParser
 private let discussion = """
     Items that are already equal are skipped, after a comparison of their contents, so the same command continues after \
     an interruption and starts again with every item that has changed. Each item is written under another name, or in \
-    one batch, and appears complete or not at all, also after control-C or a kill. At the end everything is flushed to \
-    the device. A missing or empty source is an error, so that a mistyped path deletes nothing.
+    one batch, and appears complete or not at all, also after control-C or a kill; a long file that was copied to a tree \
+    in part goes on where it stopped. At the end everything is flushed to the device. A missing or empty source is an \
+    error, so that a mistyped path deletes nothing.
 
     kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \

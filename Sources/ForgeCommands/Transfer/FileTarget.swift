@@ -95,9 +95,8 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// Copies a file to a name in an open directory of an ordinary tree, atomically.
-    ///
-    /// - Parameter isPresent: Whether the name was found.
+    /// Copies a file to a name in an open directory of an ordinary tree, atomically; `isPresent` tells whether the name was
+    /// found there.
     func replace(_ name: POSIXPath, in directory: Descriptor, by file: SourceFile, isPresent: Bool) throws {
         try PartialFile(of: file, in: directory, on: fileSystem).finish(file, as: name, isExpected: isPresent)
     }
