@@ -31,11 +31,12 @@ public final class Inspector: Sendable {
         var isPartial = false
         var isSearched = false
         var stores: [FoundStore] = []
-        var keyValue: [String: KeyValueView] = [:]
-        var vaults: [String: VaultView] = [:]
+        // Not by names, of which two that differ in their bytes can be equal strings.
+        var keyValue: [POSIXPath: KeyValueView] = [:]
+        var vaults: [POSIXPath: VaultView] = [:]
     }
 
-    let path: POSIXPath
+    let root: ConfinedDirectory
     let options: InspectorOptions
     let timeline = Timeline()
     let files: FileTree
@@ -54,10 +55,10 @@ public final class Inspector: Sendable {
     ///   - options: What is shown.
     /// - Throws: `FileSystemError` if the directory cannot be read.
     public init(_ directory: URL, options: InspectorOptions = InspectorOptions()) throws {
-        path = try POSIXPath(directory)
+        root = try ConfinedDirectory(POSIXPath(directory))
         self.options = options
-        files = FileTree(path)
-        let search = StoreSearch(path)
+        files = FileTree(root)
+        let search = StoreSearch(root)
         state = Mutex(State())
         searching = Mutex(search)
         try refreshStores()
@@ -103,9 +104,10 @@ public final class Inspector: Sendable {
             state.vaults = state.vaults.filter { current.contains($0.value.store) }
             for store in found.stores {
                 switch store.kind {
-                case .keyValue where state.keyValue[store.name] == nil:
-                    state.keyValue[store.name] = KeyValueView(store)
-                case .vault where state.vaults[store.name] == nil: state.vaults[store.name] = VaultView(store)
+                case .keyValue where state.keyValue[store.path] == nil:
+                    state.keyValue[store.path] = KeyValueView(store, in: root)
+                case .vault where state.vaults[store.path] == nil:
+                    state.vaults[store.path] = VaultView(store, in: root)
                 default: break
                 }
             }
@@ -121,12 +123,20 @@ public final class Inspector: Sendable {
         for view in state.withLock({ Array($0.keyValue.values) }) { timeline.add(view.refresh()) }
     }
 
-    func keyValueStore(_ name: String) -> KeyValueView? { state.withLock { $0.keyValue[name] } }
+    func keyValueStore(_ name: String) -> KeyValueView? {
+        store(name, [.keyValue]).flatMap { store in state.withLock { $0.keyValue[store.path] } }
+    }
 
-    func vault(_ name: String) -> VaultView? { state.withLock { $0.vaults[name] } }
+    func vault(_ name: String) -> VaultView? {
+        store(name, [.vault]).flatMap { store in state.withLock { $0.vaults[store.path] } }
+    }
 
-    func cache(_ name: String) -> FoundStore? {
-        state.withLock { state in state.stores.first { $0.name == name && [.cache, .images].contains($0.kind) } }
+    func cache(_ name: String) -> FoundStore? { store(name, [.cache, .images]) }
+
+    private func store(_ name: String, _ kinds: [FoundStore.Kind]) -> FoundStore? {
+        state.withLock { state in
+            state.stores.first { kinds.contains($0.kind) && $0.name.utf8.elementsEqual(name.utf8) }
+        }
     }
 
     var keyValueStores: [KeyValueView] {
@@ -138,9 +148,9 @@ public final class Inspector: Sendable {
     var summary: Summary {
         let (stores, keyValue, isPartial) = state.withLock { ($0.stores, $0.keyValue, $0.isPartial) }
         return Summary(
-            directory: path.description, isWritable: options.isWritable, isPartial: isPartial,
+            directory: root.path.description, isWritable: options.isWritable, isPartial: isPartial,
             stores: stores.map { store in
-                let known = store.kind == .keyValue ? keyValue[store.name]?.summary : nil
+                let known = store.kind == .keyValue ? keyValue[store.path]?.summary : nil
                 return Summary.Store(
                     kind: store.kind, name: store.name, count: known?.count, revision: known?.revision,
                     failure: known?.failure)

@@ -10,7 +10,7 @@ import Testing
 
     init() throws {
         stores = try TemporaryStores()
-        tree = FileTree(try POSIXPath(stores.url))
+        tree = FileTree(try stores.root)
         let manager = FileManager.default
         try manager.createDirectory(at: stores.place("notes/deep"), withIntermediateDirectories: true)
         try Data("text".utf8).write(to: stores.place("notes/a.txt"))

@@ -28,7 +28,7 @@ import Testing
             ])
         #expect(summary.stores[0].count == 1)
         let found = try #require(inspector.cache("cache"))
-        #expect(try CacheContent(of: found, offset: 0, limit: 10).rows.map(\.name) == ["https://example.org/a"])
+        #expect(try CacheContent(of: found, in: inspector.root, offset: 0, limit: 10).rows.map(\.name) == ["https://example.org/a"])
     }
 
     @Test("shows the statistics of the app's own caches")
@@ -123,9 +123,9 @@ import Testing
         bytes[bytes.count / 2] ^= 1
         try bytes.write(to: log)
         try Data("aside".utf8).write(to: stores.place("settings/quarantine-tail-00000000-64-00000000"))
-        let view = KeyValueView(FoundStore(kind: .keyValue, name: "settings", path: try stores.path("settings")))
-        let found = try #require(try view.map(sectionCount: 32))
-        let map = try LogMap(found, in: try stores.path("settings"))
+        let (found, root) = (FoundStore(kind: .keyValue, path: "settings"), try stores.root)
+        let view = KeyValueView(found, in: root)
+        let map = try LogMap(try #require(try view.map(sectionCount: 32)), of: found, in: root)
         #expect(map.damage.count == 1)
         #expect(map.sections.filter { $0[2] == 1 }.count == 1)
         #expect(map.quarantine.map(\.size) == [5])

@@ -18,7 +18,7 @@ import Testing
     init() throws {
         stores = try TemporaryStores()
         store = try stores.keyValueStore()
-        view = KeyValueView(FoundStore(kind: .keyValue, name: "settings", path: try stores.path("settings")))
+        view = KeyValueView(FoundStore(kind: .keyValue, path: "settings"), in: try stores.root)
     }
 
     @Test("shows type, size, revision and value")

@@ -13,7 +13,8 @@ import Testing
     }
 
     private func apply(_ edits: [StagedEdits.Edit]) throws {
-        try StagedEdits(store: "settings", edits: edits).apply(to: try stores.path("settings"))
+        try StagedEdits(store: "settings", edits: edits).apply(
+            to: FoundStore(kind: .keyValue, path: "settings"), in: stores.root)
     }
 
     private func make(_ body: (FileKVStore) throws -> Void) throws {

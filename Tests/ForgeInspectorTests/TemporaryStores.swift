@@ -17,7 +17,7 @@ final class TemporaryStores: Sendable {
 
     func place(_ name: String) -> URL { url.appending(path: name) }
 
-    func path(_ name: String) throws -> POSIXPath { try POSIXPath(place(name)) }
+    var root: ConfinedDirectory { get throws { try ConfinedDirectory(POSIXPath(url)) } }
 
     func keyValueStore(
         _ name: String = "settings", sharing: FileKVStore.Sharing = .exclusive

@@ -8,7 +8,7 @@ import Testing
 @Suite("An index of a log") struct LogIndexTests {
     private let memory = InMemoryFileSystem()
 
-    private func index() -> KVLogIndex { KVLogIndex(of: "/store", on: memory) }
+    private func index() throws -> KVLogIndex { KVLogIndex(of: "store", in: try ConfinedDirectory("/", on: memory)) }
 
     private func open(sharing: FileKVStore.Sharing = .exclusive) throws -> FileKVStore {
         try FileKVStore(at: "/store", fileSystem: memory, options: .init(sharing: sharing))
@@ -35,7 +35,7 @@ import Testing
     func follows() throws {
         let store = try open()
         for number in 0..<50 { try store.set(KVKey<Int>("key/\(number)"), value: number) }
-        var index = index()
+        var index = try index()
         #expect(try index.refresh().isEmpty)
         try expectSame(&index, as: store)
         try store.set(KVKey<String>("key/7"), value: "seven")
@@ -56,7 +56,7 @@ import Testing
     func compaction() throws {
         let store = try open()
         for number in 0..<20 { try store.set(KVKey<Int>("key\(number % 4)"), value: number) }
-        var index = index()
+        var index = try index()
         _ = try index.refresh()
         try store.compact()
         try store.set(KVKey<Int>("key1"), value: 100)
@@ -77,7 +77,7 @@ import Testing
             } catch {}  // The device is full.
         }
         fill("key")
-        var index = KVLogIndex(of: "/store", on: full)
+        var index = KVLogIndex(of: "store", in: try ConfinedDirectory("/", on: full))
         _ = try index.refresh()
         #expect(index.count > 50)
         try store.removeAll()
@@ -90,7 +90,7 @@ import Testing
     func removeAll() throws {
         let store = try open()
         for number in 0..<20 { try store.set(KVKey<Int>("key\(number)"), value: number) }
-        var index = index()
+        var index = try index()
         _ = try index.refresh()
         try store.removeAll()
         // As long as before.
@@ -110,7 +110,7 @@ import Testing
         let byte = try memory.readBytes(of: file, at: position, count: 1)
         try memory.writeBytes([byte[0] ^ 1], to: file, at: position)
         try memory.close(file)
-        var index = index()
+        var index = try index()
         _ = try index.refresh()
         let map = try #require(index.map(sectionCount: 16))
         #expect(map.damage.count == 1)
@@ -126,7 +126,7 @@ import Testing
         let store = try open()
         try store.set(KVKey<Int>("key"), value: 1)
         let (before, names) = (try memory.readFile("/store/log"), try names())
-        var index = index()
+        var index = try index()
         _ = try index.refresh()
         _ = index.names()
         #expect(try memory.readFile("/store/log") == before)
@@ -143,7 +143,7 @@ import Testing
 
     @Test("throws for a missing store and for a log of a later version")
     func failures() throws {
-        var index = index()
+        var index = try index()
         #expect { try index.refresh() } throws: { ($0 as? KVStoreError)?.code == .noStore }
         try open().close()
         let file = try memory.open("/store/log", .readWrite)
@@ -162,7 +162,7 @@ import Testing
         for name in ["b", "a/x", "a/y/z", "a/y", "a", "é/1", "ab", "c/"] {
             try store.set(KVKey<String>(name), value: String(repeating: "-", count: name.utf8.count * 10))
         }
-        index = KVLogIndex(of: "/store", on: memory)
+        index = KVLogIndex(of: "store", in: try ConfinedDirectory("/", on: memory))
         _ = try index.refresh()
         try store.remove(KVKey<String>("b"))
         try store.set(KVKey<String>("aa"), value: "")

@@ -55,11 +55,22 @@ public final class VaultCrypt: CryptStoring {
     ///   - fileSystem: The file system of the vault.
     /// - Throws: ``CryptError``: `.invalidKeyMaterial` for a key that is too short, `.reservedName` for a name that
     ///   begins with `#`, `.unavailable` with the reason for a URL that is not a file path.
-    public init(
+    public convenience init(
         at url: URL, key: SymmetricKey, lockTimeout: Duration = .seconds(30),
         fileSystem: any POSIXFileSystem = SystemFileSystem()
     ) throws(CryptError) {
-        file = try VaultFile(url, on: fileSystem, lockTimeout: lockTimeout)
+        try self.init(VaultFile(url, on: fileSystem, lockTimeout: lockTimeout), key)
+    }
+
+    /// Creates a vault below a directory that is only read: every change throws, and no link on its path is followed.
+    package convenience init(
+        reading path: POSIXPath, in root: ConfinedDirectory, key: SymmetricKey
+    ) throws(CryptError) {
+        try self.init(VaultFile(reading: path, in: root), key)
+    }
+
+    private init(_ file: VaultFile, _ key: SymmetricKey) throws(CryptError) {
+        self.file = file
         guard key.bitCount >= 128 else {
             throw CryptError(.invalidKeyMaterial, .open, path: file.path, detail: "shorter than 128 bits")
         }

@@ -16,6 +16,9 @@ struct VaultFile: Sendable {
     let name: POSIXPath
     private let lockTimeout: Duration
 
+    /// The directory that the path is below, in which case the file is only read; nil for a path of its own.
+    private let root: ConfinedDirectory?
+
     /// - Throws: ``CryptError`` with `EINVAL` for a URL that is not a file path, `.reservedName` for a reserved name.
     init(
         _ url: URL, on fileSystem: any POSIXFileSystem, lockTimeout: Duration = Self.lockTimeout
@@ -26,6 +29,17 @@ struct VaultFile: Sendable {
         } catch {
             throw CryptError(error, .open, path: error.path ?? "")
         }
+        try self.init(path, in: nil, on: fileSystem, lockTimeout: lockTimeout)
+    }
+
+    /// A file below a directory that is only read, and on whose path no link is followed.
+    init(reading path: POSIXPath, in root: ConfinedDirectory) throws(CryptError) {
+        try self.init(path, in: root, on: root.fileSystem, lockTimeout: Self.lockTimeout)
+    }
+
+    private init(
+        _ path: POSIXPath, in root: ConfinedDirectory?, on fileSystem: any POSIXFileSystem, lockTimeout: Duration
+    ) throws(CryptError) {
         let (parent, name) = path.splitLast()
         guard !name.isEmpty, name != ".", name != ".." else {
             throw CryptError(FileSystemError(.resolve, .invalidArgument, path: path), .open, path: path)
@@ -34,6 +48,7 @@ struct VaultFile: Sendable {
         guard !name.visibleText.hasPrefix("#") else { throw CryptError(.reservedName, .open, path: path) }
         self.fileSystem = fileSystem
         self.path = path
+        self.root = root
         self.lockTimeout = lockTimeout
         directory = parent.isEmpty ? "." : parent
         self.name = name
@@ -44,7 +59,9 @@ struct VaultFile: Sendable {
     /// The status of the file, without following a link; nil if there is none.
     func status() throws(FileSystemError) -> FileStatus? {
         do {
-            return try fileSystem.status(path, followsSymbolicLinks: false)
+            return try locating { (directory, name) throws(FileSystemError) in
+                try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
+            }
         } catch let error where error.errno == .noSuchFileOrDirectory {
             return nil
         }
@@ -53,7 +70,9 @@ struct VaultFile: Sendable {
     /// Opens the file and verifies that it is regular and private; nil if there is none.
     func open(_ operation: CryptError.Operation) throws(CryptError) -> HeldFile? {
         do {
-            let held = try HeldFile(path, on: fileSystem)
+            let held = try locating { (directory, name) throws(FileSystemError) in
+                try HeldFile(name, at: directory, on: fileSystem)
+            }
             try check(held.status, operation)
             return held
         } catch let error as CryptError {
@@ -68,6 +87,19 @@ struct VaultFile: Sendable {
         } catch {
             throw CryptError(.unavailable(.inputOutput), operation, path: path, underlying: error)
         }
+    }
+
+    /// Calls `body` with a directory and the path of the file from there.
+    private func locating<Result>(
+        _ body: (Descriptor, POSIXPath) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        guard let root else { return try body(.workingDirectory, path) }
+        return try root.withParent(of: path, body)
+    }
+
+    /// Refuses every effect on a file that is only read.
+    private func requireWritable() throws(FileSystemError) {
+        guard root == nil else { throw FileSystemError(.open, .readOnlyFileSystem, path: path) }
     }
 
     private func check(_ status: FileStatus, _ operation: CryptError.Operation) throws(CryptError) {
@@ -110,6 +142,7 @@ struct VaultFile: Sendable {
     ///
     /// The writer of a visible name may not have flushed it, because it was killed or its flush failed.
     func synchronizeName() throws(FileSystemError) {
+        try requireWritable()
         do {
             try fileSystem.synchronizeNames(leadingTo: path)
         } catch let error where error.errno == .noSuchFileOrDirectory {
@@ -177,6 +210,7 @@ struct VaultFile: Sendable {
 
     /// Opens the directory; the first time, creates it if it is missing and makes its name durable.
     private func openDirectory(isPrepared: Bool) throws(FileSystemError) -> HeldFile {
+        try requireWritable()
         if isPrepared {
             do {
                 return try HeldFile(directory, on: fileSystem, isDirectory: true)

@@ -21,7 +21,15 @@ public struct VaultInformation: Hashable, Sendable {
     /// - Returns: Nil if there is no file.
     /// - Throws: ``CryptError``: `.truncated`, `.tampered`, `.newerFormat`, `.insecureFile`, or `.unavailable`.
     public init?(of url: URL, fileSystem: any POSIXFileSystem = SystemFileSystem()) throws(CryptError) {
-        let file = try VaultFile(url, on: fileSystem)
+        try self.init(of: VaultFile(url, on: fileSystem))
+    }
+
+    /// Reads the header of a vault file below a directory, without following a link on its path.
+    package init?(of path: POSIXPath, in root: ConfinedDirectory) throws(CryptError) {
+        try self.init(of: VaultFile(reading: path, in: root))
+    }
+
+    private init?(of file: VaultFile) throws(CryptError) {
         guard let held = try file.open(.verify) else { return nil }
         let start: [UInt8]
         do {

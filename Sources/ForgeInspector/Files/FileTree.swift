@@ -4,7 +4,7 @@ import SystemPackage
 
 /// The files below the inspected directory: one directory at a time, and the beginning of one file.
 ///
-/// No link is followed, and no path leaves the directory.
+/// No link is followed, no path leaves the directory, and only regular files are opened.
 struct FileTree: Sendable {
     struct Row: Encodable, Sendable {
         var name: String
@@ -34,33 +34,29 @@ struct FileTree: Sendable {
         var image: String?
     }
 
-    private let root: POSIXPath
-    private let fileSystem = SystemFileSystem()
+    private let root: ConfinedDirectory
+    private var fileSystem: any POSIXFileSystem { root.fileSystem }
 
     /// The number of bytes of a preview.
     static let limit = 64 << 10
 
-    init(_ root: POSIXPath) {
+    init(_ root: ConfinedDirectory) {
         self.root = root
     }
 
     /// A directory's entries, directories first, by name.
     func list(_ directory: String, offset: Int, limit: Int) throws(FileSystemError) -> Page {
-        try inside { (root) throws(FileSystemError) in
-            let path = try Self.path(directory)
-            return try fileSystem.withDirectory(path, at: root, resolution: Self.resolution) {
-                (descriptor) throws(FileSystemError) in
-                var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
-                entries.sort { left, right in
-                    let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
-                    return isLeft == isRight ? left.0 < right.0 : isLeft
-                }
-                var rows: [Row] = []
-                for (name, entry) in entries.dropFirst(offset).prefix(limit) {
-                    rows.append(try row(name, entry, at: descriptor))
-                }
-                return Page(total: entries.count, offset: offset, rows: rows)
+        try root.withDirectory(Self.path(directory)) { (descriptor) throws(FileSystemError) in
+            var entries = try fileSystem.entries(of: descriptor).map { (String($0.name), $0) }
+            entries.sort { left, right in
+                let (isLeft, isRight) = (left.1.type == .directory, right.1.type == .directory)
+                return isLeft == isRight ? left.0 < right.0 : isLeft
             }
+            var rows: [Row] = []
+            for (name, entry) in entries.dropFirst(offset).prefix(limit) {
+                rows.append(try row(name, entry, at: descriptor))
+            }
+            return Page(total: entries.count, offset: offset, rows: rows)
         }
     }
 
@@ -74,29 +70,25 @@ struct FileTree: Sendable {
             guard !row.isDirectory else { return row }
             row.content = .special
             guard status.type == .regular else { return row }
-            let file = try fileSystem.open(entry.name, at: directory, .readOnly, options: [.noFollow, .nonBlocking])
+            let (file, _) = try fileSystem.openRegularFile(entry.name, at: directory)
             row.content = try fileSystem.closing(file) { () throws(FileSystemError) in
                 try FileContent(entry.name, of: file, on: fileSystem)
             }
             return row
-        } catch  where [.noSuchFileOrDirectory, .permissionDenied].contains(error.errno) {
+        } catch {
+            // Removed or replaced since it was listed, or not readable: not a reason to show no other.
             return Row(name: name, isDirectory: false, size: 0, modified: 0, content: .special)
         }
     }
 
     /// Up to ``limit`` bytes of a file from an offset on.
     func preview(_ file: String, offset: Int64) throws(FileSystemError) -> Preview {
-        try inside { (root) throws(FileSystemError) in
-            let path = try Self.path(file)
-            let descriptor = try fileSystem.open(
-                path, at: root, .readOnly, options: [.noFollow, .nonBlocking], permissions: [],
-                resolution: Self.resolution)
+        let path = try Self.path(file)
+        guard offset >= 0 else { throw FileSystemError(.read, .invalidArgument, path: path) }
+        return try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
+            let (descriptor, status) = try fileSystem.openRegularFile(name, at: directory)
             return try fileSystem.closing(descriptor) { () throws(FileSystemError) in
-                let status = try fileSystem.status(of: .descriptor(descriptor))
-                guard status.type == .regular, offset >= 0 else {
-                    throw FileSystemError(.read, .invalidArgument, path: path)
-                }
-                let content = try FileContent(path.splitLast().name, of: descriptor, on: fileSystem)
+                let content = try FileContent(name, of: descriptor, on: fileSystem)
                 var preview = Preview(size: status.sizeInBytes, offset: offset, content: content)
                 guard content.isShown else { return preview }
                 let bytes = try fileSystem.readBytes(of: descriptor, at: offset, count: Self.limit)
@@ -106,14 +98,6 @@ struct FileTree: Sendable {
                 return preview
             }
         }
-    }
-
-    private static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
-
-    private func inside<Result>(
-        _ body: (Descriptor) throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result {
-        try fileSystem.withDirectory(root, body)
     }
 
     /// The path of a text from a request; `.` for the directory itself.

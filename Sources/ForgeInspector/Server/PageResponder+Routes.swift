@@ -39,7 +39,7 @@ extension PageResponder {
             case "/api/log":
                 let store = try store(query)
                 guard let map = try store.map(sectionCount: 480) else { throw PageFailure.noSuchStore }
-                return try Self.response(.ok, json: LogMap(map, in: store.store.path))
+                return try Self.response(.ok, json: LogMap(map, of: store.store, in: inspector.root))
             case "/api/records":
                 let records = try store(query).records(from: offset, limit: limit)
                 return try Self.response(.ok, json: records.map { ShownRecord($0) })
@@ -50,7 +50,7 @@ extension PageResponder {
                 return try Self.response(.ok, json: inspector.files.preview(query["path"], offset: Int64(offset)))
             case "/api/cache":
                 guard let cache = inspector.cache(query["store"]) else { throw PageFailure.noSuchStore }
-                return try Self.response(.ok, json: CacheContent(of: cache, offset: offset, limit: limit))
+                return try Self.response(.ok, json: CacheContent(of: cache, in: inspector.root, offset: offset, limit: limit))
             case "/api/vault":
                 guard let content = try inspector.vault(query["store"])?.content() else {
                     throw PageFailure.noSuchStore
@@ -84,7 +84,7 @@ extension PageResponder {
                     throw PageFailure(.forbidden, "this page only reads; start it with --write to edit")
                 }
                 let edits = try JSONDecoder().decode(StagedEdits.self, from: body)
-                try edits.apply(to: store(named: edits.store).store.path)
+                try edits.apply(to: store(named: edits.store).store, in: inspector.root)
                 return try Self.response(.ok, json: ["applied": edits.edits.count])
             default: throw PageFailure(.notFound, "there is no such page")
             }

@@ -18,11 +18,11 @@ struct CacheContent: Encodable, Sendable {
     var rows: [Entry]
 
     /// Lists the files of a cache; reads none of them.
-    init(of store: FoundStore, offset: Int, limit: Int) throws(FileSystemError) {
-        let fileSystem = SystemFileSystem()
+    init(of store: FoundStore, in root: ConfinedDirectory, offset: Int, limit: Int) throws(FileSystemError) {
+        let fileSystem = root.fileSystem
         let suffix = store.kind == .cache ? ".forgecache" : ".cache"
         var entries: [Entry] = []
-        try fileSystem.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
+        try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
             for entry in try fileSystem.entries(of: descriptor) where entry.type == .regular {
                 let file = String(entry.name)
                 guard file.hasSuffix(suffix) else { continue }

@@ -9,9 +9,11 @@ struct FoundStore: Hashable, Sendable {
     }
 
     var kind: Kind
-    /// The path below the inspected directory; `.` for that directory.
-    var name: String
-    /// The directory, or the file of a vault.
+    /// The path as text, in which control characters and bytes that are not UTF-8 are escaped.
+    var name: String { path.description }
+
+    /// The path below the inspected directory of the store's directory, or of the file of a vault; `.` for that
+    /// directory itself.
     var path: POSIXPath
 }
 
@@ -46,7 +48,9 @@ enum FileContent: String, Encodable, Sendable {
     }
 
     /// The kind of an open regular file.
-    init(_ name: POSIXPath, of file: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+    init(
+        _ name: POSIXPath, of file: Descriptor, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) {
         self.init(name, startingWith: try fileSystem.readBytes(of: file, at: 0, count: 64))
     }
 }

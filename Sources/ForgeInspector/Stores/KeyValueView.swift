@@ -34,13 +34,19 @@ final class KeyValueView: Sendable {
     }
 
     /// What a list shows.
-    struct List: Hashable, Sendable {
+    struct List: Equatable, Sendable {
         var prefix = ""
         /// A text that the names contain.
         var text = ""
         var order = KVLogIndex.Order.name
         /// Shows the names as a tree, one level at a time; nil for all names in one list.
         var delimiter: Character?
+
+        /// Names are compared by their bytes; equal strings may differ in them.
+        static func == (left: List, right: List) -> Bool {
+            left.prefix.utf8.elementsEqual(right.prefix.utf8) && left.text.utf8.elementsEqual(right.text.utf8)
+                && left.order == right.order && left.delimiter == right.delimiter
+        }
     }
 
     private enum Lines {
@@ -74,9 +80,9 @@ final class KeyValueView: Sendable {
     /// The bytes of a value that a row's preview is made of.
     private static let rowBytes = 4096
 
-    init(_ store: FoundStore) {
+    init(_ store: FoundStore, in root: ConfinedDirectory) {
         self.store = store
-        state = Mutex(State(index: KVLogIndex(of: store.path)))
+        state = Mutex(State(index: KVLogIndex(of: store.path, in: root)))
     }
 
     /// Reads the log's new records; returns the changes.

@@ -25,14 +25,15 @@ struct LogMap: Encodable, Sendable {
     var isHeaderDamaged: Bool
     var quarantine: [Quarantine]
 
-    init(_ map: KVLogIndex.Map, in directory: POSIXPath) throws(FileSystemError) {
+    /// The map of a store's log, with the files beside it that hold what was set aside.
+    init(_ map: KVLogIndex.Map, of store: FoundStore, in root: ConfinedDirectory) throws(FileSystemError) {
         (size, end, sectionSize) = (map.sizeInBytes, map.end, map.sectionSize)
         (recordCount, currentBytes, isHeaderDamaged) = (map.recordCount, map.currentBytes, map.isHeaderDamaged)
         sections = map.sections.map { [$0.usedBytes, $0.currentBytes, $0.isDamaged ? 1 : 0] }
         damage = map.damage.map { Range(start: $0.lowerBound, end: $0.upperBound) }
         tail = map.tail.map { Range(start: $0.lowerBound, end: $0.upperBound) }
-        let fileSystem = SystemFileSystem()
-        quarantine = try fileSystem.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+        let fileSystem = root.fileSystem
+        quarantine = try root.withDirectory(store.path) { (descriptor) throws(FileSystemError) in
             var files: [Quarantine] = []
             for entry in try fileSystem.entries(of: descriptor) where String(entry.name).hasPrefix("quarantine-") {
                 let status = try fileSystem.status(entry.name, at: descriptor, followsSymbolicLinks: false)

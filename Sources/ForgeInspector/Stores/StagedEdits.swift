@@ -2,6 +2,7 @@ import ForgeCoding
 import ForgeStorage
 import Foundation
 import Logging
+import SystemPackage
 
 /// Edits of one store, which are applied together or not at all.
 struct StagedEdits: Decodable, Sendable {
@@ -22,22 +23,13 @@ struct StagedEdits: Decodable, Sendable {
     /// - Throws: `KVStoreError`: `.unavailable(.inUse)` for a store that another process has opened exclusively,
     ///   `.conflict` if one of the values has changed; ``EditFailure`` or `CodingFailure` for a text that cannot be
     ///   stored. Nothing was changed, unless the code is `.durabilityUnknown`.
-    func apply(to directory: POSIXPath) throws {
-        let fileSystem = SystemFileSystem()
-        // A process that shares the store has created this file.
-        let isShared = try fileSystem.exists(directory.appending("#shared"))
-        var options = FileKVStore.Options(logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() })
-        options.sharing = isShared ? .shared : .exclusive
-        options.lockTimeout = .seconds(2)
-        guard try fileSystem.exists(directory.appending("log")) else {
-            throw KVStoreError(.noStore, .open, store: String(directory))
-        }
-        let store = try FileKVStore(at: directory, options: options)
+    func apply(to found: FoundStore, in root: ConfinedDirectory) throws {
+        let store = try Self.open(found.path, in: root)
         var batch = KVBatch()
         for edit in edits {
             let entry = try store.entry(named: edit.key)
             guard entry?.revision == edit.revision else {
-                throw KVStoreError(.conflict, .batch, key: edit.key, store: String(directory))
+                throw KVStoreError(.conflict, .batch, key: edit.key, store: found.name)
             }
             batch.require(edit.key, revision: edit.revision)
             if let json = edit.json {
@@ -48,6 +40,36 @@ struct StagedEdits: Decodable, Sendable {
         }
         try store.commit(batch)
         try store.synchronize()
+    }
+
+    /// Opens an existing store for writing; creates none.
+    private static func open(_ path: POSIXPath, in root: ConfinedDirectory) throws -> FileKVStore {
+        let fileSystem = root.fileSystem
+        var options = FileKVStore.Options(logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() })
+        options.lockTimeout = .seconds(2)
+        let directory: Descriptor
+        do throws(FileSystemError) {
+            directory = try root.open(path)
+        } catch {
+            throw failure(error, path)
+        }
+        do throws(FileSystemError) {
+            guard try fileSystem.exists("log", at: directory, followsSymbolicLinks: false) else {
+                throw FileSystemError(.open, .noSuchFileOrDirectory, path: "log")
+            }
+            // A process that shares the store has created this file.
+            let isShared = try fileSystem.exists("#shared", at: directory, followsSymbolicLinks: false)
+            options.sharing = isShared ? .shared : .exclusive
+        } catch {
+            fileSystem.discard(directory)
+            throw failure(error, path)
+        }
+        return try FileKVStore(takingOver: directory, at: path, fileSystem: fileSystem, options: options)
+    }
+
+    private static func failure(_ error: FileSystemError, _ path: POSIXPath) -> any Error {
+        guard error.errno == .noSuchFileOrDirectory else { return error }
+        return KVStoreError(.noStore, .open, store: path.description, underlying: error)
     }
 
     private static func bytes(_ json: String, replacing old: [UInt8]?) throws -> [UInt8] {

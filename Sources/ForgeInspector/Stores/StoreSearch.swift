@@ -11,9 +11,9 @@ struct StoreSearch: Sendable {
         var content: FileContent
     }
 
-    private let root: POSIXPath
-    private let fileSystem = SystemFileSystem()
-    private var known: [String: Version]?
+    private let root: ConfinedDirectory
+    private var fileSystem: any POSIXFileSystem { root.fileSystem }
+    private var known: [POSIXPath: Version]?
 
     /// The number of entries that one walk looks at; a larger tree is shown in part.
     private static let limit = 100_000
@@ -21,63 +21,72 @@ struct StoreSearch: Sendable {
     private(set) var stores: [FoundStore] = []
     private(set) var isPartial = false
 
-    init(_ root: POSIXPath) {
+    init(_ root: ConfinedDirectory) {
         self.root = root
+    }
+
+    /// What a walk has seen so far.
+    private struct Walk {
+        var stores: [FoundStore] = []
+        var caches: [POSIXPath: FoundStore] = [:]
+        var versions: [POSIXPath: Version] = [:]
+        var pending: [POSIXPath] = ["."]
+        var count = 0
+        var isPartial = false
     }
 
     /// Walks the tree; returns the changes of vaults, cache entries and plain files since the last walk.
     ///
     /// - Throws: The error of the root directory. Directories that cannot be read are left out.
     mutating func run() throws(FileSystemError) -> [Timeline.Event] {
-        var found: [FoundStore] = []
-        var versions: [String: Version] = [:]
-        var caches: [String: FoundStore] = [:]
-        var pending: [(path: POSIXPath, name: String)] = [(root, "")]
-        var count = 0
-        isPartial = false
-        while let directory = pending.popLast() {
-            let entries: [DirectoryEntry]
+        var walk = Walk()
+        while let directory = walk.pending.popLast(), !walk.isPartial {
             do throws(FileSystemError) {
-                entries = try fileSystem.withDirectory(directory.path) { (descriptor) throws(FileSystemError) in
-                    try fileSystem.entries(of: descriptor)
+                try root.withDirectory(directory) { (descriptor) throws(FileSystemError) in
+                    visit(directory, try fileSystem.entries(of: descriptor), at: descriptor, &walk)
                 }
             } catch {
-                guard !directory.name.isEmpty else { throw error }
-                continue
-            }
-            for entry in entries {
-                count += 1
-                guard count <= Self.limit else {
-                    isPartial = true
-                    break
-                }
-                let path = directory.path.appending(entry.name)
-                let name = directory.name.isEmpty ? String(entry.name) : "\(directory.name)/\(String(entry.name))"
-                if entry.type == .directory {
-                    if !entry.name.isLeftover { pending.append((path, name)) }
-                    continue
-                }
-                guard let version = version(of: path, entry, known?[name]) else { continue }
-                versions[name] = version
-                let place = directory.name.isEmpty ? "." : directory.name
-                switch version.content {
-                case .log: found.append(FoundStore(kind: .keyValue, name: place, path: directory.path))
-                case .vault: found.append(FoundStore(kind: .vault, name: name, path: path))
-                case .cacheEntry: caches[place] = FoundStore(kind: .cache, name: place, path: directory.path)
-                case .image: caches[place] = FoundStore(kind: .images, name: place, path: directory.path)
-                default: break
-                }
+                guard directory != "." else { throw error }
             }
         }
-        stores = (found + caches.values).sorted { ($0.name, $0.kind.rawValue) < ($1.name, $1.kind.rawValue) }
-        defer { known = versions }
-        return known.map { Self.changes(from: $0, to: versions) } ?? []
+        isPartial = walk.isPartial
+        stores = (walk.stores + walk.caches.values).sorted {
+            ($0.name, $0.kind.rawValue) < ($1.name, $1.kind.rawValue)
+        }
+        defer { known = walk.versions }
+        return known.map { Self.changes(from: $0, to: walk.versions) } ?? []
+    }
+
+    private func visit(
+        _ directory: POSIXPath, _ entries: [DirectoryEntry], at descriptor: Descriptor, _ walk: inout Walk
+    ) {
+        for entry in entries {
+            walk.count += 1
+            guard walk.count <= Self.limit else {
+                walk.isPartial = true
+                return
+            }
+            let path = directory == "." ? entry.name : directory.appending(entry.name)
+            if entry.type == .directory {
+                if !entry.name.isLeftover { walk.pending.append(path) }
+                continue
+            }
+            guard let version = version(of: entry.name, at: descriptor, known?[path]) else { continue }
+            walk.versions[path] = version
+            switch version.content {
+            case .log: walk.stores.append(FoundStore(kind: .keyValue, path: directory))
+            case .vault: walk.stores.append(FoundStore(kind: .vault, path: path))
+            case .cacheEntry: walk.caches[directory] = FoundStore(kind: .cache, path: directory)
+            case .image: walk.caches[directory] = FoundStore(kind: .images, path: directory)
+            default: break
+            }
+        }
     }
 
     /// The version of a regular file; its content is recognised anew only if it has changed.
-    private func version(of path: POSIXPath, _ entry: DirectoryEntry, _ known: Version?) -> Version? {
+    private func version(of name: POSIXPath, at directory: Descriptor, _ known: Version?) -> Version? {
         do throws(FileSystemError) {
-            let status = try fileSystem.status(path, followsSymbolicLinks: false)
+            let status = try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
             guard status.type == .regular else { return nil }
             var version = Version(
                 inode: status.inode, size: status.sizeInBytes, modified: status.modified, content: .own)
@@ -85,22 +94,22 @@ struct StoreSearch: Sendable {
                 version.content = known.content
                 if known == version { return known }
             }
-            let file = try fileSystem.open(path, .readOnly, options: [.noFollow, .nonBlocking])
+            let (file, _) = try fileSystem.openRegularFile(name, at: directory)
             defer { fileSystem.discard(file) }
-            version.content = try FileContent(entry.name, of: file, on: fileSystem)
+            version.content = try FileContent(name, of: file, on: fileSystem)
             return version
         } catch {
             return nil  // Removed since it was listed, or not readable.
         }
     }
 
-    private static func changes(from old: [String: Version], to new: [String: Version]) -> [Timeline.Event] {
+    private static func changes(from old: [POSIXPath: Version], to new: [POSIXPath: Version]) -> [Timeline.Event] {
         var events: [Timeline.Event] = []
         let time = Date().timeIntervalSince1970
-        func add(_ operation: String, _ name: String, _ content: FileContent) {
+        func add(_ operation: String, _ name: POSIXPath, _ content: FileContent) {
             // Changes of logs are reported key by key.
             guard content != .log, content != .own else { return }
-            events.append(Timeline.Event(time: time, store: "files", operation: operation, name: name))
+            events.append(Timeline.Event(time: time, store: "files", operation: operation, name: name.description))
         }
         for (name, version) in new {
             guard let earlier = old[name] else {

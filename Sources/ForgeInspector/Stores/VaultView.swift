@@ -15,10 +15,11 @@ final class VaultView: Sendable {
     }
 
     let store: FoundStore
+    private let root: ConfinedDirectory
     private let vault = Mutex<VaultCrypt?>(nil)
 
-    init(_ store: FoundStore) {
-        self.store = store
+    init(_ store: FoundStore, in root: ConfinedDirectory) {
+        (self.store, self.root) = (store, root)
     }
 
     /// Tries keys, in order.
@@ -27,7 +28,7 @@ final class VaultView: Sendable {
     /// - Throws: `CryptError` if the vault cannot be read, or is damaged.
     func unlock(with keys: [SymmetricKey]) throws(CryptError) -> Bool {
         for key in keys {
-            let candidate = try VaultCrypt(at: URL(store.path), key: key)
+            let candidate = try VaultCrypt(reading: store.path, in: root, key: key)
             do throws(CryptError) {
                 _ = try candidate.verify()
                 vault.withLock { $0 = candidate }
@@ -44,7 +45,7 @@ final class VaultView: Sendable {
 
     /// What can be shown at present; nil if the vault was removed.
     func content() throws(CryptError) -> Content? {
-        guard let information = try VaultInformation(of: URL(store.path)) else { return nil }
+        guard let information = try VaultInformation(of: store.path, in: root) else { return nil }
         let unlocked = vault.withLock { $0 }
         return Content(
             count: information.count, size: information.sizeInBytes, generation: information.generation,

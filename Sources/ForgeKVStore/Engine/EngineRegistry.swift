@@ -58,8 +58,14 @@ enum EngineRegistry {
             let handle = try StoreHandle(reading: path, on: fileSystem, options: options)
             return EngineUse(of: try KVEngine(handle, options: options))
         }
-        let (directory, identity) = try openDirectory(path, on: fileSystem)
-        guard let identity else {
+        return try open(try openDirectory(path, on: fileSystem), path, options: options, on: fileSystem)
+    }
+
+    /// Opens the store in an open directory for writing. Takes over the directory; it is closed even if this throws.
+    static func open(
+        _ directory: Descriptor, _ path: POSIXPath, options: FileKVStore.Options, on fileSystem: any POSIXFileSystem
+    ) throws(KVStoreError) -> EngineUse {
+        guard let identity = try identity(of: directory, path, on: fileSystem) else {
             return try openEngine(directory, path, options, fileSystem, closed: OneTimeEvent())
         }
         while true {
@@ -114,22 +120,29 @@ enum EngineRegistry {
         return EngineUse(of: try KVEngine(handle, options: options))
     }
 
-    /// Opens the directory of a store; its identity is nil if the file system object has none.
+    /// Opens the directory of a store, which is created durably if it is missing.
     private static func openDirectory(
         _ path: POSIXPath, on fileSystem: any POSIXFileSystem
-    ) throws(KVStoreError) -> (Descriptor, Identity?) {
+    ) throws(KVStoreError) -> Descriptor {
         do throws(FileSystemError) {
             try fileSystem.makeStoreDirectories(path)
-            let directory = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
-            guard let number = number(of: fileSystem) else { return (directory, nil) }
-            do throws(FileSystemError) {
-                let status = try fileSystem.status(of: .descriptor(directory))
-                return (directory, Identity(fileSystem: number, device: status.device, inode: status.inode))
-            } catch {
-                fileSystem.discard(directory)
-                throw error
-            }
+            return try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
         } catch {
+            throw KVStoreError(error, .open, store: String(path))
+        }
+    }
+
+    /// The identity of an open directory; nil if the file system object has none. If this throws, the directory is
+    /// closed.
+    private static func identity(
+        of directory: Descriptor, _ path: POSIXPath, on fileSystem: any POSIXFileSystem
+    ) throws(KVStoreError) -> Identity? {
+        guard let number = number(of: fileSystem) else { return nil }
+        do throws(FileSystemError) {
+            let status = try fileSystem.status(of: .descriptor(directory))
+            return Identity(fileSystem: number, device: status.device, inode: status.inode)
+        } catch {
+            fileSystem.discard(directory)
             throw KVStoreError(error, .open, store: String(path))
         }
     }

@@ -21,6 +21,9 @@ struct IndexedLog: Sendable {
     private(set) var sizeInBytes: Int64 = 0
     let isHeaderDamaged: Bool
 
+    /// Set while the bytes at the end are not a record that can be read.
+    private var pause: ReadingPause?
+
     /// Header and first frame. A store that removes all records in place begins again with another frame.
     private var beginning: [UInt8] = []
     private static let beginningSize = LogHeader.size + LogRecord.frameSize
@@ -36,9 +39,10 @@ struct IndexedLog: Sendable {
     }
 
     /// Reads an open file, of which the log keeps a copy, and closes it.
-    static func load(_ descriptor: Descriptor, on fileSystem: any POSIXFileSystem) throws(FileSystemError) -> Loading {
+    static func load(
+        _ descriptor: Descriptor, _ status: FileStatus, on fileSystem: any POSIXFileSystem
+    ) throws(FileSystemError) -> Loading {
         defer { fileSystem.discard(descriptor) }
-        let status = try fileSystem.status(of: .descriptor(descriptor))
         let reading = LogHeader.read(try fileSystem.readBytes(of: descriptor, at: 0, count: LogHeader.size))
         var candidates: [LogHeader] = []
         switch reading {
@@ -108,24 +112,37 @@ struct IndexedLog: Sendable {
     }
 
     /// Reads the records that were appended.
-    mutating func follow(upTo size: Int64) throws(FileSystemError) -> [KVLogIndex.Change] {
+    mutating func follow(_ status: FileStatus) throws(FileSystemError) -> [KVLogIndex.Change] {
         let wasEmpty = offsets.isEmpty
-        sizeInBytes = size
+        sizeInBytes = status.sizeInBytes
         // The next frame decides; a reader would read ahead a megabyte of reserved zeros every time.
-        let next = try fileSystem.readBytes(of: file.descriptor, at: end, count: LogRecord.frameSize)
+        let next = try readFrame()
         guard next.contains(where: { $0 != 0 }) else {
-            tail = nil
+            (tail, pause) = (nil, nil)
             return []
         }
+        if pause?.isOver(.init(status, beginning: next)) == false { return [] }
+        let start = end
         var changes: [KVLogIndex.Change] = []
-        var reader = LogReader(file.descriptor, size: size, on: fileSystem)
-        // A record that is being written is not intact yet; the next call reads it.
+        var reader = LogReader(file.descriptor, size: sizeInBytes, on: fileSystem)
+        // A record that is being written is not intact yet; a later call reads it.
         while let record = try IndexedRecord(at: end, after: sequence, file.header.fileID, &reader, isStrict: true) {
             apply(record) { changes.append($0) }
             tail = nil
         }
+        if end > start { pause = nil }
+        let rest = end > start ? try readFrame() : next
+        if rest.contains(where: { $0 != 0 }) {
+            let size = try IndexedRecord.size(at: end, &reader) ?? 0
+            pause = ReadingPause(.init(status, beginning: rest), sizeInBytes: size, after: pause)
+        }
         if wasEmpty { beginning = try readBeginning() }
         return changes
+    }
+
+    /// The bytes of the frame after the last record; fewer at the end of the file.
+    private func readFrame() throws(FileSystemError) -> [UInt8] {
+        try fileSystem.readBytes(of: file.descriptor, at: end, count: LogRecord.frameSize)
     }
 
     private mutating func apply(_ record: IndexedRecord, _ report: (KVLogIndex.Change) -> Void) {

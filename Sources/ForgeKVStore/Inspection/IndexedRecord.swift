@@ -27,10 +27,13 @@ struct IndexedRecord {
         at offset: Int64, after sequence: UInt64, _ fileID: LogFileID, _ reader: inout LogReader, isStrict: Bool
     ) throws(FileSystemError) {
         guard let frame = try reader.withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame),
-            frame.payloadSize >= LogRecord.payloadPrefixSize, frame.sequence > sequence,
-            frame.sequence <= LogRecord.maximumSequence, frame.unflushedCount < frame.sequence
+            frame.sequence > sequence, frame.sequence <= LogRecord.maximumSequence,
+            frame.unflushedCount < frame.sequence,
+            let longSize = try Self.size(at: offset, &reader)
         else { return nil }
-        let size = LogRecord.frameSize + frame.payloadSize
+        let size = Int(longSize)
+        // What a forged frame claims to be a record is not brought into memory.
+        if size > LogReader.step, try !reader.isIntact(at: offset, size: size, fileID.checksum) { return nil }
         let record = try reader.withBytes(at: offset, count: size) { bytes -> IndexedRecord? in
             IndexedRecord(bytes, frame, at: offset, fileID.checksum)
         }
@@ -41,12 +44,28 @@ struct IndexedRecord {
         self = record
     }
 
+    /// The size of the record that may begin at an offset: one that fits into the file, and whose first bytes are
+    /// possible; nil if none does.
+    static func size(at offset: Int64, _ reader: inout LogReader) throws(FileSystemError) -> Int64? {
+        let prefixSize = LogRecord.frameSize + LogRecord.payloadPrefixSize
+        let size = try reader.withBytes(at: offset, count: prefixSize) { bytes -> Int64? in
+            let frame = LogRecord.frame(bytes)
+            let prefix = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
+            guard frame.payloadSize >= LogRecord.payloadPrefixSize,
+                LogRecord.isPlausible(prefix, payloadSize: frame.payloadSize)
+            else { return nil }
+            return Int64(LogRecord.frameSize) + Int64(frame.payloadSize)
+        }
+        guard let size, let size, size <= reader.size - offset else { return nil }
+        return size
+    }
+
     private var isRetained = false
 
     private init?(_ bytes: UnsafeRawBufferPointer, _ frame: LogRecord.Frame, at offset: Int64, _ checksum: CRC32C) {
         guard LogRecord.isIntact(bytes, checksum: checksum) else { return nil }
         let payload = UnsafeRawBufferPointer(rebasing: bytes[LogRecord.frameSize...])
-        guard let code = LogRecord.Code(rawValue: payload[0]) else { return nil }
+        guard let code = LogRecord.Code(rawValue: payload[0]), code.permits(flags: payload[1]) else { return nil }
         self.frame = frame
         self.code = code
         isRetained = LogRecord.isRetained(payload)
@@ -63,7 +82,7 @@ struct IndexedRecord {
             guard let change = LogRecord.PlainChange(payload) else { return nil }
             add(change, &changes)
         case .batch:
-            guard payload[1] == 0, payload.integer(at: 2, as: UInt16.self) == 0 else { return nil }
+            guard payload.integer(at: 2, as: UInt16.self) == 0 else { return nil }
             var found: [Change] = []
             let content = UnsafeRawBufferPointer(rebasing: payload[LogRecord.payloadPrefixSize...])
             guard LogRecord.forEachChange(inBatch: content, { add($0, &found) }) else { return nil }

@@ -5,7 +5,7 @@ import SystemPackage
 ///
 /// Takes no lock, opens no store and changes nothing. ``refresh()`` reads what was appended since the last call;
 /// values stay in the file until ``bytes(of:limit:)`` reads them. Records are classified as an opening of the store
-/// would classify them.
+/// would classify them. No link below the root is followed.
 package struct KVLogIndex: Sendable {
     /// A name with the place of its value.
     package struct Entry: Sendable {
@@ -30,56 +30,83 @@ package struct KVLogIndex: Sendable {
     }
 
     private let path: POSIXPath
-    private let fileSystem: any POSIXFileSystem
+    private let root: ConfinedDirectory
     var log: IndexedLog?
+
+    /// The last reading of the log, if it failed.
+    private var failure: Failure?
+
+    private struct Failure {
+        var error: FileSystemError
+        var pause: ReadingPause
+    }
 
     /// Raised by every refresh that finds a change.
     package private(set) var version: UInt64 = 0
 
-    /// Creates the index of the store in a directory; reads nothing yet.
-    package init(of directory: POSIXPath, on fileSystem: any POSIXFileSystem = SystemFileSystem()) {
+    /// Creates the index of the store in a directory below another one; reads nothing yet.
+    package init(of directory: POSIXPath, in root: ConfinedDirectory) {
         path = directory
-        self.fileSystem = fileSystem
+        self.root = root
     }
+
+    private var fileSystem: any POSIXFileSystem { root.fileSystem }
 
     /// Reads what has changed since the last call.
     ///
     /// - Returns: The changes in order; none at the first call. If the log was replaced, the differences.
     /// - Throws: ``KVStoreError``: `.noStore` if there is no log, `.unknownFormat`, `.damaged` if it has no readable
-    ///   header, `.unavailable` if it cannot be read. The index keeps its content.
+    ///   header, `.unavailable` if it cannot be read. The index keeps its content. A log that cannot be read is not read
+    ///   again by every call, but after it has changed, and otherwise ever more rarely.
     /// - Complexity: O(*n*) in the appended bytes; in the whole log at first and if it was replaced.
     package mutating func refresh() throws(KVStoreError) -> [Change] {
         let store = String(path)
         do throws(FileSystemError) {
-            let name = path.appending(.logName)
-            let status = try fileSystem.status(name, followsSymbolicLinks: false)
-            guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
-            // A copy of the log that lives during the change would copy its arrays.
-            if try log?.isSame(status) ?? false {
-                let sequence = log?.sequence
-                // Also if an error follows some changes.
-                defer { if log?.sequence != sequence { version += 1 } }
-                return try log?.follow(upTo: status.sizeInBytes) ?? []
+            return try root.withDirectory(path) { (directory) throws(FileSystemError) in
+                try refresh(at: directory)
             }
-            let descriptor = try fileSystem.open(name, .readOnly, options: [.noFollow, .nonBlocking])
-            let loaded: IndexedLog
-            switch try IndexedLog.load(descriptor, on: fileSystem) {
-            case .log(let log): loaded = log
-            case .unknownVersion(let version):
-                let cause = KVStoreError(.unknownFormat(version: version), .read, store: store)
-                throw FileSystemError(.read, .notSupported, underlying: cause)
-            case .damaged:
-                throw FileSystemError(.read, .ioError, underlying: KVStoreError(.damaged, .read, store: store))
-            }
-            let changes = log.map { loaded.changes(since: $0) } ?? []
-            log = loaded
-            version += 1
-            return changes
         } catch {
             if let cause = error.underlying as? KVStoreError { throw cause }
             throw error.errno == .noSuchFileOrDirectory
                 ? KVStoreError(.noStore, .read, store: store, underlying: error)
                 : KVStoreError(error, .read, store: store)
+        }
+    }
+
+    private mutating func refresh(at directory: Descriptor) throws(FileSystemError) -> [Change] {
+        let status = try fileSystem.status(.logName, at: directory, followsSymbolicLinks: false)
+        // A copy of the log that lives during the change would copy its arrays.
+        if try log?.isSame(status) ?? false {
+            failure = nil
+            let sequence = log?.sequence
+            // Also if an error follows some changes.
+            defer { if log?.sequence != sequence { version += 1 } }
+            return try log?.follow(status) ?? []
+        }
+        if let error = failure?.error, failure?.pause.isOver(.init(status)) == false { throw error }
+        do throws(FileSystemError) {
+            let loaded = try load(at: directory)
+            let changes = log.map { loaded.changes(since: $0) } ?? []
+            (log, failure) = (loaded, nil)
+            version += 1
+            return changes
+        } catch {
+            let pause = ReadingPause(.init(status), sizeInBytes: status.sizeInBytes, after: failure?.pause)
+            failure = Failure(error: error, pause: pause)
+            throw error
+        }
+    }
+
+    private func load(at directory: Descriptor) throws(FileSystemError) -> IndexedLog {
+        let (descriptor, status) = try fileSystem.openRegularFile(.logName, at: directory)
+        switch try IndexedLog.load(descriptor, status, on: fileSystem) {
+        case .log(let log): return log
+        case .unknownVersion(let version):
+            let cause = KVStoreError(.unknownFormat(version: version), .read, store: String(path))
+            throw FileSystemError(.read, .notSupported, underlying: cause)
+        case .damaged:
+            throw FileSystemError(
+                .read, .ioError, underlying: KVStoreError(.damaged, .read, store: String(path)))
         }
     }
 }

@@ -11,7 +11,8 @@ struct LogReader {
     /// The size of the file when the reader was created.
     let size: Int64
 
-    private static let step = 1 << 20
+    /// The number of bytes that are read at once, unless more are needed together.
+    static let step = 1 << 20
 
     init(_ descriptor: Descriptor, size: Int64, on fileSystem: any POSIXFileSystem) {
         self.fileSystem = fileSystem
@@ -39,6 +40,28 @@ struct LogReader {
         guard try withBytes(at: offset, count: length, { _ in true }) != nil else { return nil }
         let first = Int(offset - start)
         return buffer.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0[first..<count])) }
+    }
+
+    /// Whether the checksum of a record of any size is correct; reads it in steps.
+    mutating func isIntact(at offset: Int64, size: Int, _ start: CRC32C) throws(FileSystemError) -> Bool {
+        guard let expected = try withBytes(at: offset, count: LogRecord.frameSize, LogRecord.frame)?.checksum else {
+            return false
+        }
+        var checksum = start
+        var position = offset
+        let end = offset + Int64(size)
+        while position < end {
+            let length = Int(min(Int64(Self.step), end - position))
+            // The checksum does not cover itself, the last four bytes of the frame.
+            let isFirst = position == offset
+            let isRead = try withBytes(at: position, count: length) { bytes in
+                if isFirst { checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<16])) }
+                checksum.update(UnsafeRawBufferPointer(rebasing: bytes[(isFirst ? LogRecord.frameSize : 0)...]))
+            }
+            guard isRead != nil else { return false }
+            position += Int64(length)
+        }
+        return checksum.value == expected
     }
 
     /// The offset of the zeros at the end of the file; at least `offset`.

@@ -87,6 +87,12 @@ enum LogRecord {
         case removeAll = 3
         case flushed = 4
         case batch = 5
+
+        /// Whether a record with this code may have a byte of flags: only a value and a flush marker can be carried
+        /// over by compaction.
+        func permits(flags: UInt8) -> Bool {
+            flags == 0 || (flags == LogRecord.retainedFlag && (self == .set || self == .flushed))
+        }
     }
 
     /// Parses the frame in the first 20 bytes of `buffer`.
@@ -122,8 +128,7 @@ enum LogRecord {
 
     /// The change in a payload; nil for unknown codes and flags, and for an invalid payload.
     static func change(_ payload: UnsafeRawBufferPointer) -> Change? {
-        guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]),
-            payload[1] == 0 || (payload[1] == retainedFlag && (code == .set || code == .flushed))
+        guard payload.count >= payloadPrefixSize, let code = Code(rawValue: payload[0]), code.permits(flags: payload[1])
         else { return nil }
         let nameSize = Int(payload.integer(at: 2, as: UInt16.self))
         let rest = UnsafeRawBufferPointer(rebasing: payload[payloadPrefixSize...])

@@ -107,10 +107,27 @@ public final class FileKVStore: KVTransactionalStoring {
     }
 
     /// Opens the store in the directory at `path`; see above.
-    public init(
+    public convenience init(
         at path: POSIXPath, fileSystem: any POSIXFileSystem = SystemFileSystem(), options: Options = Options()
     ) throws {
-        use = try EngineRegistry.open(path, options: options, on: fileSystem)
+        self.init(try EngineRegistry.open(path, options: options, on: fileSystem), options)
+    }
+
+    /// Opens the store in an open directory for writing, whatever has the path of the directory meanwhile.
+    ///
+    /// - Parameters:
+    ///   - directory: The directory, which the store takes over; it is closed even if this throws.
+    ///   - path: The path for errors and reports.
+    ///   - fileSystem: The file system of the directory.
+    ///   - options: As for a store at a path.
+    package convenience init(
+        takingOver directory: Descriptor, at path: POSIXPath, fileSystem: any POSIXFileSystem, options: Options
+    ) throws(KVStoreError) {
+        self.init(try EngineRegistry.open(directory, path, options: options, on: fileSystem), options)
+    }
+
+    private init(_ use: EngineUse, _ options: Options) {
+        self.use = use
         engine = use.engine
         table = engine.table.view
         sharing = engine.handle.sharing

@@ -1,0 +1,138 @@
+import Synchronization
+import SystemPackage
+
+/// A directory below which everything is reached without following a link and without leaving it, whatever other
+/// programs do to the tree meanwhile.
+///
+/// Links on the path of the directory itself are followed once, when the object is created. If another directory takes
+/// the path later, it is opened instead, unless a link is on the path now or was at first.
+package final class ConfinedDirectory: Sendable {
+    /// The file system of the directory.
+    package let fileSystem: any POSIXFileSystem
+
+    /// The path of the directory as it was given.
+    package let path: POSIXPath
+
+    private let held: Mutex<Held>
+    private let isReopened: Bool
+
+    private static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
+
+    /// An open directory, whose inode number is not reused.
+    private final class Held: Sendable {
+        let descriptor: Descriptor
+        let identity: DirectoryIdentity
+        private let fileSystem: any POSIXFileSystem
+
+        init(
+            _ path: POSIXPath, _ resolution: PathResolution, on fileSystem: any POSIXFileSystem
+        ) throws(FileSystemError) {
+            descriptor = try fileSystem.open(
+                path, at: .workingDirectory, .readOnly, options: [.directory], permissions: [], resolution: resolution)
+            self.fileSystem = fileSystem
+            do throws(FileSystemError) {
+                identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor)))
+            } catch {
+                fileSystem.discard(descriptor)
+                throw error
+            }
+        }
+
+        deinit {
+            fileSystem.discard(descriptor)
+        }
+    }
+
+    /// Opens a directory.
+    package init(
+        _ path: POSIXPath, on fileSystem: any POSIXFileSystem = SystemFileSystem()
+    ) throws(FileSystemError) {
+        self.path = path
+        self.fileSystem = fileSystem
+        do throws(FileSystemError) {
+            held = Mutex(try Held(path, .noSymbolicLinks, on: fileSystem))
+            isReopened = true
+        } catch  where error.errno == .tooManySymbolicLinkLevels || error.errno.isMissingResolution {
+            held = Mutex(try Held(path, [], on: fileSystem))
+            isReopened = false
+        }
+    }
+
+    /// The directory at the path now.
+    private func current() throws(FileSystemError) -> Held {
+        let held = self.held.withLock { $0 }
+        guard isReopened else { return held }
+        // A link may be followed here: it leads to the open directory, or it is refused below.
+        if held.identity == DirectoryIdentity(try fileSystem.status(path)) { return held }
+        let new = try Held(path, .noSymbolicLinks, on: fileSystem)
+        self.held.withLock { $0 = new }
+        return new
+    }
+
+    /// Opens a directory below this one, for the caller to close; `.` is this one.
+    ///
+    /// - Throws: ``FileSystemError``: `ELOOP` if a link is on the path, `EXDEV` for a path that leads outside.
+    package func open(_ path: POSIXPath) throws(FileSystemError) -> Descriptor {
+        let held = try current()
+        return try withExtendedLifetime(held) { () throws(FileSystemError) in
+            try fileSystem.open(
+                path, at: held.descriptor, .readOnly, options: [.directory], permissions: [],
+                resolution: Self.resolution)
+        }
+    }
+
+    /// Opens a directory below this one, calls `body` and closes it again; `.` is this one.
+    ///
+    /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
+    package func withDirectory<Result>(
+        _ path: POSIXPath, _ body: (Descriptor) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let descriptor = try open(path)
+        defer { fileSystem.discard(descriptor) }
+        return try body(descriptor)
+    }
+
+    /// Calls `body` with the open parent directory of a path below this one, and the name in it.
+    ///
+    /// - Throws: ``FileSystemError`` as ``open(_:)``, or the error of `body`.
+    package func withParent<Result>(
+        of path: POSIXPath, _ body: (Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let (parent, name) = path.splitLast()
+        return try withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+            try body(directory, name)
+        }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Opens a regular file in an open directory for reading, and nothing else: opening a pipe has an effect on its
+    /// writers, and opening a device may have any.
+    ///
+    /// - Returns: The file, for the caller to close, and its status.
+    /// - Throws: ``FileSystemError``: `ENOTSUP` for a file of another type.
+    package func openRegularFile(
+        _ name: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) -> (descriptor: Descriptor, status: FileStatus) {
+        guard try status(name, at: directory, followsSymbolicLinks: false).type == .regular else {
+            throw FileSystemError(.open, .notSupported, path: name)
+        }
+        // Another file may have taken the name meanwhile; without nonBlocking, a pipe would block.
+        let descriptor = try open(name, at: directory, .readOnly, options: [.noFollow, .nonBlocking])
+        do throws(FileSystemError) {
+            let status = try status(of: .descriptor(descriptor))
+            guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
+            return (descriptor, status)
+        } catch {
+            discard(descriptor)
+            throw error
+        }
+    }
+}
+
+extension Errno {
+    /// Whether a path resolution cannot be limited: an old kernel, or a sandbox that refuses the call.
+    fileprivate var isMissingResolution: Bool {
+        self == .noFunction || self == .notPermitted || self == .notSupported
+    }
+}
