@@ -7,8 +7,12 @@ import Synchronization
 /// Reads logs and files without opening a store and without a lock, so it never delays the processes that use them. It
 /// finds changes by looking at the end of every log, five times a second.
 ///
-/// An app that adds ``InspectorDecoder``s, or shows the hit rates of its caches, runs an inspector itself and serves its
-/// page with `serve(port:onStart:)`, which the package trait `Inspector` adds; `forge serve` does the same without them.
+/// Everything is reached from the directory without following links, also if another program replaces a directory by a
+/// link meanwhile.
+///
+/// An app that adds ``InspectorDecoder``s, or shows the hit rates of its caches (``register(_:)``), runs an inspector
+/// itself and serves its page with `serve(port:onStart:)`, which the package trait `Inspector` adds; `forge serve` does
+/// the same without them.
 public final class Inspector: Sendable {
     struct Summary: Encodable, Sendable {
         struct Store: Encodable, Sendable {
@@ -17,6 +21,8 @@ public final class Inspector: Sendable {
             var count: Int?
             var revision: UInt64?
             var failure: String?
+            /// The hits of a cache that this process has registered.
+            var hits: CacheHits?
         }
 
         var directory: String
@@ -31,6 +37,7 @@ public final class Inspector: Sendable {
         var isPartial = false
         var isSearched = false
         var stores: [FoundStore] = []
+        var caches: [InspectedCache] = []
         // Not by names, of which two that differ in their bytes can be equal strings.
         var keyValue: [POSIXPath: KeyValueView] = [:]
         var vaults: [POSIXPath: VaultView] = [:]
@@ -59,9 +66,19 @@ public final class Inspector: Sendable {
         self.options = options
         files = FileTree(root)
         let search = StoreSearch(root)
-        state = Mutex(State())
+        state = Mutex(State(caches: options.caches))
         searching = Mutex(search)
         try refreshStores()
+    }
+
+    /// Shows the hit rates of a cache of this process from now on, instead of another one with this name.
+    ///
+    /// - Parameter cache: The cache. Its statistics are read until the inspector is released.
+    public func register(_ cache: InspectedCache) {
+        state.withLock { state in
+            state.caches.removeAll { $0.name == cache.name }
+            state.caches.append(cache)
+        }
     }
 
     /// Follows the stores until the task is cancelled.
@@ -146,15 +163,39 @@ public final class Inspector: Sendable {
     var vaults: [VaultView] { state.withLock { $0.vaults.values.sorted { $0.store.name < $1.store.name } } }
 
     var summary: Summary {
-        let (stores, keyValue, isPartial) = state.withLock { ($0.stores, $0.keyValue, $0.isPartial) }
+        let (stores, keyValue, isPartial, caches) = state.withLock {
+            ($0.stores, $0.keyValue, $0.isPartial, $0.caches)
+        }
+        let hits = hits(of: caches, in: stores)
         return Summary(
             directory: root.path.description, isWritable: options.isWritable, isPartial: isPartial,
             stores: stores.map { store in
                 let known = store.kind == .keyValue ? keyValue[store.path]?.summary : nil
                 return Summary.Store(
                     kind: store.kind, name: store.name, count: known?.count, revision: known?.revision,
-                    failure: known?.failure)
+                    failure: known?.failure, hits: hits[store])
             },
-            caches: options.caches.map { CacheHits($0) })
+            caches: caches.map { CacheHits($0) })
+    }
+
+    /// The hits of the registered caches whose directories are found stores.
+    private func hits(of caches: [InspectedCache], in stores: [FoundStore]) -> [FoundStore: CacheHits] {
+        var places: [CacheHits.Place: InspectedCache] = [:]
+        for cache in caches {
+            guard let directory = cache.directory else { continue }
+            do throws(FileSystemError) {
+                places[.init(try root.fileSystem.status(POSIXPath(directory)))] = cache
+            } catch _ {}  // Not created yet.
+        }
+        var hits: [FoundStore: CacheHits] = [:]
+        for store in stores where store.kind == .cache && !places.isEmpty {
+            do throws(FileSystemError) {
+                try root.withDirectory(store.path) { (directory) throws(FileSystemError) in
+                    let place = CacheHits.Place(try root.fileSystem.status(of: .descriptor(directory)))
+                    hits[store] = places[place].map { CacheHits($0) }
+                }
+            } catch _ {}  // Removed since it was found.
+        }
+        return hits
     }
 }

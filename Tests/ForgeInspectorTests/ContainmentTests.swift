@@ -89,7 +89,7 @@ import Testing
         #expect(try view.content()?.count == 1)
         try replace("app")
         #expect(throws: CryptError.self) { try view.content() }
-        let key = try #require(try VaultKeyFile.load(from: outside.place("app/key")))
+        let key = try #require(try VaultKeyFile.load(at: outside.place("app/key")))
         #expect(throws: CryptError.self) { try view.unlock(with: [key]) }
     }
 

@@ -28,20 +28,92 @@ import Testing
             ])
         #expect(summary.stores[0].count == 1)
         let found = try #require(inspector.cache("cache"))
-        #expect(try CacheContent(of: found, in: inspector.root, offset: 0, limit: 10).rows.map(\.name) == ["https://example.org/a"])
+        #expect(
+            try CacheContent(of: found, in: inspector.root, offset: 0, limit: 10).rows.map(\.name) == [
+                "https://example.org/a"
+            ])
     }
 
-    @Test("shows the statistics of the app's own caches")
+    @Test("shows the hit rates of the caches that the app registers, and of no others")
     func hits() async throws {
-        let cache = try BoundedCache<String>(directory: nil, coding: .codable)
+        let memory = try BoundedCache<String>(directory: nil, coding: .codable)
+        let disk = try BoundedCache<String>(directory: stores.place("disk"), coding: .codable)
+        let other = try BoundedCache<String>(directory: stores.place("other"), coding: .codable)
+        for cache in [memory, disk, other] {
+            for _ in 0..<3 { _ = try await cache.value(for: "a") { "value" } }
+        }
         var options = InspectorOptions()
-        options.caches = [InspectedCache("pages") { cache.statistics }]
+        options.caches = [InspectedCache("memory") { memory.statistics }]
         let inspector = try Inspector(stores.url, options: options)
-        for _ in 0..<3 { _ = try await cache.value(for: "a") { "value" } }
-        let hits = try #require(inspector.summary.caches.first)
-        #expect(hits.name == "pages")
-        #expect(hits.memoryHits == 2)
-        #expect(hits.misses == 1)
+        #expect(inspector.summary.stores.map(\.name) == ["disk", "other"])
+        #expect(inspector.summary.stores.allSatisfy { $0.hits == nil })
+        inspector.register(InspectedCache("disk", directory: stores.place("missing")) { other.statistics })
+        #expect(inspector.summary.stores.allSatisfy { $0.hits == nil })
+        inspector.register(InspectedCache("disk", directory: stores.place("disk")) { disk.statistics })
+        let summary = inspector.summary
+        #expect(summary.caches.map(\.name) == ["memory", "disk"])
+        #expect(summary.caches.map(\.memoryHits) == [2, 2])
+        #expect(summary.caches.map(\.misses) == [1, 1])
+        #expect(summary.stores.map { $0.hits?.memoryHits } == [2, nil])
+    }
+
+    @Test("tells stores apart whose names are equal strings of other bytes")
+    func equalNames() throws {
+        for (name, key) in [("e\u{301}", "decomposed"), ("\u{e9}", "composed")] {
+            let store = try stores.keyValueStore(name)
+            try store.set(KVKey<Int>(key), value: 1)
+            try store.close()
+        }
+        // A file system that normalises names has one of them.
+        let count = try FileManager.default.contentsOfDirectory(atPath: stores.url.path).count
+        let inspector = try Inspector(stores.url)
+        #expect(inspector.summary.stores.count == count)
+        for (name, key) in [("e\u{301}", "decomposed"), ("\u{e9}", "composed")] where count == 2 {
+            let view = try #require(inspector.keyValueStore(name))
+            #expect(try view.page(.init(), offset: 0, limit: 10).rows.map(\.key) == [key])
+        }
+    }
+
+    @Test("never blocks on a pipe, and opens none")
+    func pipes() throws {
+        try stores.keyValueStore("settings").close()
+        try FileManager.default.removeItem(at: stores.place("settings/log"))
+        for name in ["pipe", "settings/log", "x.cache", "y.forgecache", "settings/quarantine-x"] {
+            #expect(mkfifo(stores.place(name).path, 0o600) == 0)
+        }
+        // A writer that does not wait is refused as long as nobody has opened the pipe for reading.
+        func isOpen(_ name: String) -> Bool {
+            let descriptor = open(stores.place(name).path, O_WRONLY | O_NONBLOCK)
+            if descriptor >= 0 { close(descriptor) }
+            return descriptor >= 0
+        }
+        let inspector = try Inspector(stores.url)
+        #expect(inspector.summary.stores.isEmpty)
+        #expect(throws: FileSystemError.self) { try inspector.files.preview("pipe", offset: 0) }
+        #expect(
+            try inspector.files.list("", offset: 0, limit: 10).rows.first { $0.name == "pipe" }?.content == .special)
+        let view = KeyValueView(FoundStore(kind: .keyValue, path: "settings"), in: inspector.root)
+        #expect(throws: KVStoreError.self) { try view.page(.init(), offset: 0, limit: 1) }
+        #expect(!isOpen("pipe") && !isOpen("settings/log"))
+    }
+
+    @Test("shows why a store of a later version, or a damaged one, cannot be shown, and the others")
+    func laterVersion() throws {
+        for name in ["a", "b", "c"] { try stores.keyValueStore(name).close() }
+        var later = try Data(contentsOf: stores.place("a/log"))
+        later[8] = 9
+        later.withUnsafeMutableBytes { bytes in
+            var checksum = CRC32C()
+            checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<60]))
+            bytes.storeBytes(of: checksum.value.littleEndian, toByteOffset: 60, as: UInt32.self)
+        }
+        try later.write(to: stores.place("a/log"))
+        try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("b/log"))
+        let inspector = try Inspector(stores.url)
+        inspector.refreshLogs()
+        let failures = inspector.summary.stores.map(\.failure)
+        #expect(failures[0]?.contains("version 9") == true)
+        #expect(failures[1] != nil && failures[2] == nil)
     }
 
     @Test("throws for a directory that is missing")

@@ -49,6 +49,16 @@ import Testing
         #expect(level.rows.map(\.count) == [10, 10])
     }
 
+    @Test("has the rows of a prefix, and not of one that is an equal string of other bytes")
+    func equalPrefixes() throws {
+        try store.set(KVKey<Int>("\u{e9}/1"), value: 1)
+        try store.set(KVKey<Int>("e\u{301}/2"), value: 2)
+        for (prefix, digit) in [("\u{e9}/", "1"), ("e\u{301}/", "2")] {
+            let page = try view.page(.init(prefix: prefix), offset: 0, limit: 10)
+            #expect(page.rows.map { Array($0.key.utf8) } == [Array((prefix + digit).utf8)])
+        }
+    }
+
     @Test("has new rows after a refresh")
     func refresh() throws {
         try store.set(KVKey<Int>("a"), value: 1)

@@ -1,5 +1,7 @@
 import Foundation
 
+@testable import ForgeInspector
+
 /// The requests of a page to its server, each over a connection of its own, with headers as given.
 struct ServedPage: Sendable {
     struct Answer {
@@ -13,18 +15,39 @@ struct ServedPage: Sendable {
         }
     }
 
-    struct Failed: Error {
-        var errno: Int32
-    }
+    struct NoPage: Error {}
 
     let port: Int
     let token: String
     var origin: String { "http://127.0.0.1:\(port)" }
 
     init(_ url: URL) throws {
-        guard let port = url.port, let token = url.fragment, url.host == "127.0.0.1" else { throw Failed(errno: 0) }
+        guard let port = url.port, let token = url.fragment, url.host == "127.0.0.1" else { throw NoPage() }
         (self.port, self.token) = (port, token)
     }
+
+    #if Inspector
+    /// Runs `body` with a server of a directory.
+    static func serving(
+        _ directory: URL, _ options: InspectorOptions = InspectorOptions(), timeLimit: Duration = .seconds(30),
+        _ body: (ServedPage) async throws -> Void
+    ) async throws {
+        let inspector = try Inspector(directory, options: options)
+        let (urls, started) = AsyncStream.makeStream(of: URL.self)
+        let server = Task { try await inspector.serve(port: 0, timeLimit: timeLimit) { started.yield($0) } }
+        var iterator = urls.makeAsyncIterator()
+        guard let url = await iterator.next() else { throw NoPage() }
+        do {
+            try await body(try ServedPage(url))
+        } catch {
+            server.cancel()
+            _ = await server.result
+            throw error
+        }
+        server.cancel()
+        _ = await server.result
+    }
+    #endif
 
     func get(_ path: String) async throws -> Answer { try await request("GET", path) }
 
@@ -42,40 +65,21 @@ struct ServedPage: Sendable {
         if let origin { lines.append("Origin: \(origin)") }
         if let body { lines.append("Content-Length: \(body.utf8.count)") }
         let message = lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
-        // Not on a thread of Dispatch, which the server of the test needs.
-        let text = try await withCheckedThrowingContinuation { continuation in
-            Thread.detachNewThread { [self] in
-                continuation.resume(with: Result<String, any Error> { try exchange(message) })
-            }
+        return try await raw(Array(message.utf8))
+    }
+
+    /// Sends bytes and reads the answer until the server closes the connection.
+    func raw(_ message: [UInt8]) async throws -> Answer {
+        let bytes = try await onThread { [port] in
+            let connection = try RawConnection(port: port)
+            connection.send(message)
+            return connection.readAll()
         }
+        let text = String(decoding: bytes, as: UTF8.self)
         let parts = text.split(separator: "\r\n\r\n", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let head = parts[0].components(separatedBy: "\r\n")
         return Answer(
             status: Int(head[0].split(separator: " ").dropFirst().first ?? "") ?? 0,
             headers: Array(head.dropFirst()), body: parts.count > 1 ? parts[1] : "")
-    }
-
-    private func exchange(_ request: String) throws -> String {
-        #if canImport(Darwin)
-        let descriptor = Darwin.socket(AF_INET, SOCK_STREAM, 0)
-        #else
-        let descriptor = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        #endif
-        guard descriptor >= 0 else { throw Failed(errno: errno) }
-        let socket = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = UInt16(port).bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let connected = withUnsafePointer(to: &address) { address in
-            address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                connect(descriptor, address, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
-        guard connected == 0 else { throw Failed(errno: errno) }
-        try socket.write(contentsOf: Data(request.utf8))
-        var data = Data()
-        while let chunk = try socket.read(upToCount: 1 << 16), !chunk.isEmpty { data.append(chunk) }
-        return String(decoding: data, as: UTF8.self)
     }
 }

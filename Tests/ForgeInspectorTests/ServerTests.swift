@@ -17,16 +17,10 @@ import Testing
 
     /// Runs `body` with a server of the directory.
     private func serving(
-        _ options: InspectorOptions = InspectorOptions(), _ body: (ServedPage) async throws -> Void
+        _ options: InspectorOptions = InspectorOptions(), timeLimit: Duration = .seconds(30),
+        _ body: (ServedPage) async throws -> Void
     ) async throws {
-        let inspector = try Inspector(stores.url, options: options)
-        let (urls, started) = AsyncStream.makeStream(of: URL.self)
-        let server = Task { try await inspector.serve(port: 0) { started.yield($0) } }
-        var iterator = urls.makeAsyncIterator()
-        let url = try #require(await iterator.next())
-        try await body(try ServedPage(url))
-        server.cancel()
-        _ = await server.result
+        try await ServedPage.serving(stores.url, options, timeLimit: timeLimit, body)
     }
 
     private var writable: InspectorOptions {

@@ -210,11 +210,13 @@ let isLog = false;
 let opened = null;  // The key or file in the detail.
 const staged = [];
 
+const rate = (hits, misses) => hits + misses ? Math.round(100 * hits / (hits + misses)) + " %" : "–";
+
 const span = (className, text) => make("span", { className, title: text ?? "" }, text ?? "");
 
 function note(...children) {
   $("note").hidden = children.length === 0;
-  $("note").replaceChildren(...children);
+  $("note").replaceChildren(...children.filter(child => child));
 }
 
 function entries() {
@@ -224,8 +226,10 @@ function entries() {
     const stores = summary.stores.filter(store => store.kind === kind);
     if (stores.length) result.push({ heading: title }, ...stores);
   }
-  return [...result, { heading: "All stores" }, { kind: "files", name: "Files" }, { kind: "sessions", name: "Sessions" },
-    { kind: "hits", name: "Cache hit rates" }];
+  result.push({ heading: "All stores" }, { kind: "files", name: "Files" }, { kind: "sessions", name: "Sessions" });
+  // Only the process that serves this page can have registered caches.
+  if (summary.caches.length) result.push({ kind: "hits", name: "Cache hit rates" });
+  return result;
 }
 
 const isSame = (left, right) => left && right && left.kind === right.kind && left.name === right.name;
@@ -342,7 +346,10 @@ const views = {
   images() {
     return list.show(async (offset, limit) => {
       const page = await request("/api/cache", { store: shown.name, offset, limit });
-      note(make("p", { className: "quiet" }, `${number(page.count)} entries, ${size(page.size)}`));
+      const cache = summary.stores.find(store => isSame(store, shown))?.hits;
+      const rates = cache ? `hits in memory ${rate(cache.memoryHits, cache.memoryMisses)}, on disk ${rate(cache.diskHits, cache.misses)}`
+        : shown.kind === "cache" ? "hit rates: known only inside the process that uses the cache" : "";
+      note(make("p", { className: "quiet" }, `${number(page.count)} entries, ${size(page.size)}`), rates && make("p", { className: "quiet" }, rates));
       return { total: page.count, rows: page.rows };
     }, row => [span("key", row.name), span("quiet", "entry"), span("number", size(row.size)), span("", ""),
       span("quiet", date(row.modified))]);
@@ -362,21 +369,17 @@ const views = {
   },
 
   async sessions() {
-    const rows = await request("/api/sessions");
+    const { rows, failures } = await request("/api/sessions");
+    if (failures.length) note(...failures.map(text => make("p", { className: "bad" }, text)));
     return list.show(fixed(rows), row => [span("key", row.name), span("quiet", row.isSecret ? "secret" : row.type),
       span("", ""), span("", ""), span("quiet", row.expiry === undefined ? "" : date(row.expiry)), span("quiet", row.store)],
     row => { if (!row.isSecret) { open({ kind: "keyValue", name: row.store }); showValue(row.name); } });
   },
 
   hits() {
-    const rows = summary.caches.map(cache => {
-      const rate = (hits, misses) => hits + misses ? Math.round(100 * hits / (hits + misses)) + " %" : "–";
-      return make("tr", {}, make("td", {}, cache.name), make("td", {}, rate(cache.memoryHits, cache.memoryMisses)),
-        make("td", {}, rate(cache.diskHits, cache.misses)), make("td", {}, number(cache.evictions)));
-    });
-    note(rows.length
-      ? make("table", {}, make("tr", {}, ...["cache", "hits in memory", "hits on disk", "evictions"].map(title => make("th", {}, title))), ...rows)
-      : make("p", { className: "quiet" }, "A cache counts its hits in memory: an app that serves this page itself shows them."));
+    const rows = summary.caches.map(cache => make("tr", {}, make("td", {}, cache.name), make("td", {}, rate(cache.memoryHits, cache.memoryMisses)),
+      make("td", {}, rate(cache.diskHits, cache.misses)), make("td", {}, number(cache.evictions))));
+    note(make("table", {}, make("tr", {}, ...["cache", "hits in memory", "hits on disk", "evictions"].map(title => make("th", {}, title))), ...rows));
     return list.show(fixed([]), () => []);
   },
 };

@@ -8,31 +8,53 @@ import NIOCore
 import Synchronization
 
 extension Inspector {
+    /// The number of connections at the same time; others wait until one is closed. A browser opens six.
+    static let connectionLimit = 64
+
+    /// How long the head of a request, its body, or a client that does not read its answer may take.
+    private static let timeLimit = Duration.seconds(30)
+
     /// Serves the page on 127.0.0.1 until the process receives SIGTERM or SIGINT, or the task is cancelled.
     ///
     /// Only this machine can connect, and only who knows the URL that `onStart` receives: its fragment is a random token,
-    /// without which every answer with data is refused.
+    /// without which every answer with data is refused. Requests that take more than 30 seconds are ended, and 64
+    /// connections at the same time are accepted.
     ///
     /// - Parameters:
     ///   - port: The port; 0 for a free one.
     ///   - onStart: Called with the URL of the page once the server accepts connections.
     /// - Throws: The error of the system if the port is in use or not permitted.
     public func serve(port: Int, onStart: @escaping @Sendable (URL) -> Void) async throws {
+        try await serve(port: port, timeLimit: Self.timeLimit, onStart: onStart)
+    }
+
+    func serve(port: Int, timeLimit: Duration, onStart: @escaping @Sendable (URL) -> Void) async throws {
         let responder = PageResponder(self, token: AccessToken())
+        let logger = Logger(label: "ForgeInspector") { _ in SwiftLogNoOpLogHandler() }
         let server = Application(
             responder: responder,
-            configuration: .init(address: .hostname("127.0.0.1", port: port), serverName: nil),
+            server: .http1(configuration: Self.connections(TimeAmount(timeLimit))),
+            configuration: .init(
+                address: .hostname("127.0.0.1", port: port), serverName: nil,
+                availableConnectionsDelegate: .maximum(Self.connectionLimit, logger: logger)),
             onServerRunning: { channel in
                 guard let port = channel.localAddress?.port, let url = responder.start(port) else { return }
                 onStart(url)
             },
-            logger: Logger(label: "ForgeInspector") { _ in SwiftLogNoOpLogHandler() })
+            logger: logger)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.follow() }
             group.addTask { try await server.runService() }
             defer { group.cancelAll() }
             _ = try await group.next()
         }
+    }
+
+    private static func connections(_ limit: TimeAmount) -> HTTP1Channel.Configuration {
+        .init(
+            additionalChannelHandlers: [RequestTimeLimit(limit)], idleTimeout: limit,
+            httpDecoderConfiguration: .init(
+                maxHeaderFieldSize: 16 << 10, maxHeaderListSize: 32 << 10, maxHeaderFieldCount: 100))
     }
 }
 #endif

@@ -50,7 +50,8 @@ extension PageResponder {
                 return try Self.response(.ok, json: inspector.files.preview(query["path"], offset: Int64(offset)))
             case "/api/cache":
                 guard let cache = inspector.cache(query["store"]) else { throw PageFailure.noSuchStore }
-                return try Self.response(.ok, json: CacheContent(of: cache, in: inspector.root, offset: offset, limit: limit))
+                return try Self.response(
+                    .ok, json: CacheContent(of: cache, in: inspector.root, offset: offset, limit: limit))
             case "/api/vault":
                 guard let content = try inspector.vault(query["store"])?.content() else {
                     throw PageFailure.noSuchStore
@@ -125,16 +126,31 @@ extension PageResponder {
         var isSecret = false
     }
 
-    private func sessions() throws -> [Session] {
-        var found: [Session] = []
+    private struct Sessions: Encodable {
+        var rows: [Session] = []
+        /// Why the sessions of some stores are not listed.
+        var failures: [String] = []
+    }
+
+    private func sessions() -> Sessions {
+        var found = Sessions()
         for view in inspector.keyValueStores {
-            for row in try view.sessions(limit: Self.rowLimit) {
-                found.append(Session(store: view.store.name, name: row.key, type: row.type, expiry: row.expiry))
+            do {
+                for row in try view.sessions(limit: Self.rowLimit) {
+                    found.rows.append(
+                        Session(store: view.store.name, name: row.key, type: row.type, expiry: row.expiry))
+                }
+            } catch {
+                found.failures.append("\(view.store.name): \(error)")
             }
         }
         for vault in inspector.vaults {
-            for name in try vault.content()?.names ?? [] where name.hasPrefix("session.") {
-                found.append(Session(store: vault.store.name, name: name, isSecret: true))
+            do {
+                for name in try vault.content()?.names ?? [] where name.hasPrefix("session.") {
+                    found.rows.append(Session(store: vault.store.name, name: name, isSecret: true))
+                }
+            } catch {
+                found.failures.append("\(vault.store.name): \(error)")
             }
         }
         return found
@@ -156,6 +172,7 @@ extension PageFailure {
         case let error as FileSystemError:
             let isMissing = error.errno == .noSuchFileOrDirectory || error.errno == .notDirectory
             self.init(isMissing ? .notFound : .badRequest, "\(error)")
+        case is KVStoreError, is CryptError: self.init(.unprocessableContent, "\(error)")
         case is EditFailure, is CodingFailure: self.init(.badRequest, "refused: \(error)")
         case is DecodingError: self.init(.badRequest, "the request is not of the expected form")
         default: self.init(.internalServerError, "\(error)")

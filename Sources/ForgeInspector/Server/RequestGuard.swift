@@ -17,6 +17,8 @@ struct RequestGuard: Sendable {
     /// The status of the refusal of a request; nil if it is permitted. A public request is for a file of the page.
     func refusal(of request: HTTPRequest, isPublic: Bool) -> HTTPResponse.Status? {
         guard let host = request.authority, hosts.contains(host) else { return .forbidden }
+        // The first is the authority. A second one stays in the fields (RFC 9112, section 3.2).
+        if let name = HTTPField.Name("Host"), request.headerFields[name] != nil { return .badRequest }
         // A second header would be joined to the first, and equal neither.
         let origin = request.headerFields[.origin]
         if let origin, origin != "http://\(host)" { return .forbidden }

@@ -44,26 +44,6 @@ struct CacheContent: Encodable, Sendable {
     }
 }
 
-/// The statistics of a cache of this process.
-struct CacheHits: Encodable, Sendable {
-    var name: String
-    var memoryHits: Int
-    var memoryMisses: Int
-    var diskHits: Int
-    var staleDiskHits: Int
-    var misses: Int
-    var evictions: Int
-
-    init(_ cache: InspectedCache) {
-        let statistics = cache.statistics()
-        name = cache.name
-        (memoryHits, memoryMisses) = (statistics.memory.hitCount, statistics.memory.missCount)
-        (diskHits, staleDiskHits) = (statistics.diskHitCount, statistics.staleDiskHitCount)
-        misses = statistics.missCount
-        evictions = statistics.diskEvictionCount + statistics.memory.evictionCount
-    }
-}
-
 extension FileTime {
     var secondsSince1970: Double { Double(seconds) + Double(nanoseconds) / 1e9 }
 }

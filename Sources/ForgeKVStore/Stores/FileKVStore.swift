@@ -120,6 +120,7 @@ public final class FileKVStore: KVTransactionalStoring {
     ///   - path: The path for errors and reports.
     ///   - fileSystem: The file system of the directory.
     ///   - options: As for a store at a path.
+    /// - Throws: ``KVStoreError`` as for a store at a path.
     package convenience init(
         takingOver directory: Descriptor, at path: POSIXPath, fileSystem: any POSIXFileSystem, options: Options
     ) throws(KVStoreError) {
