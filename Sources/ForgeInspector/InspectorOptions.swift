@@ -1,5 +1,4 @@
 public import Crypto
-public import ForgeStorage
 
 /// What an ``Inspector`` shows, and whether it may change it.
 public struct InspectorOptions: Sendable {

@@ -93,6 +93,17 @@ import Testing
         #expect(throws: CryptError.self) { try view.unlock(with: [key]) }
     }
 
+    @Test("lets no one write to a vault that is only read")
+    func readOnlyVault() throws {
+        let key = try #require(try VaultKeyFile.load(at: stores.place("app/key")))
+        let vault = try VaultCrypt(reading: "app/vault", in: inspector.root, key: key)
+        #expect(try vault.keys() == ["inside0"])
+        #expect(throws: CryptError.self) { try vault.set("x", for: CryptKey<String>(key: "new")) }
+        #expect(throws: CryptError.self) { try vault.deleteAll() }
+        #expect(throws: CryptError.self) { try vault.delete(CryptKey<String>(key: "missing")) }
+        #expect(try vault.keys() == ["inside0"])
+    }
+
     @Test("is not listed as a cache", arguments: ["app", "app/cache"])
     func cache(link: String) throws {
         let found = try #require(inspector.cache("app/cache"))

@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test("ends a request whose head is too large", arguments: [(100_000, 1), (1, 100_000), (10, 20_000)])
+    @Test("ends a request whose head is too large", arguments: [(100_000, 1), (1, 100_000), (10, 20_000), (20_000, 2)])
     func largeHead(length: Int, count: Int) async throws {
         try await ServedPage.serving(stores.url, timeLimit: .seconds(5)) { page in
             let target = count == 1 ? "/" + String(repeating: "x", count: length) : "/"
@@ -134,7 +134,10 @@ import Testing
     func manyConnections() async throws {
         try await ServedPage.serving(stores.url, timeLimit: .seconds(2)) { page in
             let idle = try (0..<2 * Inspector.connectionLimit).map { _ in try RawConnection(port: page.port) }
+            let start = ContinuousClock.now
             #expect(try await isAlive(page))
+            // This connection had to wait until others were idle for too long.
+            #expect(ContinuousClock.now - start > .seconds(1))
             withExtendedLifetime(idle) {}
         }
     }

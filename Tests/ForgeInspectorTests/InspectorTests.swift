@@ -1,6 +1,7 @@
 import Crypto
 import ForgeStorage
 import Foundation
+import Synchronization
 import Testing
 
 @testable import ForgeInspector
@@ -81,11 +82,14 @@ import Testing
         for name in ["pipe", "settings/log", "x.cache", "y.forgecache", "settings/quarantine-x"] {
             #expect(mkfifo(stores.place(name).path, 0o600) == 0)
         }
-        // A writer that does not wait is refused as long as nobody has opened the pipe for reading.
-        func isOpen(_ name: String) -> Bool {
-            let descriptor = open(stores.place(name).path, O_WRONLY | O_NONBLOCK)
-            if descriptor >= 0 { close(descriptor) }
-            return descriptor >= 0
+        // A writer waits until the pipe is opened for reading.
+        let places = ["pipe", "settings/log", "x.cache"].map { stores.place($0).path }
+        let openedCount = Atomic(0)
+        for place in places {
+            Thread.detachNewThread {
+                close(open(place, O_WRONLY))
+                openedCount.add(1, ordering: .relaxed)
+            }
         }
         let inspector = try Inspector(stores.url)
         #expect(inspector.summary.stores.isEmpty)
@@ -94,7 +98,12 @@ import Testing
             try inspector.files.list("", offset: 0, limit: 10).rows.first { $0.name == "pipe" }?.content == .special)
         let view = KeyValueView(FoundStore(kind: .keyValue, path: "settings"), in: inspector.root)
         #expect(throws: KVStoreError.self) { try view.page(.init(), offset: 0, limit: 1) }
-        #expect(!isOpen("pipe") && !isOpen("settings/log"))
+        #expect(openedCount.load(ordering: .relaxed) == 0)
+        for place in places {
+            let reader = open(place, O_RDONLY)
+            #expect(reader >= 0)
+            close(reader)
+        }
     }
 
     @Test("shows why a store of a later version, or a damaged one, cannot be shown, and the others")

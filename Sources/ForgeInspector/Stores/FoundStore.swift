@@ -8,13 +8,16 @@ struct FoundStore: Hashable, Sendable {
         case keyValue, vault, cache, images
     }
 
-    var kind: Kind
-    /// The path as text, in which control characters and bytes that are not UTF-8 are escaped.
-    var name: String { path.description }
-
+    let kind: Kind
     /// The path below the inspected directory of the store's directory, or of the file of a vault; `.` for that
     /// directory itself.
-    var path: POSIXPath
+    let path: POSIXPath
+    /// The path as text, in which control characters and bytes that are not UTF-8 are escaped.
+    let name: String
+
+    init(kind: Kind, path: POSIXPath) {
+        (self.kind, self.path, name) = (kind, path, path.description)
+    }
 }
 
 /// The kind of a file, which decides whether its content may be shown.

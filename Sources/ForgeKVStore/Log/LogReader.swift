@@ -54,7 +54,7 @@ struct LogReader {
             let length = Int(min(Int64(Self.step), end - position))
             // The checksum does not cover itself, the last four bytes of the frame.
             let isFirst = position == offset
-            let isRead = try withBytes(at: position, count: length) { bytes in
+            let isRead: Void? = try withBytes(at: position, count: length) { bytes in
                 if isFirst { checksum.update(UnsafeRawBufferPointer(rebasing: bytes[..<16])) }
                 checksum.update(UnsafeRawBufferPointer(rebasing: bytes[(isFirst ? LogRecord.frameSize : 0)...]))
             }
