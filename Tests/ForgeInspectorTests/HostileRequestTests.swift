@@ -93,7 +93,7 @@ import Testing
     func slowRequest(lines: [String]) async throws {
         var options = InspectorOptions()
         options.isWritable = true
-        try await ServedPage.serving(stores.url, options, timeLimit: .seconds(1)) { page in
+        try await ServedPage.serving(stores.url, options, timeLimit: .seconds(3)) { page in
             let head = lines.joined(separator: "\r\n")
                 .replacing("%", with: "\(page.port)").replacing("&", with: page.token)
             let count = try await onThread { [port = page.port] in
@@ -179,11 +179,14 @@ import Testing
         let store = try stores.keyValueStore("other")
         try store.set(KVKey<String>("session.user"), value: "x")
         try store.close()
+        try FileManager.default.createDirectory(at: stores.place("broken"), withIntermediateDirectories: true)
+        try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("broken/log"))
         try await ServedPage.serving(stores.url) { page in
             #expect(try await page.get("/api/keys?store=settings").status == 200)
             try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("settings/log"))
             let sessions = try await page.get("/api/sessions")
             #expect(sessions.status == 200 && sessions.body.contains("session.user"))
+            #expect(sessions.body.contains("broken: "))
             try FileManager.default.removeItem(at: stores.place("settings"))
             for path in ["/api/keys", "/api/log", "/api/records", "/api/value"] {
                 #expect([200, 404].contains(try await page.get(path + "?store=settings&key=key").status), "\(path)")

@@ -8,9 +8,8 @@ struct WatchCommand: AsyncParsableCommand {
         commandName: "watch", abstract: "Print the changes of a store as they happen, until control-C.",
         discussion: """
             A file store is watched by the system. `resync` means that anything may have changed: it comes first, and when \
-            changes came faster than they could be printed. A key-value store is read completely at every interval, \
-            without a lock, and its keys are compared by their revisions, so several changes of a key within an interval \
-            are one.
+            changes came faster than they could be printed. Of a key-value store, what was appended to its log is \
+            read at every interval, without a lock; after its log was rewritten, several changes of a key are one.
             """)
 
     @Argument(help: ArgumentHelp("kv:DIR or file:DIR", valueName: "store"))
@@ -68,25 +67,30 @@ struct WatchCommand: AsyncParsableCommand {
     }
 
     private func watchKeys(_ show: (String, String?) throws -> Bool) async throws {
-        var known = try revisions()
+        // An opening reports a missing or unreadable store as all verbs do.
+        _ = try KVStoreArgument.open(store.url, .readOnly)
+        var index = KVLogIndex(of: ".", in: try ConfinedDirectory(POSIXPath(store.url)))
+        _ = try index.refresh()
         guard try show("resync", nil) else { return }
         while true {
             try await Task.sleep(for: .milliseconds(Int64(interval * 1000)))
-            let current = try revisions()
-            for key in current.keys.sorted() where known[key] != current[key] {
-                guard try show("changed", key) else { return }
+            for change in try changes(&index) {
+                let goesOn =
+                    switch change.operation {
+                    case .set: try show("changed", change.name)
+                    case .remove: try show("removed", change.name)
+                    case .removeAll: try show("resync", nil)
+                    }
+                if !goesOn { return }
             }
-            for key in known.keys.sorted() where current[key] == nil {
-                guard try show("removed", key) else { return }
-            }
-            known = current
         }
     }
-
-    private func revisions() throws -> [String: UInt64] {
-        let store = try KVStoreArgument.open(store.url, .readOnly).store
-        var revisions: [String: UInt64] = [:]
-        for key in try store.keys() { revisions[key] = try store.entry(named: key)?.revision }
-        return revisions
+    private func changes(_ index: inout KVLogIndex) throws -> [KVLogIndex.Change] {
+        do throws(KVStoreError) {
+            return try index.refresh()
+        } catch {
+            guard error.code == .noStore else { throw error }
+            throw CommandFailure.noStore("key-value store", at: try POSIXPath(store.url))
+        }
     }
 }
