@@ -1,3 +1,4 @@
+import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
 import ForgeStorageTesting

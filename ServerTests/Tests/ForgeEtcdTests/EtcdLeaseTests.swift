@@ -1,3 +1,4 @@
+import EtcdServers
 import ForgeKVStore
 import Foundation
 import Testing

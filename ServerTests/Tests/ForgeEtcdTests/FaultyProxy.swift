@@ -1,3 +1,4 @@
+import EtcdServers
 import Foundation
 import Synchronization
 

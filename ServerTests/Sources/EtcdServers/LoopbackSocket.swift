@@ -1,14 +1,14 @@
 import Foundation
 
 /// Calls of TCP sockets on loopback.
-enum LoopbackSocket {
-    struct Failed: Error {
+package enum LoopbackSocket {
+    package struct Failed: Error {
         var call: String
         var number = errno
     }
 
     /// A listening socket and its port.
-    static func listener(port: UInt16 = 0) throws -> (descriptor: Int32, port: UInt16) {
+    package static func listener(port: UInt16 = 0) throws -> (descriptor: Int32, port: UInt16) {
         let descriptor = try make()
         var yes: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
@@ -24,7 +24,7 @@ enum LoopbackSocket {
         return (descriptor, UInt16(bigEndian: address.sin_port))
     }
 
-    static func connection(port: UInt16) throws -> Int32 {
+    package static func connection(port: UInt16) throws -> Int32 {
         let descriptor = try make()
         var address = address(port)
         let result = withUnsafePointer(to: &address) { pointer in
@@ -40,7 +40,7 @@ enum LoopbackSocket {
     }
 
     /// A port that is free at present.
-    static func freePort() throws -> UInt16 {
+    package static func freePort() throws -> UInt16 {
         let (descriptor, port) = try listener()
         close(descriptor)
         return port

@@ -1,0 +1,81 @@
+package import Foundation
+import Synchronization
+
+/// A server process with a log; it is killed with the object or this process.
+package final class EtcdProcess: Sendable {
+    package static let executable = ["/usr/bin/etcd", "/usr/local/bin/etcd", "/opt/homebrew/bin/etcd"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+    }
+
+    package struct NotStarted: Error {
+        package var log: String
+    }
+
+    private let arguments: [String]
+    private let log: URL
+    private let process = Mutex<Process?>(nil)
+    private static let running = Mutex<Set<Int32>>([])
+    private static let killsAtExit: Void = {
+        atexit { EtcdProcess.running.withLock { for process in $0 { kill(process, SIGKILL) } } }
+    }()
+
+    package init(_ arguments: [String], log: URL) {
+        self.arguments = arguments
+        self.log = log
+        Self.killsAtExit
+    }
+
+    deinit { end() }
+
+    /// Whether the process has started and not ended.
+    package var isRunning: Bool { process.withLock { $0?.isRunning == true } }
+
+    /// Starts the server.
+    package func launch() throws {
+        let process = Process()
+        process.executableURL = URL(filePath: Self.executable ?? "/usr/bin/etcd")
+        process.arguments = arguments
+        try Data().write(to: log)
+        let log = try FileHandle(forWritingTo: log)
+        process.standardOutput = log
+        process.standardError = log
+        try process.run()
+        let id = process.processIdentifier
+        Self.running.withLock { _ = $0.insert(id) }
+        self.process.withLock { $0 = process }
+    }
+
+    /// Waits until the started server serves clients.
+    package func waitUntilReady() throws {
+        let end = ContinuousClock.now + .seconds(30)
+        while FileManager.default.contents(atPath: log.path)?.range(of: Data("ready to serve".utf8)) == nil {
+            guard ContinuousClock.now < end, isRunning else { throw NotStarted(log: log.path) }
+            usleep(20_000)
+        }
+    }
+
+    /// Sends a signal to the process if it runs.
+    package func send(_ signal: Int32) {
+        process.withLock { process in
+            if let process, process.isRunning { kill(process.processIdentifier, signal) }
+        }
+    }
+
+    /// Kills the process and waits for its end.
+    package func end() {
+        guard let process = process.withLock({ $0.take() }) else { return }
+        kill(process.processIdentifier, SIGKILL)
+        process.waitUntilExit()
+        Self.running.withLock { _ = $0.remove(process.processIdentifier) }
+    }
+}
+
+
+/// Runs blocking work on a thread of its own, because the pool has few.
+package func onThread<Success: Sendable>(
+    _ body: @escaping @Sendable () throws -> Success
+) async throws -> Success {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+    }
+}
