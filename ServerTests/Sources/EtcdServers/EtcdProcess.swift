@@ -70,7 +70,6 @@ package final class EtcdProcess: Sendable {
     }
 }
 
-
 /// Runs blocking work on a thread of its own, because the pool has few.
 package func onThread<Success: Sendable>(
     _ body: @escaping @Sendable () throws -> Success

@@ -36,14 +36,22 @@ struct HistorySearch {
         /// The number of answers that are explained.
         var answers = 0
 
-        /// The calls that have taken effect and not ended, in ascending order.
+        /// The calls that have taken effect and will be answered, in ascending order.
         var linearized: [Int] = []
 
         var values: [Int]
-
-        /// The largest revision so far; the fields above determine it.
-        var revision: UInt64 = 0
     }
+
+    /// Calls without an answer that have taken effect, with the largest revision so far.
+    private struct Extra {
+        var calls: Set<Int> = []
+        var revision: UInt64 = 0
+
+        /// Whether all that may follow `other` may follow this: no call without an answer has to take effect.
+        func covers(_ other: Extra) -> Bool { revision <= other.revision && calls.isSubset(of: other.calls) }
+    }
+
+    private typealias Node = (configuration: Configuration, extra: Extra)
 
     private static let absent = 0
 
@@ -53,6 +61,13 @@ struct HistorySearch {
     private let history: [HistoryOperation]
     private var calls: [Call] = []
     private var answers: [Answer] = []
+
+    /// The index of each call's answer.
+    private var positions: [Int] = []
+
+    /// The answered calls that saw or required each value.
+    private var sightings: [Int: [Int]] = [:]
+
     private var nameCount = 0
 
     /// The number of configurations that were reached.
@@ -67,65 +82,88 @@ struct HistorySearch {
     /// Searches depth first.
     mutating func run(maximumConfigurations: Int, timeLimit: Duration) -> Verdict {
         let end = ContinuousClock.now + timeLimit
-        let first = Configuration(values: Array(repeating: Self.absent, count: nameCount))
-        var stack = [first]
-        var reached: Set = [first]
+        var stack: [Node] = []
+        var reached: [Configuration: [Extra]] = [:]
         var (furthest, steps) = (0, 0)
-        defer { configurations = reached.count }
-        while let configuration = stack.popLast() {
-            guard configuration.answers < answers.count else { return .linearizable }
-            furthest = max(furthest, configuration.answers)
-            let answer = answers[configuration.answers]
-            if let index = configuration.linearized.firstIndex(of: answer.call) {
-                var next = configuration
-                next.answers += 1
-                next.linearized.remove(at: index)
-                if reached.insert(next).inserted { stack.append(next) }
+        configurations = 0
+        func push(_ node: Node) {
+            let known = reached[node.configuration, default: []]
+            guard !known.contains(where: { $0.covers(node.extra) }) else { return }
+            reached[node.configuration] = known.filter { !node.extra.covers($0) } + [node.extra]
+            configurations += 1
+            stack.append(node)
+        }
+        push((Configuration(values: Array(repeating: Self.absent, count: nameCount)), Extra()))
+        while let node = stack.popLast() {
+            guard node.configuration.answers < answers.count else { return .linearizable }
+            furthest = max(furthest, node.configuration.answers)
+            let answer = answers[node.configuration.answers]
+            if let index = node.configuration.linearized.firstIndex(of: answer.call) {
+                var next = node
+                next.configuration.answers += 1
+                next.configuration.linearized.remove(at: index)
+                push(next)
             } else {
                 // The answered call itself comes last and so is tried first.
                 for call in answer.pending where call != answer.call {
-                    guard var next = applying(call, to: configuration) else { continue }
-                    let index = next.linearized.firstIndex { $0 > call } ?? next.linearized.endIndex
-                    next.linearized.insert(call, at: index)
-                    if reached.insert(next).inserted { stack.append(next) }
+                    guard var next = applying(call, to: node) else { continue }
+                    if calls[call].outcome == .unknown {
+                        next.extra.calls.insert(call)
+                    } else {
+                        let linearized = next.configuration.linearized
+                        let index = linearized.firstIndex { $0 > call } ?? linearized.endIndex
+                        next.configuration.linearized.insert(call, at: index)
+                    }
+                    push(next)
                 }
-                if var next = applying(answer.call, to: configuration) {
-                    next.answers += 1
-                    if reached.insert(next).inserted { stack.append(next) }
+                if var next = applying(answer.call, to: node) {
+                    next.configuration.answers += 1
+                    push(next)
                 }
             }
-            guard reached.count <= maximumConfigurations else {
+            guard configurations <= maximumConfigurations else {
                 return .undecided("more than \(maximumConfigurations) configurations; \(text(of: furthest))")
             }
             steps += 1
             if steps % 256 == 0, ContinuousClock.now > end {
-                return .undecided("not decided in \(timeLimit), \(reached.count) configurations; \(text(of: furthest))")
+                return .undecided("not decided in \(timeLimit); \(text(of: furthest))")
             }
         }
         return .violation("no order explains the answer of \(text(of: furthest))")
     }
 
     /// The configuration after a call; nil if the call does not fit.
-    private func applying(_ index: Int, to configuration: Configuration) -> Configuration? {
+    private func applying(_ index: Int, to node: Node) -> Node? {
         let call = calls[index]
+        let values = node.configuration.values
         let holds = { (name: Int, state: State) -> Bool in
             switch state {
-            case .absent: configuration.values[name] == Self.absent
-            case .present: configuration.values[name] != Self.absent
-            case .value(let value): configuration.values[name] == value
+            case .absent: values[name] == Self.absent
+            case .present: values[name] != Self.absent
+            case .value(let value): values[name] == value
             }
         }
-        guard !configuration.linearized.contains(index) else { return nil }
+        guard !node.configuration.linearized.contains(index), !node.extra.calls.contains(index) else { return nil }
         // Of calls that can be exchanged, those that began first take effect first.
-        if let twin = call.twin, !configuration.linearized.contains(twin) { return nil }
+        if let twin = call.twin, !node.extra.calls.contains(twin) { return nil }
         guard call.observed.allSatisfy(holds) else { return nil }
         let isPermitted = call.required.allSatisfy(holds)
-        if call.outcome == .conflict { return isPermitted ? nil : configuration }
-        guard isPermitted, call.firstRevision.map({ $0 > configuration.revision }) ?? true else { return nil }
-        var next = configuration
-        for (name, value) in call.written { next.values[name] = value }
-        next.revision = call.lastRevision ?? next.revision
+        if call.outcome == .conflict { return isPermitted ? nil : node }
+        guard isPermitted, call.firstRevision.map({ $0 > node.extra.revision }) ?? true else { return nil }
+        var next = node
+        for (name, value) in call.written {
+            // A value does not come back, so all calls that saw it come before.
+            let sightings = sightings[values[name], default: []]
+            guard sightings.allSatisfy({ $0 == index || hasTakenEffect($0, node.configuration) }) else { return nil }
+            next.configuration.values[name] = value
+        }
+        next.extra.revision = call.lastRevision ?? next.extra.revision
         return next
+    }
+
+    /// Whether a call that is answered has taken effect.
+    private func hasTakenEffect(_ call: Int, _ configuration: Configuration) -> Bool {
+        positions[call] < configuration.answers || configuration.linearized.contains(call)
     }
 
     private mutating func compile(_ revisions: HistoryRevisions) {
@@ -156,6 +194,8 @@ struct HistorySearch {
                 let number = value.map { numbers[WrittenValue(name: name, value: $0)] ?? Self.unseen }
                 return (names[name] ?? 0, number ?? Self.absent)
             }
+            for case .value(let value) in (calls[index].observed + calls[index].required).map(\.state)
+            where operation.outcome == .done { sightings[value, default: []].append(index) }
             let known = revisions.known(of: operation)
             (calls[index].firstRevision, calls[index].lastRevision) = (known.first, known.last)
             guard operation.outcome == .unknown, known.isEmpty else { continue }
@@ -175,6 +215,7 @@ struct HistorySearch {
     }
 
     private mutating func findAnswers() {
+        positions = Array(repeating: .max, count: history.count)
         var begun = 0
         var pending: [Int] = []
         let ended = history.indices.filter { history[$0].outcome != .unknown }
@@ -184,6 +225,7 @@ struct HistorySearch {
                 pending.append(begun)
                 begun += 1
             }
+            positions[call] = answers.count
             answers.append(Answer(call: call, pending: pending))
             pending.removeAll { $0 == call }
         }

@@ -100,6 +100,8 @@ package struct HistoryWorkload: Sendable {
             return true
         }
 
-        private func isAnswered(_ outcome: HistoryOperation.Outcome?) -> Bool { outcome == .done || outcome == .conflict }
+        private func isAnswered(_ outcome: HistoryOperation.Outcome?) -> Bool {
+            outcome == .done || outcome == .conflict
+        }
     }
 }

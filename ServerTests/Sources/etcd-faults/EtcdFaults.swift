@@ -19,7 +19,7 @@ struct EtcdFaults {
         }
         guard EtcdServer.isInstalled else { exit(1) }
         let isAll = named.isEmpty && !plants
-        var (sum, isSound) = (FaultTally(), true)
+        var sum = FaultTally()
         show(FaultTally.header)
         for fault in isAll ? Fault.allCases : named {
             if fault == .diskFull, !TemporaryDisk.isPermitted {
@@ -33,8 +33,8 @@ struct EtcdFaults {
                 show("  \(count) × \(text)")
             }
         }
-        show(sum.row("all"))
-        isSound = sum.violations.isEmpty && sum.undecided.isEmpty
+        if sum.runs > 0 { show(sum.row("all")) }
+        var isSound = sum.violations.isEmpty && sum.undecided.isEmpty
         if isAll || plants {
             let found = try await findsPlanted(min(runs, 5), operations)
             isSound = isSound && found

@@ -70,7 +70,9 @@ enum Fault: String, CaseIterable, Sendable {
         let members = run.isMultiple(of: 2) ? [try await cluster.leader()] : Array(0..<EtcdCluster.size)
         try await cluster.fillDisks(members)
         let end = ContinuousClock.now + .seconds(5)
-        while cluster.endedCount < members.count, ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(20)) }
+        while cluster.endedCount < members.count, ContinuousClock.now < end {
+            try await Task.sleep(for: .milliseconds(20))
+        }
         let ended = cluster.endedCount
         try await Task.sleep(for: .milliseconds(500))
         try cluster.freeDisks()

@@ -3,7 +3,9 @@ import Testing
 
 @Suite("The checker of histories")
 struct HistoryCheckerTests {
-    private func check(_ history: HistoryOperation...) -> HistoryChecker.Report { HistoryChecker().check(history) }
+    private let checker = HistoryChecker()
+
+    private func check(_ history: HistoryOperation...) -> HistoryChecker.Report { checker.check(history) }
 
     private func read(_ name: String, _ value: Int?, _ began: Int64, _ ended: Int64) -> HistoryOperation {
         HistoryOperation(
@@ -149,23 +151,26 @@ struct HistoryCheckerTests {
 
     @Test("histories of a simulated store are accepted, with random delays and lost answers")
     func simulated() {
-        let count = 400
+        let count = 300
+        var largest = 0
         for seed in 0..<UInt64(count) {
-            let report = HistoryChecker().check(SimulatedStore.history(seed: seed, calls: 120))
+            let report = checker.check(SimulatedStore.history(seed: seed, calls: 80))
+            largest = max(largest, report.largestSearch)
             #expect(report.isLinearizable, "seed \(seed): \((report.violations + report.undecided).joined())")
         }
-        print("histories: \(count) of \(count) accepted")
+        print("histories: \(count) of \(count) accepted, the largest search \(largest)")
     }
 
     @Test("every planted defect is found", arguments: SimulatedStore.Defect.allCases)
     func planted(_ defect: SimulatedStore.Defect) {
-        let count = 200
-        var found = 0
+        let count = 150
+        var (found, largest) = (0, 0)
         for seed in 0..<UInt64(count) {
-            let report = HistoryChecker().check(SimulatedStore.history(seed: seed, calls: 120, defect: defect))
+            let report = checker.check(SimulatedStore.history(seed: seed, calls: 80, defect: defect))
+            largest = max(largest, report.largestSearch)
             #expect(report.undecided.isEmpty, "seed \(seed)")
             if report.violations.isEmpty { Issue.record("seed \(seed)") } else { found += 1 }
         }
-        print("histories: \(defect): \(found) of \(count) found")
+        print("histories: \(defect): \(found) of \(count) found, the largest search \(largest)")
     }
 }

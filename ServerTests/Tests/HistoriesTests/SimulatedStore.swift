@@ -50,7 +50,7 @@ struct SimulatedStore {
     /// Begins before the next moment and ends after it, by up to several moments.
     private mutating func span() -> (began: Int64, ended: Int64) {
         now += 10
-        return (now - Int64(below(60)), now + Int64(below(60)))
+        return (now - Int64(below(40)), now + Int64(below(40)))
     }
 
     private mutating func apply(_ written: [String: Int?]) {
@@ -109,7 +109,7 @@ struct SimulatedStore {
     }
 
     private mutating func plant(_ defect: Defect) {
-        let (first, second) = (next(), next())
+        let (first, second, third) = (next(), next(), next())
         switch defect {
         case .staleRead:
             apply(["a": first])
@@ -126,12 +126,15 @@ struct SimulatedStore {
             apply(["a": first])
             alone(.read, observed: ["a": entry("a")])
         case .lostWrite:
+            apply(["a": first])
             alone(.set, written: ["a": first])
+            alone(.set, written: ["a": second])
             alone(.read, observed: ["a": entry("a")])
         case .tornBatch:
-            now += 1000
-            let began = now
+            apply(["b": third])
+            alone(.set, written: ["b": third])
             let old = entry("b")
+            let began = now
             apply(["a": first])
             alone(.read, observed: ["a": entry("a")])
             alone(.read, observed: ["b": old])
