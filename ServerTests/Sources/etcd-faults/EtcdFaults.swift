@@ -49,10 +49,17 @@ struct EtcdFaults {
     }
 
     private static func runs(of fault: Fault, _ runs: Int, _ operations: Int) async throws -> FaultTally {
-        let cluster = try await fault.cluster()
+        var cluster = try await fault.cluster()
         var sum = FaultTally()
         for number in 0..<runs {
-            let tally = try await FaultRun(fault, cluster, number: number, calls: operations).run()
+            var tally = FaultTally()
+            do {
+                tally = try await FaultRun(fault, cluster, number: number, calls: operations).run()
+            } catch {
+                // The rest of the run is not known.
+                tally.undecided.append("\(error)")
+                cluster = try await fault.cluster()
+            }
             for text in (tally.violations + tally.undecided).prefix(5) { show("  \(fault.rawValue): \(text)") }
             sum.add(tally)
         }
