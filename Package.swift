@@ -17,14 +17,16 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// What only the trait `Etcd` resolves and builds.
-let etcd: [Target.Dependency] = [
-    .product(name: "AsyncHTTPClient", package: "async-http-client", condition: .when(traits: ["Etcd"])),
-    .product(name: "NIOCore", package: "swift-nio", condition: .when(traits: ["Etcd"])),
-    .product(name: "NIOHTTP1", package: "swift-nio", condition: .when(traits: ["Etcd"])),
-    .product(name: "NIOSSL", package: "swift-nio-ssl", condition: .when(traits: ["Etcd"])),
-    .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Etcd"])),
-    .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Etcd"])),
+/// What only the traits of stores on servers resolve and build.
+let servers = TargetDependencyCondition.when(traits: ["Etcd", "S3"])
+let http: [Target.Dependency] = [
+    .product(name: "AsyncHTTPClient", package: "async-http-client", condition: servers),
+    .product(name: "NIOCore", package: "swift-nio", condition: servers),
+    .product(name: "NIOHTTP1", package: "swift-nio", condition: servers),
+    .product(name: "NIOPosix", package: "swift-nio", condition: servers),
+    .product(name: "NIOSSL", package: "swift-nio-ssl", condition: servers),
+    .product(name: "Metrics", package: "swift-metrics", condition: servers),
+    .product(name: "Tracing", package: "swift-distributed-tracing", condition: servers),
 ]
 
 /// `FORGE_DEEP=1` adds the maintainers' tools and their tests, and raises the limits of all other tests.
@@ -65,6 +67,7 @@ let package = Package(
         .library(name: "ForgeKVStore", targets: ["ForgeKVStore"]),
         .library(name: "ForgeEtcd", targets: ["ForgeEtcd"]),
         .library(name: "ForgeFileStore", targets: ["ForgeFileStore"]),
+        .library(name: "ForgeS3", targets: ["ForgeS3"]),
         .library(name: "ForgeCrypt", targets: ["ForgeCrypt"]),
         .library(name: "ForgeStorageTesting", targets: ["ForgeStorageTesting"]),
         .library(name: "ForgeCrashTesting", targets: ["ForgeCrashTesting"]),
@@ -75,6 +78,7 @@ let package = Package(
     traits: [
         .trait(name: "Etcd", description: "The key-value store in etcd, over SwiftNIO."),
         .trait(name: "Inspector", description: "The page that shows stores: `forge serve` and its server."),
+        .trait(name: "S3", description: "The file store in S3 and compatible servers, over SwiftNIO."),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
@@ -100,10 +104,16 @@ let package = Package(
             name: "ForgeKVStore",
             dependencies: ["CForgeKVStore", "CForgeFileSystem", "ForgeFileSystem", "ForgeCoding", system, logging],
             resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
+        // What the stores on servers share; empty without their traits.
+        .target(name: "ForgeHTTP", dependencies: http, swiftSettings: settings),
         .target(
-            name: "ForgeEtcd", dependencies: ["ForgeKVStore", "ForgeFileSystem", logging] + etcd,
+            name: "ForgeEtcd", dependencies: ["ForgeKVStore", "ForgeFileSystem", "ForgeHTTP", logging] + http,
             swiftSettings: settings),
         .target(name: "ForgeFileStore", dependencies: ["ForgeFileSystem", system], swiftSettings: settings),
+        .target(
+            name: "ForgeS3",
+            dependencies: ["ForgeFileStore", "ForgeFileSystem", "ForgeHTTP", system, logging, crypto] + http,
+            swiftSettings: settings),
         .target(
             name: "ForgeCrypt", dependencies: ["ForgeFileSystem", "ForgeCoding", system, crypto],
             swiftSettings: settings),

@@ -12,25 +12,30 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("MemberImportVisibility"),
     ]
 
+let metrics: [Target.Dependency] = [
+    .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
+]
+
 // The tests of stores on servers, a package of its own: only it enables the traits and so builds SwiftNIO.
 let package = Package(
     name: "ServerTests",
     platforms: [.macOS(.v15)],
     dependencies: [
-        .package(name: "ForgeStorage", path: "..", traits: ["Etcd"]),
+        .package(name: "ForgeStorage", path: "..", traits: ["Etcd", "S3"]),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     ],
     targets: [
+        .target(name: "ServerTestSupport", dependencies: metrics, swiftSettings: settings),
         // Linearizability of any store: recorded histories and their checker.
         .target(
             name: "Histories", dependencies: [.product(name: "ForgeKVStore", package: "ForgeStorage")],
             swiftSettings: settings),
-        .target(name: "EtcdServers", swiftSettings: settings),
+        .target(name: "EtcdServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
         .executableTarget(
             name: "etcd-faults",
             dependencies: [
-                "EtcdServers", "Histories",
+                "EtcdServers", "Histories", "ServerTestSupport",
                 .product(name: "ForgeEtcd", package: "ForgeStorage"),
                 .product(name: "ForgeKVStore", package: "ForgeStorage"),
             ],
@@ -42,14 +47,23 @@ let package = Package(
         .testTarget(
             name: "ForgeEtcdTests",
             dependencies: [
-                "EtcdServers", "Histories",
+                "EtcdServers", "Histories", "ServerTestSupport",
                 .product(name: "ForgeEtcd", package: "ForgeStorage"),
                 .product(name: "ForgeKVStore", package: "ForgeStorage"),
                 .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
                 .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "MetricsTestKit", package: "swift-metrics"),
-            ],
+            ] + metrics,
+            swiftSettings: settings),
+        .testTarget(
+            name: "ForgeS3Tests",
+            dependencies: [
+                "ServerTestSupport",
+                .product(name: "ForgeS3", package: "ForgeStorage"),
+                .product(name: "ForgeFileStore", package: "ForgeStorage"),
+                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
+                .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ] + metrics,
             swiftSettings: settings),
     ]
 )

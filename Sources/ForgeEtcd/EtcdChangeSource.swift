@@ -1,4 +1,5 @@
 #if Etcd
+import ForgeHTTP
 import ForgeKVStore
 import Foundation
 import Logging
@@ -72,7 +73,7 @@ private struct EtcdWatch {
     func run(_ demands: AsyncStream<Void>, _ results: AsyncStream<EtcdChangeSource.Batch>.Continuation) async {
         var state: EtcdWatchState?
         var refusals = 0
-        var backoff = EtcdBackoff()
+        var backoff = Backoff()
         var demand = demands.makeAsyncIterator()
         guard await demand.next() != nil else { return }
         while !Task.isCancelled {
@@ -96,7 +97,7 @@ private struct EtcdWatch {
                         switch watch.receive(try message(line)) {
                         case .changes(let changes):
                             guard !changes.isEmpty else { continue }
-                            (refusals, backoff) = (0, EtcdBackoff())
+                            (refusals, backoff) = (0, Backoff())
                             results.yield(.success(changes))
                             guard await demand.next() != nil else { return }
                         case .interrupted: throw AsyncKVStoreError(.unavailable, .changes, detail: "compacted")

@@ -1,5 +1,6 @@
 #if Etcd
 import AsyncHTTPClient
+import ForgeHTTP
 import ForgeKVStore
 import Foundation
 import NIOCore

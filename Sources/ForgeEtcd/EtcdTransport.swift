@@ -1,5 +1,6 @@
 #if Etcd
 import AsyncHTTPClient
+import ForgeHTTP
 import Foundation
 import ForgeKVStore
 import Logging
@@ -113,7 +114,7 @@ final class EtcdTransport: Sendable {
         _ call: EtcdCall, _ bytes: ByteBuffer, isStream: Bool
     ) async throws(AsyncKVStoreError) -> (response: Answer, endpoint: String, id: String) {
         let end = ContinuousClock.now + (call.deadline ?? configuration.deadline)
-        var backoff = EtcdBackoff()
+        var backoff = Backoff()
         var logIns = 0
         // Why the attempts so far have failed; says more than that the time is over.
         var cause: AsyncKVStoreError?
@@ -174,7 +175,7 @@ final class EtcdTransport: Sendable {
         _ call: EtcdCall, _ bytes: ByteBuffer, to endpoint: String, _ id: String, _ token: String?,
         until end: ContinuousClock.Instant, _ isStream: Bool
     ) async throws(EtcdAttempt) -> Answer {
-        let body = EtcdRequestBody(bytes)
+        let body = RequestBody(bytes)
         var request = HTTPClientRequest(url: endpoint + call.path)
         request.method = .POST
         request.headers.add(name: "Content-Type", value: "application/json")

@@ -1,9 +1,9 @@
-import ForgeFileSystem
+package import ForgeFileSystem
 import SystemPackage
 
 extension FileStoreError {
     /// Converts the error of a failed file system operation.
-    init(_ error: FileSystemError, _ operation: Operation, key: String) {
+    package init(_ error: FileSystemError, _ operation: Operation, key: String) {
         self.init(Code(error, operation), operation, key: key, underlying: error)
     }
 

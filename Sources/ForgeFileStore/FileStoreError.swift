@@ -77,6 +77,9 @@ public struct FileStoreError: Error, Sendable {
 
         /// The writer was committed or cancelled before.
         case closed
+
+        /// The change was sent to a server, and the answer is unknown: it may have taken effect, or still do.
+        case unknownOutcome
     }
 
     /// The reason why attributes are not stored, with the name of an attribute; never with its value.
@@ -154,6 +157,9 @@ public struct FileStoreError: Error, Sendable {
     }
 }
 
+/// A cause of another module, whose description has neither keys nor content.
+package protocol FileStoreCause: Error, CustomStringConvertible {}
+
 extension FileStoreError: CustomStringConvertible {
     /// One line: operation, key and reason, and the cause if it is a file system error or a decoding error.
     public var description: String {
@@ -162,6 +168,7 @@ extension FileStoreError: CustomStringConvertible {
         text += ": \(code)"
         // The descriptions of other causes could repeat the key or reveal content.
         if let cause = underlying as? FileSystemError { text += " (\(cause))" }
+        if let cause = underlying as? any FileStoreCause { text += " (\(cause))" }
         if let cause = underlying as? DecodingError { text += " (\(cause.place))" }
         return text
     }
@@ -193,6 +200,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .watchLimit: "the limit of watches is reached"
         case .unsupported: "not supported by this store"
         case .closed: "the file was committed or cancelled before"
+        case .unknownOutcome: "the outcome is unknown"
         }
     }
 }

@@ -18,6 +18,9 @@ public enum Unavailability: Hashable, Sendable {
     /// The store was closed. Opening it again creates a new object.
     case closed
 
+    /// The server of the store cannot be reached, or fails; see the underlying error.
+    case server
+
     /// Whether this is ``inUse(processID:)``, of whatever process.
     public var isInUse: Bool { if case .inUse = self { true } else { false } }
 }
@@ -28,6 +31,7 @@ extension Unavailability: CustomStringConvertible {
         case .locked: "locked"
         case .inUse(let processID?): "in use by process \(processID)"
         case .inUse: "in use"
+        case .server: "server error"
         case .inputOutput: "file system error"
         case .forked: "opened before the process was forked; it belongs to the parent"
         case .closed: "closed"

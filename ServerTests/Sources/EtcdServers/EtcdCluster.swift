@@ -1,4 +1,5 @@
 import Foundation
+import ServerTestSupport
 
 /// Three servers on loopback, whose connections to each other go through proxies.
 package final class EtcdCluster: Sendable {

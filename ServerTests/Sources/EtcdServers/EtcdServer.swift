@@ -1,4 +1,5 @@
 import Foundation
+import ServerTestSupport
 
 /// A server of one member on loopback, with a temporary directory; it ends with the object or the process.
 package final class EtcdServer: Sendable {

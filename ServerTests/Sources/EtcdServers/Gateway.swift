@@ -1,4 +1,5 @@
 import Foundation
+import ServerTestSupport
 
 /// Requests to the JSON gateway besides the store.
 package struct Gateway: Sendable {

@@ -1,4 +1,5 @@
 import Foundation
+import ServerTestSupport
 import Synchronization
 
 /// A proxy before the peer port of a member, through which the other members reach it.

@@ -3,6 +3,7 @@ import ForgeEtcd
 import ForgeKVStore
 import Foundation
 import Histories
+import ServerTestSupport
 import Synchronization
 
 /// One fault while clients call a cluster and watches follow it, and the check of what they saw.

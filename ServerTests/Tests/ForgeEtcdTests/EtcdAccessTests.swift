@@ -2,6 +2,7 @@ import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
 import Foundation
+import ServerTestSupport
 import Testing
 
 @Suite("Users and certificates of etcd", .enabled(if: EtcdServer.isInstalled))

@@ -2,6 +2,7 @@ import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
 import Foundation
+import ServerTestSupport
 import Testing
 
 @Suite("The outcome of calls to etcd", .enabled(if: EtcdServer.isInstalled))

@@ -3,20 +3,14 @@ import ForgeEtcd
 import ForgeKVStore
 import Metrics
 import MetricsTestKit
+import ServerTestSupport
 import Testing
 
 @Suite("Metrics of the store in etcd", .enabled(if: EtcdServer.isInstalled))
 struct EtcdTelemetryTests {
-    /// Metrics have one back end for each process.
-    private static let metrics: TestMetrics = {
-        let metrics = TestMetrics()
-        MetricsSystem.bootstrap(metrics)
-        return metrics
-    }()
-
     @Test("the duration of a call is recorded with its operation, and the reason of a failure")
     func durations() async throws {
-        let metrics = Self.metrics
+        let metrics = SharedMetrics.metrics
         let store = try EtcdKVStore(.test(try await EtcdServer.shared().endpoint))
         try await store.set(KVKey<Int>("a"), value: 1)
         let common = [("db.system.name", "etcd"), ("db.operation.name", "batch")]

@@ -4,6 +4,7 @@ import NIOCore
 import Testing
 
 @testable import ForgeEtcd
+@testable import ForgeHTTP
 
 @Suite("Parts of the store in etcd")
 struct EtcdUnitTests {
@@ -27,7 +28,7 @@ struct EtcdUnitTests {
         let limit = min(Duration.seconds(1), .milliseconds(25) * (1 << attempts))
         var generator = SystemRandomNumberGenerator()
         let waits = (0..<300).map { _ in
-            var backoff = EtcdBackoff()
+            var backoff = Backoff()
             for _ in 0..<attempts { _ = backoff.next(using: &generator) }
             return backoff.next(using: &generator)
         }

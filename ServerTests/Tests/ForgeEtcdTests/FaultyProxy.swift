@@ -1,5 +1,6 @@
 import EtcdServers
 import Foundation
+import ServerTestSupport
 import Synchronization
 
 /// A proxy before a server, which loses requests or answers as the test says.

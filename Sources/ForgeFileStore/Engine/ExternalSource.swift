@@ -82,31 +82,11 @@ struct ExternalSource {
 extension ExternalSource {
     /// Reads the whole content of the source of a copy.
     static func read(_ url: URL, key: String) async throws -> Data {
-        let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
-        return try await Cancellation.offload { _ in
-            let file = try source.open()
-            let content = try file.readContents()
-            try file.checkUnchanged()
-            return content
-        }
+        try await SourceContent.copying(url, key: key) { try await $0.readUnchanged() }
     }
 
     /// Moves a file by reading it, saving it with `save`, and removing it.
     static func move(_ url: URL, key: String, save: (Data) async throws -> Void) async throws {
-        let source = try ExternalSource(url, on: SystemFileSystem(), .move, key: key)
-        let (file, claim) = try await Cancellation.offload { _ in
-            let file = try source.open()
-            return (file, try ClaimedSource(file))
-        }
-        do {
-            let content = try await BlockingWork.run { () throws(any Error) in try file.readContents() }
-            try claim.checkUnchanged()
-            try await save(content)
-            try claim.checkUnchanged()
-        } catch {
-            throw claim.restore() ?? error
-        }
-        // The file is stored, so the move is completed even if the task is cancelled.
-        try await BlockingWork.run { () throws(any Error) in try claim.remove() }
+        try await SourceContent.moving(url, key: key) { try await save($0.readUnchanged()) }
     }
 }

@@ -43,6 +43,20 @@ final class OpenSource: Sendable {
         else { throw origin.failure(.changed, nil) }
     }
 
+    func read(_ range: Range<Int64>) throws(FileStoreError) -> Data {
+        var bytes = Data(count: range.count)
+        let outcome = bytes.withUnsafeMutableBytes { buffer -> Result<Int, FileSystemError> in
+            Result { () throws(FileSystemError) in
+                try origin.fileSystem.readFully(file, into: buffer, at: range.lowerBound)
+            }
+        }
+        do {
+            return bytes.prefix(try outcome.get())
+        } catch {
+            throw origin.failure(.unreadable, error)
+        }
+    }
+
     func readContents() throws(FileStoreError) -> Data {
         do {
             return Data(try origin.fileSystem.readContents(of: file))

@@ -3,8 +3,8 @@ import Foundation
 /// Calls of TCP sockets on loopback.
 package enum LoopbackSocket {
     package struct Failed: Error {
-        var call: String
-        var number = errno
+        package var call: String
+        package var number = errno
     }
 
     /// A listening socket and its port.

@@ -1,12 +1,12 @@
-#if Etcd
+#if Etcd || S3
 import AsyncHTTPClient
 
 /// The time limit of a request, its answer included; the client's own ends with the head of the answer.
-enum Deadline {
+package enum Deadline {
     /// Runs `body`, and cancels it when the time is over.
     ///
     /// - Throws: `HTTPClientError.deadlineExceeded`, and the errors of `body`.
-    static func limiting<Success: Sendable>(
+    package static func limiting<Success: Sendable>(
         _ limit: Duration, _ body: @escaping @Sendable () async throws -> Success
     ) async throws -> Success {
         try await withThrowingTaskGroup(of: Success?.self) { group in

@@ -1,0 +1,93 @@
+import ForgeS3
+import Foundation
+import ServerTestSupport
+import Synchronization
+
+/// moto, a server with the API of S3 in memory, which checks signatures and rights; it ends with the process.
+///
+/// It serves one request after the other, because moto itself looks for an object and stores it in two steps.
+final class MotoServer: Sendable {
+    /// Whether the tests can run; says so if they cannot.
+    static let isInstalled: Bool = {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = ["python3", "-c", "import moto.server"]
+        process.standardError = FileHandle.nullDevice
+        do { try process.run() } catch { return false }
+        process.waitUntilExit()
+        let isInstalled = process.terminationStatus == 0
+        if !isInstalled { print("\n*** NO TEST OF S3 RUNS: moto is not installed (pip install 'moto[server]') ***\n") }
+        return isInstalled
+    }()
+
+    private static let first = Task { try await onThread { try MotoServer() } }
+
+    static func shared() async throws -> MotoServer { try await first.value }
+
+    let port: UInt16
+    let credentials: S3Credentials
+    private let process: Process
+    private static let running = Mutex<Set<Int32>>([])
+
+    var endpoint: String { "http://127.0.0.1:\(port)" }
+
+    private static let script = """
+        import logging, sys
+        from moto import settings
+        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.iam.models import iam_backends
+        from werkzeug.serving import run_simple
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        users = iam_backends["123456789012"]["aws"]
+        users.create_user("us-east-1", "tester")
+        policy = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
+        users.put_user_policy("tester", "all", policy)
+        key = users.create_access_key("tester")
+        settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
+        print(key.access_key_id, key.secret_access_key, flush=True)
+        run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+        """
+
+    struct NotStarted: Error {}
+
+    private init() throws {
+        port = try LoopbackSocket.freePort()
+        process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = ["python3", "-c", Self.script, String(port)]
+        process.environment = ProcessInfo.processInfo.environment.merging(["MOTO_PORT": "\(port)"]) { $1 }
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        atexit { MotoServer.running.withLock { for process in $0 { kill(process, SIGKILL) } } }
+        try process.run()
+        let id = process.processIdentifier
+        Self.running.withLock { _ = $0.insert(id) }
+        let words = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
+            .split(whereSeparator: \.isWhitespace).map(String.init)
+        guard words.count == 2 else { throw NotStarted() }
+        credentials = S3Credentials(accessKeyID: words[0], secretAccessKey: words[1])
+        let end = ContinuousClock.now + .seconds(60)
+        while true {
+            do {
+                close(try LoopbackSocket.connection(port: port))
+                return
+            } catch {
+                guard ContinuousClock.now < end, process.isRunning else { throw NotStarted() }
+                usleep(20_000)
+            }
+        }
+    }
+
+    /// A configuration with a bucket of its own, which is created.
+    func configuration() async throws -> S3FileStore.Configuration {
+        var configuration = S3FileStore.Configuration(
+            bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
+            endpoint: endpoint)
+        // Other processes may need the machine for a long time.
+        configuration.deadline = .seconds(180)
+        try await configuration.createBucket()
+        return configuration
+    }
+}

@@ -1,0 +1,91 @@
+#if S3
+import AsyncHTTPClient
+import Foundation
+import NIOCore
+import NIOHTTP1
+
+/// One attempt of a request that failed.
+struct S3Attempt: Error {
+    /// Whether the request may be sent again.
+    enum Repetition: Hashable, Sendable {
+        case never
+
+        /// After a while; the server may have a wish of its own.
+        case later(Duration?)
+
+        /// With the server's time.
+        case withTime(Date)
+
+        /// With new credentials.
+        case withCredentials
+    }
+
+    var error: S3Error
+    var repetition: Repetition
+
+    /// Whether the request may have taken effect.
+    var mayBeApplied: Bool
+
+    /// How much the clocks may differ ("Signing and authenticating REST requests": 15 minutes).
+    static let maximumSkew: TimeInterval = 15 * 60
+
+    /// The server has answered with an error.
+    init(_ request: S3Request, status: Int, _ headers: HTTPHeaders, _ body: ByteBuffer, at now: Date) {
+        let document = S3Document(body.readableBytesView)
+        let code = document?["Code"]?.text
+        let region = headers.first(name: "x-amz-bucket-region") ?? document?["Region"]?.text
+        error = S3Error(
+            .refused, status: status, code: code, requestID: headers.first(name: "x-amz-request-id"),
+            detail: [301, 307, 400].contains(status) ? region.map { "the bucket is in the region \($0)" } : nil)
+        mayBeApplied = false
+        let date = S3Date.header(headers.first(name: "Date"))
+        // The answer to HEAD has no body, and so no code.
+        let isSkewed =
+            code == "RequestTimeTooSkewed"
+            || status == 403 && code == nil && abs((date ?? now).timeIntervalSince(now)) > Self.maximumSkew
+        if isSkewed, let date {
+            repetition = .withTime(date)
+        } else if Self.expired.contains(code ?? "") {
+            repetition = .withCredentials
+        } else if status == 409, !request.repeatsAfterConflict {
+            repetition = .never
+        } else if [429, 500, 502, 503, 504].contains(status) || Self.transient.contains(code ?? "") {
+            error.reason = .unavailable
+            // A gateway that gives up does not know what the server does.
+            mayBeApplied = status != 503 && status != 429 && code != "ConditionalRequestConflict"
+            repetition = .later(Self.wish(headers.first(name: "Retry-After"), at: now))
+        } else {
+            repetition = .never
+        }
+    }
+
+    /// There is no answer.
+    init(_ cause: any Error, mayBeSent: Bool) {
+        mayBeApplied = mayBeSent
+        if cause is CancellationError || Task.isCancelled {
+            (error, repetition) = (S3Error(.cancelled), .never)
+        } else if cause is NIOTooManyBytesError {
+            (error, repetition) = (S3Error(.invalidAnswer, detail: "it is too large"), .never)
+        } else {
+            let isLate = (cause as? HTTPClientError) == .deadlineExceeded
+            (error, repetition) = (S3Error(isLate ? .timeout : .unavailable, detail: "\(type(of: cause))"), .later(nil))
+            if let cause = cause as? HTTPClientError { error.detail = cause.shortDescription }
+        }
+    }
+
+    /// Codes of credentials that have ended.
+    private static let expired: Set = ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"]
+
+    /// Codes of failures that pass ("Error responses", Amazon S3 API Reference).
+    private static let transient: Set = [
+        "InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException",
+        "RequestLimitExceeded", "TooManyRequests", "ConditionalRequestConflict", "OperationAborted",
+    ]
+
+    /// The time that a server asks to wait: seconds or a date.
+    static func wish(_ text: String?, at now: Date) -> Duration? {
+        if let seconds = text.flatMap({ Int($0) }) { return .seconds(max(0, min(seconds, 1 << 20))) }
+        return S3Date.header(text).map { .seconds(max(0, $0.timeIntervalSince(now))) }
+    }
+}
+#endif

@@ -1,0 +1,148 @@
+#if S3
+import AsyncHTTPClient
+import ForgeHTTP
+import Foundation
+import NIOCore
+import NIOHTTP1
+
+/// Reads credentials from their sources.
+struct S3CredentialLoader: Sendable {
+    /// The time for one request to an endpoint of credentials, which is on this machine or beside it.
+    static let limit = Duration.seconds(5)
+
+    let client: HTTPClient
+
+    /// Reads credentials.
+    ///
+    /// - Throws: ``S3Error`` with the reason `noCredentials`, or `CancellationError`.
+    func load(_ source: S3CredentialSource) async throws -> S3Credentials {
+        switch source.kind {
+        case .values(let credentials): return credentials
+        case .environment(let variables): return try Self.credentials(in: variables)
+        case .profile(let name, let path): return try S3ProfileFile(path: path).credentials(of: name)
+        case .container(let variables): return try await container(variables)
+        case .instance(let endpoint): return try await instance(endpoint)
+        case .custom(let body):
+            do {
+                return try await body()
+            } catch let error as S3Error {
+                throw error
+            } catch {
+                try Task.checkCancellation()
+                // The description of an unknown error could have a secret.
+                throw S3Error(.noCredentials, detail: "the closure has thrown \(type(of: error))")
+            }
+        case .chain(let sources):
+            var reasons: [String] = []
+            for source in sources {
+                do {
+                    return try await load(source)
+                } catch let error as S3Error {
+                    reasons.append(error.detail ?? error.description)
+                }
+            }
+            throw S3Error(.noCredentials, detail: reasons.joined(separator: "; "))
+        }
+    }
+
+    static func credentials(in variables: [String: String]) throws(S3Error) -> S3Credentials {
+        guard let id = variables["AWS_ACCESS_KEY_ID"], let secret = variables["AWS_SECRET_ACCESS_KEY"], !id.isEmpty,
+            !secret.isEmpty
+        else { throw S3Error(.noCredentials, detail: "the environment has none") }
+        let token = variables["AWS_SESSION_TOKEN"].flatMap { $0.isEmpty ? nil : $0 }
+        return S3Credentials(accessKeyID: id, secretAccessKey: secret, sessionToken: token)
+    }
+
+    // MARK: Endpoints
+
+    private func container(_ variables: [String: String]) async throws -> S3Credentials {
+        let url: String
+        if let path = variables["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"], !path.isEmpty {
+            url = "http://169.254.170.2\(path)"
+        } else if let full = variables["AWS_CONTAINER_CREDENTIALS_FULL_URI"], !full.isEmpty {
+            guard Self.isTrusted(full) else {
+                throw S3Error(.noCredentials, detail: "the container's URI is neither https nor on this machine")
+            }
+            url = full
+        } else {
+            throw S3Error(.noCredentials, detail: "the environment names no container endpoint")
+        }
+        var token = variables["AWS_CONTAINER_AUTHORIZATION_TOKEN"]
+        if let path = variables["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] {
+            do {
+                token = try String(contentsOfFile: path, encoding: .utf8).trimmingCharacters(in: .newlines)
+            } catch {
+                throw S3Error(.noCredentials, detail: "the container's token file cannot be read")
+            }
+        }
+        return try await decoded(get(url, headers: token.map { [("Authorization", $0)] } ?? [], "container"))
+    }
+
+    /// Whether credentials may be asked for at a URL.
+    static func isTrusted(_ text: String) -> Bool {
+        guard let url = URLComponents(string: text), let host = url.host else { return false }
+        if url.scheme == "https" { return true }
+        let name = host.trimmingCharacters(in: ["[", "]"])
+        return url.scheme == "http"
+            && (["localhost", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"].contains(name)
+                || name.hasPrefix("127.") && name.split(separator: ".").allSatisfy { UInt8($0) != nil })
+    }
+
+    /// "Use the Instance Metadata Service to access instance metadata", Amazon EC2 User Guide.
+    private func instance(_ endpoint: String) async throws -> S3Credentials {
+        let token = try await get(
+            "\(endpoint)/latest/api/token", method: .PUT,
+            headers: [("X-aws-ec2-metadata-token-ttl-seconds", "21600")], "instance")
+        let headers = [("X-aws-ec2-metadata-token", String(buffer: token))]
+        let path = "\(endpoint)/latest/meta-data/iam/security-credentials/"
+        let roles = String(buffer: try await get(path, headers: headers, "instance"))
+        guard let role = roles.split(separator: "\n").first else {
+            throw S3Error(.noCredentials, detail: "the instance has no role")
+        }
+        return try await decoded(get(path + S3Encoding.component(String(role)), headers: headers, "instance"))
+    }
+
+    private struct Answer: Decodable {
+        var AccessKeyId: String
+        var SecretAccessKey: String
+        var Token: String?
+        var Expiration: String?
+    }
+
+    private func decoded(_ bytes: ByteBuffer) throws(S3Error) -> S3Credentials {
+        do {
+            let answer = try JSONDecoder().decode(Answer.self, from: Data(bytes.readableBytesView))
+            return S3Credentials(
+                accessKeyID: answer.AccessKeyId, secretAccessKey: answer.SecretAccessKey, sessionToken: answer.Token,
+                expiration: S3Date.listed(answer.Expiration))
+        } catch {
+            throw S3Error(.noCredentials, detail: "the answer of the endpoint is not valid")
+        }
+    }
+
+    private func get(
+        _ url: String, method: HTTPMethod = .GET, headers: [(String, String)], _ name: String
+    ) async throws -> ByteBuffer {
+        var request = HTTPClientRequest(url: url)
+        request.method = method
+        request.headers.add(contentsOf: headers)
+        do {
+            let (client, request) = (client, request)
+            return try await Deadline.limiting(Self.limit) {
+                let response = try await client.execute(request, deadline: .distantFuture)
+                guard response.status == .ok else {
+                    throw S3Error(
+                        .noCredentials, status: Int(response.status.code), detail: "the \(name) has refused the request"
+                    )
+                }
+                return try await response.body.collect(upTo: 1 << 20)
+            }
+        } catch let error as S3Error {
+            throw error
+        } catch {
+            try Task.checkCancellation()
+            throw S3Error(.noCredentials, detail: "the \(name) does not answer")
+        }
+    }
+}
+#endif

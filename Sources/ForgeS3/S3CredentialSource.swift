@@ -1,0 +1,87 @@
+#if S3
+public import Foundation
+
+/// Where a store gets its credentials.
+///
+/// Temporary credentials are renewed five minutes before they end; if that fails, they are used until they end. The
+/// renewal of several calls is one.
+public struct S3CredentialSource: Sendable {
+    enum Kind: Sendable {
+        case values(S3Credentials)
+        case environment([String: String])
+        case profile(name: String, path: String)
+        case container([String: String])
+        case instance(endpoint: String)
+        case chain([S3CredentialSource])
+        case custom(@Sendable () async throws -> S3Credentials)
+    }
+
+    let kind: Kind
+
+    /// These credentials.
+    public static func values(_ credentials: S3Credentials) -> Self { Self(kind: .values(credentials)) }
+
+    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`.
+    public static func environment(_ variables: [String: String] = ProcessInfo.processInfo.environment) -> Self {
+        Self(kind: .environment(variables))
+    }
+
+    /// A profile of a credentials file. The file is read again when the server refuses the credentials as expired.
+    ///
+    /// - Parameters:
+    ///   - name: The name of the profile; nil for that in `AWS_PROFILE`, or `default`.
+    ///   - path: The path of the file; nil for that in `AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`.
+    public static func profile(_ name: String? = nil, path: String? = nil) -> Self {
+        let variables = ProcessInfo.processInfo.environment
+        let home = variables["HOME"] ?? NSHomeDirectory()
+        return Self(
+            kind: .profile(
+                name: name ?? variables["AWS_PROFILE"] ?? "default",
+                path: path ?? variables["AWS_SHARED_CREDENTIALS_FILE"] ?? "\(home)/.aws/credentials"))
+    }
+
+    /// The endpoint that ECS and EKS name in `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or
+    /// `AWS_CONTAINER_CREDENTIALS_FULL_URI`.
+    ///
+    /// A full URI must use `https`, or lead to this machine or to the addresses of ECS and EKS ("Container credential
+    /// provider", AWS SDKs and Tools Reference Guide).
+    public static func container(_ variables: [String: String] = ProcessInfo.processInfo.environment) -> Self {
+        Self(kind: .container(variables))
+    }
+
+    /// The metadata service of an EC2 instance, with a session (IMDSv2).
+    public static func instanceMetadata(endpoint: String = "http://169.254.169.254") -> Self {
+        Self(kind: .instance(endpoint: endpoint))
+    }
+
+    /// The first of several sources that has credentials.
+    public static func first(of sources: [S3CredentialSource]) -> Self { Self(kind: .chain(sources)) }
+
+    /// What a closure returns; called again before the credentials end.
+    public static func custom(_ body: @escaping @Sendable () async throws -> S3Credentials) -> Self {
+        Self(kind: .custom(body))
+    }
+
+    /// The environment, the profile file, the container and the instance, in this order.
+    public static var standard: Self {
+        .first(of: [.environment(), .profile(), .container(), .instanceMetadata()])
+    }
+}
+
+extension S3CredentialSource: CustomStringConvertible, CustomReflectable {
+    /// The kind of the source, without secrets.
+    public var description: String {
+        switch kind {
+        case .values(let credentials): credentials.description
+        case .environment: "the environment"
+        case .profile(let name, _): "profile \(name)"
+        case .container: "the container"
+        case .instance: "the instance"
+        case .chain(let sources): sources.map(\.description).joined(separator: ", ")
+        case .custom: "a closure"
+        }
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: ["kind": description]) }
+}
+#endif

@@ -1,0 +1,52 @@
+#if S3
+import Foundation
+
+/// The forms of times in requests and answers.
+enum S3Date {
+    /// `20130524T000000Z`, as signatures have it.
+    static func stamp(_ date: Date) -> String {
+        let parts = utc.dateComponents([.year, .month, .day, .hour, .minute, .second], from: date)
+        return padded(parts.year, 4) + padded(parts.month, 2) + padded(parts.day, 2) + "T" + padded(parts.hour, 2)
+            + padded(parts.minute, 2) + padded(parts.second, 2) + "Z"
+    }
+
+    /// Reads `Fri, 24 May 2013 00:00:00 GMT`, as in the headers of HTTP (RFC 9110, 5.6.7).
+    static func header(_ text: String?) -> Date? {
+        guard let words = text?.split(separator: " "), words.count == 6, words[5] == "GMT",
+            let month = months.firstIndex(of: words[2])
+        else { return nil }
+        return date([words[3], Substring("\(month + 1)"), words[1]], words[4].split(separator: ":"))
+    }
+
+    /// Reads `2013-05-24T00:00:00.000Z`, as in listings and credentials; fractions of a second are ignored.
+    static func listed(_ text: String?) -> Date? {
+        guard let text, text.hasSuffix("Z") else { return nil }
+        let halves = text.dropLast().prefix { $0 != "." }.split(separator: "T")
+        guard halves.count == 2 else { return nil }
+        return date(halves[0].split(separator: "-"), halves[1].split(separator: ":"))
+    }
+
+    private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+        .map { Substring($0) }
+
+    private static let utc: Calendar = {
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = .gmt
+        return calendar
+    }()
+
+    private static func date(_ days: [Substring], _ times: [Substring]) -> Date? {
+        let numbers = (days + times).compactMap { Int($0) }
+        guard days.count == 3, times.count == 3, numbers.count == 6 else { return nil }
+        return utc.date(
+            from: DateComponents(
+                year: numbers[0], month: numbers[1], day: numbers[2], hour: numbers[3], minute: numbers[4],
+                second: numbers[5]))
+    }
+
+    private static func padded(_ number: Int?, _ count: Int) -> String {
+        let digits = String(number ?? 0)
+        return String(repeating: "0", count: max(0, count - digits.count)) + digits
+    }
+}
+#endif

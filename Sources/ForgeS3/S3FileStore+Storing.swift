@@ -1,0 +1,96 @@
+#if S3
+import ForgeFileStore
+import ForgeFileSystem
+import Foundation
+import NIOCore
+import NIOHTTP1
+
+extension S3FileStore {
+    /// Stores a content, in parts if it is larger than one.
+    func store(
+        _ content: S3Content, to key: String, _ condition: SaveCondition, _ operation: FileStoreError.Operation
+    ) async throws -> StoredFile {
+        let object = try place.object(key, operation)
+        try Task.checkCancellation()
+        try await checkHierarchy(key, operation)
+        let condition = try await checked(condition, object, operation, key)
+        let isMultipart = content.sizeInBytes > configuration.partSizeInBytes
+        do throws(S3Error) {
+            try await promises.require(condition, isMultipart: isMultipart)
+        } catch {
+            throw failure(error, operation, key)
+        }
+        let metadata = S3Metadata(
+            writeID: S3Metadata.newWriteID(),
+            checksum: try await content.digest(partSize: configuration.partSizeInBytes))
+        let write = S3Write(
+            object: object, key: key, operation: operation, condition: condition, metadata: metadata, content: content)
+        return try await isMultipart ? upload(write) : put(write)
+    }
+
+    /// The condition of requests for the condition of a save.
+    private func checked(
+        _ condition: SaveCondition, _ object: String, _ operation: FileStoreError.Operation, _ key: String
+    ) async throws -> S3Condition {
+        switch condition {
+        case .always: return .none
+        case .absent: return .absent
+        case .unchanged(let revision):
+            // The ETag alone does not tell a later write of the same content.
+            guard let expected = S3Revision(revision), let head = try await head(object, operation, key),
+                head.etag == expected.etag, head.metadata.writeID == expected.writeID
+            else { throw FileStoreError(.conflict, operation, key: key) }
+            return .unchanged(etag: expected.etag)
+        }
+    }
+
+    private func put(_ write: S3Write) async throws -> StoredFile {
+        let bytes = try await write.content.read(0..<write.content.sizeInBytes)
+        guard bytes.readableBytes == write.content.sizeInBytes else { throw write.changed }
+        try write.content.check()
+        let request = S3Request(
+            name: "PutObject", method: "PUT", object: write.object,
+            headers: write.metadata.headers + write.condition.headers, body: bytes, isWrite: true)
+        do throws(S3Error) {
+            return write.stored(try await transport.send(request))
+        } catch {
+            return try await settle(write, error)
+        }
+    }
+
+    /// What came of a write that a server has refused: an earlier attempt of it may have stored the object.
+    func settle(_ write: S3Write, _ error: S3Error) async throws -> StoredFile {
+        let isGone = error.code == "NoSuchUpload"
+        guard isGone || error.refuses(write.condition) else { throw failure(error, write.operation, write.key) }
+        if let head = try await head(write.object, write.operation, write.key),
+            head.metadata.writeID == write.metadata.writeID
+        {
+            return write.stored(head)
+        }
+        // Another write may have replaced the object since.
+        let code = isGone ? .unknownOutcome : write.condition.failure
+        throw FileStoreError(code, write.operation, key: write.key, underlying: error)
+    }
+}
+
+/// A content on its way to an object.
+struct S3Write: Sendable {
+    var object: String
+    var key: String
+    var operation: FileStoreError.Operation
+    var condition: S3Condition
+    var metadata: S3Metadata
+    var content: S3Content
+
+    /// The source has fewer bytes than before, or others.
+    var changed: FileStoreError { FileStoreError(.invalidSource(.changed), operation, key: key) }
+
+    /// The stored file.
+    func stored(_ answer: S3Response, etag: String? = nil) -> StoredFile {
+        let time = answer.headers.first(name: "Last-Modified") ?? answer.headers.first(name: "Date")
+        let revision = (etag ?? answer.etag).map { S3Revision(writeID: metadata.writeID, etag: $0).revision }
+        return StoredFile(
+            key: key, sizeInBytes: content.sizeInBytes, modified: S3Date.header(time) ?? Date(), revision: revision)
+    }
+}
+#endif

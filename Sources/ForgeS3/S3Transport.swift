@@ -1,0 +1,193 @@
+#if S3
+import AsyncHTTPClient
+import Crypto
+import ForgeHTTP
+import Foundation
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+import Synchronization
+
+/// The connections to a server: signatures, attempts and deadlines.
+final class S3Transport: Sendable {
+    private struct State {
+        /// How much the server's clock is ahead of this machine's.
+        var skew: TimeInterval = 0
+        var isClosed = false
+    }
+
+    let configuration: S3FileStore.Configuration
+    let place: S3Place
+    let client: HTTPClient
+    private let credentials: S3CredentialCache
+    private let state = Mutex(State())
+
+    init(_ configuration: S3FileStore.Configuration) throws(S3Error) {
+        self.configuration = configuration
+        place = try S3Place(configuration)
+        var settings = HTTPClient.Configuration(redirectConfiguration: .disallow)
+        settings.httpVersion = .http1Only
+        settings.timeout.connect = .seconds(5)
+        settings.connectionPool.retryConnectionEstablishment = false
+        settings.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 256
+        var tls = TLSConfiguration.makeClientConfiguration()
+        if let path = configuration.trustRootsPath { tls.trustRoots = .file(path) }
+        settings.tlsConfiguration = tls
+        let client = HTTPClient(eventLoopGroupProvider: .singleton, configuration: settings)
+        self.client = client
+        credentials = S3CredentialCache(now: configuration.now) {
+            try await S3CredentialLoader(client: client).load(configuration.credentials)
+        }
+    }
+
+    deinit {
+        let isClosed = state.withLock { $0.isClosed }
+        if !isClosed { client.shutdown { _ in } }
+    }
+
+    /// Ends all requests and connections.
+    func close() async {
+        let wasClosed = state.withLock { state in
+            defer { state.isClosed = true }
+            return state.isClosed
+        }
+        guard !wasClosed else { return }
+        do { try await client.shutdown() } catch { configuration.logger.debug("closing: \(error)") }
+    }
+
+    /// The time at the server.
+    var serverTime: Date { configuration.now() + state.withLock { $0.skew } }
+
+    // MARK: Requests
+
+    /// Sends a request until it is answered, may not be repeated, or the deadline has passed.
+    ///
+    /// - Returns: An answer whose status is 200 to 299.
+    /// - Throws: ``S3Error``.
+    func send(_ request: S3Request) async throws(S3Error) -> S3Response {
+        try await S3Telemetry.measuring(request, bucket: configuration.bucket) { () async throws(S3Error) in
+            try await repeating(request)
+        }
+    }
+
+    /// A signed URL for a request without a body.
+    func presigned(_ method: String, object: String, validFor seconds: Int) async throws(S3Error) -> String {
+        let signer = S3Signer(credentials: try await currentCredentials(), region: configuration.region)
+        var wire = place.wire(method, object: object, query: [])
+        signer.presign(&wire, validFor: seconds, at: serverTime)
+        return wire.url
+    }
+
+    private func currentCredentials() async throws(S3Error) -> S3Credentials {
+        do {
+            return try await credentials.current()
+        } catch let error as S3Error {
+            throw error
+        } catch {
+            throw S3Error(Task.isCancelled ? .cancelled : .noCredentials)
+        }
+    }
+
+    private func repeating(_ request: S3Request) async throws(S3Error) -> S3Response {
+        let end = ContinuousClock.now + configuration.deadline
+        let payload = SHA256.hexadecimalDigest(of: request.body)
+        var backoff = Backoff()
+        var (corrections, renewals) = (0, 0)
+        var mayBeApplied = false
+        // Why the attempts so far have failed; says more than that the time is over.
+        var cause: S3Error?
+        while true {
+            guard !Task.isCancelled else { throw S3Error(mayBeApplied ? .unknownOutcome : .cancelled) }
+            let credentials = try await currentCredentials()
+            do throws(S3Attempt) {
+                return try await attempt(request, payload, credentials, until: end)
+            } catch {
+                mayBeApplied = mayBeApplied || request.isWrite && error.mayBeApplied
+                let failure = outcome(of: cause ?? error.error, mayBeApplied)
+                if error.error.reason != .timeout { cause = error.error }
+                var wait = Duration.zero
+                switch error.repetition {
+                case .never:
+                    // The answer to a repeated request says what came of it, but the end of an attempt does not.
+                    throw error.error.reason == .refused ? error.error : outcome(of: error.error, mayBeApplied)
+                case .withTime(let date):
+                    corrections += 1
+                    guard corrections < 3 else { throw error.error }
+                    let skew = date.timeIntervalSince(configuration.now())
+                    state.withLock { $0.skew = skew }
+                    configuration.logger.notice("the server's clock differs", metadata: ["seconds": "\(skew)"])
+                    continue
+                case .withCredentials:
+                    renewals += 1
+                    guard renewals < 3 else { throw error.error }
+                    self.credentials.forget(credentials)
+                    continue
+                case .later(let wish):
+                    var generator = SystemRandomNumberGenerator()
+                    wait = max(backoff.next(using: &generator), wish ?? .zero)
+                }
+                guard ContinuousClock.now + wait < end else { throw failure }
+                configuration.logger.debug(
+                    "repeating", metadata: ["operation": "\(request.name)", "error": "\(error.error)"])
+                do { try await Task.sleep(for: wait) } catch {}
+            }
+        }
+    }
+
+    /// The error of a call whose last attempt failed.
+    private func outcome(of error: S3Error, _ mayBeApplied: Bool) -> S3Error {
+        guard mayBeApplied else { return error }
+        var error = error
+        error.reason = .unknownOutcome
+        return error
+    }
+
+    // MARK: Attempts
+
+    private func attempt(
+        _ request: S3Request, _ payload: String, _ credentials: S3Credentials, until end: ContinuousClock.Instant
+    ) async throws(S3Attempt) -> S3Response {
+        let signer = S3Signer(credentials: credentials, region: configuration.region)
+        var wire = place.wire(request.method, object: request.object, query: request.query)
+        wire.headers = request.headers
+        signer.sign(&wire, payload: payload, at: serverTime)
+        let body = RequestBody(request.body)
+        var sent = HTTPClientRequest(url: wire.url)
+        sent.method = HTTPMethod(rawValue: request.method)
+        sent.headers.add(contentsOf: wire.headers)
+        if body.count > 0 { sent.body = .stream(body, length: .known(Int64(body.count))) }
+        let limit = min(end - ContinuousClock.now, configuration.deadline / 3)
+        let maximum = request.maximumAnswerSizeInBytes
+        let response: S3Response
+        do {
+            let (client, sent) = (client, sent)
+            response = try await Deadline.limiting(limit) {
+                let head = try await client.execute(sent, deadline: .distantFuture)
+                return S3Response(
+                    status: Int(head.status.code), headers: head.headers,
+                    bytes: try await head.body.collect(upTo: maximum))
+            }
+        } catch {
+            // An empty body is not asked for.
+            let hasNoConnection = error is NIOConnectionError || (error as? HTTPClientError) == .connectTimeout
+            throw S3Attempt(error, mayBeSent: body.count > 0 ? body.mayBeSent : !hasNoConnection)
+        }
+        guard 200..<300 ~= response.status else {
+            throw S3Attempt(
+                request, status: response.status, response.headers, response.bytes, at: configuration.now())
+        }
+        if request.answersBeforeItsEnd {
+            guard let document = S3Document(response.bytes.readableBytesView) else {
+                throw S3Attempt(S3Error(.invalidAnswer), mayBeSent: true)
+            }
+            if document.name == "Error" {
+                throw S3Attempt(
+                    request, status: response.status, response.headers, response.bytes, at: configuration.now())
+            }
+        }
+        return response
+    }
+}
+#endif
