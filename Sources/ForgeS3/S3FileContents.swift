@@ -1,6 +1,6 @@
 #if S3
 import Crypto
-public import ForgeFileStore
+import ForgeFileStore
 import ForgeFileSystem
 public import Foundation
 import NIOCore

@@ -1,5 +1,5 @@
 #if S3
-public import Foundation
+import Foundation
 public import Logging
 
 extension S3FileStore {

@@ -32,10 +32,11 @@ final class MotoServer: Sendable {
     var endpoint: String { "http://127.0.0.1:\(port)" }
 
     private static let script = """
-        import logging, sys
+        import hashlib, io, logging, sys
         from moto import settings
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.iam.access_control import S3IAMRequest
         from moto.iam.models import iam_backends
+        from moto.server import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import run_simple
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -45,8 +46,31 @@ final class MotoServer: Sendable {
         users.put_user_policy("tester", "all", policy)
         key = users.create_access_key("tester")
         settings.INITIAL_NO_AUTH_ACTION_COUNT = 0
+        application = DomainDispatcherApplication(create_backend_app)
+        uri = None
+
+        # moto signs a decoded URI, which is not the one that was sent.
+        class Request(S3IAMRequest):
+            def __init__(self, **arguments):
+                super().__init__(**(arguments | {"path": uri}))
+
+        import moto.iam.access_control
+        moto.iam.access_control.S3IAMRequest = Request
+
+        # moto does not compare the digest of a body.
+        def checked(environ, start):
+            global uri
+            uri = environ["RAW_URI"]
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            digest = environ.get("HTTP_X_AMZ_CONTENT_SHA256")
+            if digest is not None and hashlib.sha256(body).hexdigest() != digest:
+                start("400 Bad Request", [])
+                return [b"<Error><Code>XAmzContentSHA256Mismatch</Code></Error>"]
+            environ["wsgi.input"] = io.BytesIO(body)
+            return application(environ, start)
+
         print(key.access_key_id, key.secret_access_key, flush=True)
-        run_simple("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
+        run_simple("127.0.0.1", int(sys.argv[1]), checked, threaded=False)
         """
 
     struct NotStarted: Error {}
