@@ -15,10 +15,12 @@ struct S3ConformanceTests {
         try await check.run(on: try await S3FileStore.test())
     }
 
-    @Test("with a prefix and parts it conforms too", arguments: ConformanceChecks.fileStore.filter {
-        // The longest key has no place for a prefix.
-        $0.needs.isSubset(of: capabilities) && !$0.description.contains("the longest")
-    })
+    @Test(
+        "with a prefix and parts it conforms too",
+        arguments: ConformanceChecks.fileStore.filter {
+            // The longest key has no place for a prefix.
+            $0.needs.isSubset(of: capabilities) && !$0.description.contains("the longest")
+        })
     func prefixed(_ check: ConformanceCheck<any FileStoring>) async throws {
         let store = try await S3FileStore.test {
             $0.prefix = "app/v1/"

@@ -23,7 +23,8 @@ struct S3DocumentTests {
     @Test(
         "a document that is cut, unbalanced, too deep or has a document type is refused",
         arguments: [
-            "", "<a>", "<a></b>", "<a>&x;</a>", "<a>&#0;x</a>&", "<a/><b/>", "<!DOCTYPE a []><a/>", "<a>&amp</a>", "text",
+            "", "<a>", "<a></b>", "<a>&x;</a>", "<a>&#0;x</a>&", "<a/><b/>", "<!DOCTYPE a []><a/>", "<a>&amp</a>",
+            "text",
             String(repeating: "<a>", count: 40) + String(repeating: "</a>", count: 40),
         ])
     func invalid(_ text: String) { #expect(S3Document(text.utf8) == nil) }
