@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests the stores on servers with their traits: etcd on loopback, in temporary directories. Installs etcd where apt-get can.
+# Tests the stores on servers with their traits: etcd and moto (S3) on loopback, which the tests start, in temporary directories.
+# Installs etcd where apt-get can, and moto with pip.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -7,6 +8,11 @@ if ! command -v etcd >/dev/null && command -v apt-get >/dev/null; then
     apt-get update -qq
     apt-get install -y -qq etcd-server etcd-client curl openssl
 fi
+if ! python3 -c 'import moto.server' 2>/dev/null; then
+    python3 -m pip install --quiet 'moto[s3,iam,server]==5.2.1' ||
+        python3 -m pip install --quiet --break-system-packages 'moto[s3,iam,server]==5.2.1'
+fi
+python3 -c 'import moto.server' || { echo "check-servers: moto is not installed" >&2; exit 1; }
 command -v etcd >/dev/null || { echo "check-servers: etcd is not installed" >&2; exit 1; }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -27,21 +27,28 @@ fail() {
     exit 1
 }
 
+# refused STORE TRAIT: checks that an app without the trait is told its name.
+refused() {
+    manifest none "" "Forge${1%%[KF]*Store}"
+    echo "let store: $1? = nil" >>"$apps/none/Sources/App/main.swift"
+    if swift build --package-path "$apps/none" >"$apps/log" 2>&1 ||
+        ! grep -q "'$1' is unavailable: .*trait $2" "$apps/log"
+    then
+        cat "$apps/log"
+        fail "the missing trait $2 is not named"
+    fi
+}
+
 manifest none "" ForgeEtcd
 swift build --package-path "$apps/none"
 if grep -E '"identity".*(nio|async-http-client|hummingbird|metrics|tracing)' "$apps/none/Package.resolved"; then
     fail "resolved without a trait"
 fi
 if find "$apps/none/.build" -name '*NIO*' | grep .; then fail "built without a trait"; fi
-echo 'let store: EtcdKVStore? = nil' >>"$apps/none/Sources/App/main.swift"
-if swift build --package-path "$apps/none" >"$apps/log" 2>&1 ||
-    ! grep -q "'EtcdKVStore' is unavailable: .*trait Etcd" "$apps/log"
-then
-    cat "$apps/log"
-    fail "the missing trait is not named"
-fi
+refused EtcdKVStore Etcd
+refused S3FileStore S3
 
-for pair in Etcd:async-http-client Inspector:hummingbird; do
+for pair in Etcd:async-http-client S3:async-http-client Inspector:hummingbird; do
     manifest "${pair%:*}" "\"${pair%:*}\"" ForgeKVStore
     swift package --package-path "$apps/${pair%:*}" resolve
     grep -q "\"${pair#*:}\"" "$apps/${pair%:*}/Package.resolved" || fail "the trait ${pair%:*} does not add ${pair#*:}"

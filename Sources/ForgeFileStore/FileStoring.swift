@@ -22,7 +22,7 @@ public protocol FileStoring: Sendable {
     ///   - overwrite: Whether to replace an existing file. If not, the save fails with
     ///     ``FileStoreError/Code/alreadyExists``; of many concurrent saves exactly one succeeds.
     /// - Throws: ``FileStoreError``; the old content is kept, unless the code is
-    ///   ``FileStoreError/Code/durabilityUnknown``.
+    ///   ``FileStoreError/Code/durabilityUnknown``, or on a server ``FileStoreError/Code/unknownOutcome``.
     func save(_ data: Data, to key: String, overwrite: Bool) async throws
 
     /// The whole content of the file at `key`.

@@ -31,6 +31,7 @@ public struct S3CredentialSource: Sendable {
     /// - Parameters:
     ///   - name: The name of the profile; nil for that in `AWS_PROFILE`, or `default`.
     ///   - path: The path of the file; nil for that in `AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`.
+    /// - Returns: The source.
     public static func profile(_ name: String? = nil, path: String? = nil) -> Self {
         let variables = ProcessInfo.processInfo.environment
         let home = variables["HOME"] ?? NSHomeDirectory()
