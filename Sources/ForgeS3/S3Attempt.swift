@@ -64,6 +64,8 @@ struct S3Attempt: Error {
         mayBeApplied = mayBeSent
         if cause is CancellationError || Task.isCancelled {
             (error, repetition) = (S3Error(.cancelled), .never)
+        } else if (cause as? HTTPClientError) == .alreadyShutdown {
+            (error, repetition, mayBeApplied) = (S3Error(.unavailable, detail: "the store is closed"), .never, false)
         } else if cause is NIOTooManyBytesError {
             (error, repetition) = (S3Error(.invalidAnswer, detail: "it is too large"), .never)
         } else {

@@ -67,20 +67,24 @@ extension S3FileStore {
         }
         let end = ContinuousClock.now + configuration.deadline
         var backoff = Backoff()
+        var refused: Failure?
         while !rest.isEmpty {
             let failures = try await deleteOnce(rest, operation, key)
-            guard let failure = failures.first else { return }
+            refused = refused ?? failures.first { !$0.isTransient }
+            rest = failures.filter(\.isTransient).map(\.object)
+            guard !rest.isEmpty else { break }
             var generator = SystemRandomNumberGenerator()
             let wait = backoff.next(using: &generator)
-            guard failures.allSatisfy(\.isTransient), ContinuousClock.now + wait < end else {
-                let failure = failures.first { !$0.isTransient } ?? failure
-                throw self.failure(
-                    S3Error(.refused, status: 200, code: failure.code), operation,
-                    place.key(ofObject: failure.object) ?? key)
+            guard ContinuousClock.now + wait < end else {
+                refused = refused ?? failures.first
+                break
             }
-            rest = failures.map(\.object)
             try await Task.sleep(for: wait)
         }
+        guard let refused else { return }
+        throw failure(
+            S3Error(.refused, status: 200, code: refused.code), operation,
+            place.key(ofObject: refused.object) ?? key)
     }
 
     private struct Failure {

@@ -24,6 +24,18 @@ struct S3FailureTests {
         #expect(server.count("PUT", "/b/a") == 3)
     }
 
+    @Test("a store that was closed fails at once")
+    func closed() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        try await store.save(Data(), to: "a")
+        await store.close()
+        await store.close()
+        await expectFailure(.unavailable(.server)) { try await store.save(Data("x".utf8), to: "a") }
+        await expectFailure(.unavailable(.server)) { try await store.load("a") }
+        #expect(server.requests.count == 1)
+    }
+
     @Test("a request is not repeated after a refusal", arguments: [400, 401, 403, 404, 501])
     func refused(_ status: Int) async throws {
         let server = try FaultyS3()
@@ -67,11 +79,11 @@ struct S3FailureTests {
     @Test("at the deadline a load has failed, and the outcome of a save that was sent is unknown")
     func deadline() async throws {
         let server = try FaultyS3()
-        let store = try server.store { $0.deadline = .seconds(3) }
+        let store = try server.store { $0.deadline = .seconds(9) }
         server.next(
-            "GET", "/b/a", .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)))
+            "GET", "/b/a", .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)))
         server.next(
-            "PUT", "/b/a", .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)))
+            "PUT", "/b/a", .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)))
         await expectFailure(.unavailable(.server)) { try await store.load("a") }
         let error = await expectFailure(.unknownOutcome) { try await store.save(Data("x".utf8), to: "a") }
         #expect((error?.underlying as? S3Error)?.reason == .unknownOutcome)
@@ -80,10 +92,10 @@ struct S3FailureTests {
     @Test("a deletion whose answers are lost has an unknown outcome, and none if there is no server")
     func deletion() async throws {
         let server = try FaultyS3()
-        let store = try server.store { $0.deadline = .seconds(3) }
+        let store = try server.store { $0.deadline = .seconds(9) }
         try await store.save(Data(), to: "a")
         server.next(
-            "DELETE", "/b/a", .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10))
+            "DELETE", "/b/a", .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20))
         )
         await expectFailure(.unknownOutcome) { try await store.delete("a") }
     }

@@ -119,10 +119,10 @@ struct S3UploadTests {
         let server = try FaultyS3()
         let store = try server.store { $0.abandonedUploadAge = .seconds(3_600) }
         // The end of an upload whose outcome is unknown leaves its record.
-        let short = try server.store { $0.deadline = .seconds(3) }
+        let short = try server.store { $0.deadline = .seconds(9) }
         server.next(
-            "POST", "/b/a?uploadId", .isLate(.seconds(10)), .isLate(.seconds(10)), .isLate(.seconds(10)),
-            .isLate(.seconds(10)))
+            "POST", "/b/a?uploadId", .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)),
+            .isLate(.seconds(20)))
         await expectFailure(.unknownOutcome) { try await short.save(pattern(2_000), to: "a") }
         server.change { content in
             content.uploads["upload1"] = ([:], [:])
