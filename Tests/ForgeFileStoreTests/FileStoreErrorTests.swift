@@ -10,7 +10,8 @@ struct FileStoreErrorTests {
     @Test(
         "every code has a one-line description",
         arguments: [
-            FileStoreError.Code.notFound, .alreadyExists, .invalidKey(.dotComponent), .isDirectory, .notDirectory,
+            FileStoreError.Code.notFound, .alreadyExists, .unknownOutcome, .unavailable(.server),
+            .invalidKey(.dotComponent), .isDirectory, .notDirectory,
             .noSpace,
             .notPermitted, .unavailable(.locked), .tooLarge, .unsafe(.symbolicLink), .invalidSource(.notFound),
             .invalidDestination(.noDirectory),
