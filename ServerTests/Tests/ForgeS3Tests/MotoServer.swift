@@ -32,12 +32,12 @@ final class MotoServer: Sendable {
     var endpoint: String { "http://127.0.0.1:\(port)" }
 
     private static let script = """
-        import hashlib, io, logging, sys
+        import hashlib, io, logging
         from moto import settings
         from moto.iam.access_control import S3IAMRequest
         from moto.iam.models import iam_backends
         from moto.server import DomainDispatcherApplication, create_backend_app
-        from werkzeug.serving import run_simple
+        from werkzeug.serving import make_server
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         users = iam_backends["123456789012"]["aws"]
@@ -69,18 +69,17 @@ final class MotoServer: Sendable {
             environ["wsgi.input"] = io.BytesIO(body)
             return application(environ, start)
 
-        print(key.access_key_id, key.secret_access_key, flush=True)
-        run_simple("127.0.0.1", int(sys.argv[1]), checked, threaded=False)
+        server = make_server("127.0.0.1", 0, checked)
+        print(server.server_port, key.access_key_id, key.secret_access_key, flush=True)
+        server.serve_forever()
         """
 
     struct NotStarted: Error {}
 
     private init() throws {
-        port = try LoopbackSocket.freePort()
         process = Process()
         process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["python3", "-c", Self.script, String(port)]
-        process.environment = ProcessInfo.processInfo.environment.merging(["MOTO_PORT": "\(port)"]) { $1 }
+        process.arguments = ["python3", "-c", Self.script]
         let output = Pipe()
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
@@ -88,20 +87,17 @@ final class MotoServer: Sendable {
         try process.run()
         let id = process.processIdentifier
         Self.running.withLock { _ = $0.insert(id) }
-        let words = String(decoding: output.fileHandleForReading.availableData, as: UTF8.self)
-            .split(whereSeparator: \.isWhitespace).map(String.init)
-        guard words.count == 2 else { throw NotStarted() }
-        credentials = S3Credentials(accessKeyID: words[0], secretAccessKey: words[1])
-        let end = ContinuousClock.now + .seconds(60)
-        while true {
-            do {
-                close(try LoopbackSocket.connection(port: port))
-                return
-            } catch {
-                guard ContinuousClock.now < end, process.isRunning else { throw NotStarted() }
-                usleep(20_000)
-            }
+        // The line is written when the server listens.
+        var line = Data()
+        while line.last != UInt8(ascii: "\n") {
+            let bytes = output.fileHandleForReading.availableData
+            guard !bytes.isEmpty else { throw NotStarted() }
+            line += bytes
         }
+        let words = String(decoding: line, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
+        guard words.count == 3, let port = UInt16(words[0]) else { throw NotStarted() }
+        self.port = port
+        credentials = S3Credentials(accessKeyID: words[1], secretAccessKey: words[2])
     }
 
     /// A configuration with a bucket of its own, which is created.
