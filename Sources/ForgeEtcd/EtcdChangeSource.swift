@@ -10,10 +10,10 @@ import Synchronization
 ///
 /// A task reads the connection, one message for each demand, so that a slow consumer makes the server wait.
 final class EtcdChangeSource: AsyncKVChangeSource {
-    typealias Batch = Result<[AsyncKVChange], AsyncKVStoreError>
+    typealias Batch = Result<AsyncKVUpdate, AsyncKVStoreError>
 
-    /// The changes of the last message that were not delivered, the next one last.
-    private let pending = Mutex<[AsyncKVChange]>([])
+    /// The changes of the last messages that were not delivered, in order.
+    private let pending = Mutex(Pending())
     private let demand: AsyncStream<Void>.Continuation
     private let batches: AsyncStream<Batch>
     private let task: Task<Void, Never>
@@ -37,21 +37,67 @@ final class EtcdChangeSource: AsyncKVChangeSource {
 
     func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
         while true {
-            let change = pending.withLock { $0.popLast() }
+            let change = pending.withLock { $0.next() }
             if let change { return change }
-            guard !Task.isCancelled else {
-                task.cancel()
-                return nil
-            }
-            demand.yield()
-            var iterator = batches.makeAsyncIterator()
-            guard let batch = await iterator.next() else {
-                task.cancel()
-                return nil
-            }
-            let changes = try batch.get()
-            pending.withLock { $0 = changes.reversed() }
+            guard try await receive() else { return nil }
         }
+    }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        // What `next` has left of the last message is complete.
+        let rest = pending.withLock { $0.takeIfComplete() }
+        if let rest, !rest.changes.isEmpty { return rest }
+        while try await receive() {
+            if let update = pending.withLock({ $0.takeIfComplete() }) { return update }
+        }
+        return nil
+    }
+
+    /// Adds the next message to what is pending; false if the task is cancelled.
+    private func receive() async throws(AsyncKVStoreError) -> Bool {
+        guard !Task.isCancelled else {
+            task.cancel()
+            return false
+        }
+        demand.yield()
+        var iterator = batches.makeAsyncIterator()
+        guard let batch = await iterator.next() else {
+            task.cancel()
+            return false
+        }
+        let update = try batch.get()
+        pending.withLock { pending in
+            // Changes before a resync are part of what it reports.
+            if update.changes.first == .resync { pending = Pending() }
+            pending.changes += update.changes
+            pending.revision = update.revision
+        }
+        return true
+    }
+}
+
+/// Changes that were received and not delivered.
+private struct Pending {
+    var changes: [AsyncKVChange] = []
+
+    /// The revision up to which they are complete; nil inside a batch.
+    var revision: UInt64?
+    private var deliveredCount = 0
+
+    mutating func next() -> AsyncKVChange? {
+        guard deliveredCount < changes.count else {
+            self = Pending()
+            return nil
+        }
+        deliveredCount += 1
+        return changes[deliveredCount - 1]
+    }
+
+    /// Takes the changes if they do not end inside a batch.
+    mutating func takeIfComplete() -> AsyncKVUpdate? {
+        guard let revision else { return nil }
+        defer { self = Pending() }
+        return AsyncKVUpdate(changes: Array(changes.dropFirst(deliveredCount)), revision: revision)
     }
 }
 
@@ -96,11 +142,11 @@ private struct EtcdWatch {
                     for line in try lines.append(chunk) {
                         switch watch.receive(try message(line)) {
                         case .changes(let changes):
-                            guard !changes.isEmpty else { continue }
-                            (refusals, backoff) = (0, Backoff())
-                            results.yield(.success(changes))
+                            guard !changes.isEmpty || watch.replays else { continue }
+                            if !changes.isEmpty { (refusals, backoff) = (0, Backoff()) }
+                            results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
                             guard await demand.next() != nil else { return }
-                        case .interrupted: throw AsyncKVStoreError(.unavailable, .changes, detail: "compacted")
+                        case .interrupted: throw AsyncKVStoreError(.unavailable, .changes, detail: "the watch was ended")
                         case .notPermitted(let reason):
                             throw AsyncKVStoreError(.refused, .changes, detail: reason)
                         }

@@ -90,7 +90,34 @@ public final class EtcdKVStore: AsyncKVStoring {
         return page
     }
 
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    /// Some of the values with a prefix; linearizable, whatever ``Configuration/reads`` is, with the cluster's identifier.
+    public func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        var start =
+            try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
+            ?? names.start(of: prefix)
+        var page = AsyncKVEntryPage(entries: [], hasMore: true, revision: revision)
+        // Further than one request only over keys that are not UTF-8.
+        while page.hasMore, page.entries.isEmpty {
+            let request = EtcdRangeRequest(
+                key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
+                revision: page.revision.map { EtcdInteger(Int64(clamping: $0)) })
+            let response: EtcdRangeResponse = try await transport.call(
+                EtcdCall(path: "/v3/kv/range", operation: .keys), request)
+            let found = response.kvs ?? []
+            for value in found { if let name = names.name(of: value.key) { page.entries.append((name, value.entry)) } }
+            page.hasMore = response.more ?? false
+            page.revision = page.revision ?? response.header.revision.map { UInt64(clamping: $0.value) }
+            page.storeID = response.header.cluster_id
+            guard let last = found.last else { break }
+            start = last.key + [0]
+        }
+        return page
+    }
+
+    @discardableResult
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         guard let timeToLive else { return try await commit(batch, lease: nil) }
         // A lease that was shared and is lost has made the server refuse the write.
         for isLast in [false, true] {
@@ -102,25 +129,28 @@ public final class EtcdKVStore: AsyncKVStoring {
                 leases.forget(lease)
             }
         }
+        return nil
     }
 
     /// Commits a batch whose values exist as long as a lease is kept alive.
     ///
+    /// - Returns: The revision of the values.
     /// - Throws: ``AsyncKVStoreError``, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
     ///   nothing was changed.
-    public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) {
+    @discardableResult
+    public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) -> UInt64? {
         guard !lease.isLost else { throw AsyncKVStoreError(.leaseLost, .batch) }
         do throws(AsyncKVStoreError) {
-            try await commit(batch, lease: lease.id)
+            return try await commit(batch, lease: lease.id)
         } catch {
             if error.code == .leaseLost { lease.lose() }
             throw error
         }
     }
 
-    private func commit(_ batch: KVBatch, lease: Int64?) async throws(AsyncKVStoreError) {
+    private func commit(_ batch: KVBatch, lease: Int64?) async throws(AsyncKVStoreError) -> UInt64? {
         let transaction = try names.transaction(of: batch, lease: lease)
-        guard !transaction.success.isEmpty || !transaction.compare.isEmpty else { return }
+        guard !transaction.success.isEmpty || !transaction.compare.isEmpty else { return nil }
         let key = batch.changes.count == 1 ? batch.changes[0].name : nil
         guard max(transaction.success.count, transaction.compare.count) <= configuration.maximumBatchSize else {
             throw AsyncKVStoreError(.tooLarge, .batch, key: key, detail: "too many operations")
@@ -147,6 +177,7 @@ public final class EtcdKVStore: AsyncKVStoring {
         guard response.succeeded == true else {
             throw AsyncKVStoreError(.conflict, .batch, key: batch.requirements.first?.name)
         }
+        return response.header?.revision.map { UInt64(clamping: $0.value) }
     }
 
     /// Whether reading proves that a batch was not and never will be applied: it requires a revision of a name, which

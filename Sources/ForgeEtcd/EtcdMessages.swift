@@ -30,6 +30,9 @@ struct EtcdInteger: Codable, Hashable, Sendable {
 
 struct EtcdHeader: Decodable, Sendable {
     var revision: EtcdInteger?
+
+    /// An unsigned number, as text.
+    var cluster_id: String?
 }
 
 struct EtcdKeyValue: Decodable, Hashable, Sendable {
@@ -83,6 +86,7 @@ struct EtcdTransaction: Encodable, Sendable {
 }
 
 struct EtcdTransactionResponse: Decodable, Sendable {
+    var header: EtcdHeader?
     var succeeded: Bool?
 }
 

@@ -15,11 +15,28 @@ struct EtcdWatchState: Sendable {
     }
 
     private let names: EtcdNames
-    private let replays: Bool
+
+    /// Whether the server reports every event from a revision, and notices after the events that they cover.
+    let replays: Bool
     private var needsResync: Bool
 
     /// The first revision that was not reported; nil to begin with the present one.
     private(set) var next: UInt64?
+
+    /// Whether the last revision of the last message continues in the next one.
+    private var isInsideBatch = false
+
+    /// The cluster of the last connection.
+    private var clusterID: String?
+
+    /// How many connections in a row had a revision before the position.
+    private var lowRevisions = 0
+
+    /// How many of them may be to members that lag behind; one more, and the cluster has lost its history.
+    private static let lowRevisionLimit = 3
+
+    /// The revision up to which every change was reported; nil inside a batch.
+    var reported: UInt64? { isInsideBatch ? nil : next.map { $0 - 1 } }
 
     /// Creates the state of a watch.
     ///
@@ -46,6 +63,10 @@ struct EtcdWatchState: Sendable {
             guard let reason = message.cancel_reason, !reason.isEmpty else { return .interrupted }
             return .notPermitted(reason)
         }
+        if message.created == true {
+            isInsideBatch = false
+            guard isContinuing(message.header) else { return .interrupted }
+        }
         var changes: [AsyncKVChange] = []
         if message.created == true, needsResync {
             needsResync = false
@@ -58,6 +79,7 @@ struct EtcdWatchState: Sendable {
             let following = index + 1 < events.count ? events[index + 1].kv.entry.revision : nil
             // A watch resumes at a revision: one that ends inside a transaction repeats the whole transaction.
             let isLast = following.map { $0 != revision } ?? (message.fragment != true)
+            isInsideBatch = !isLast
             let seen = isLast ? revision : revision &- 1
             next = max(next ?? 0, seen + 1)
             guard let name = names.name(of: event.kv.key) else { continue }
@@ -68,6 +90,23 @@ struct EtcdWatchState: Sendable {
             next = max(next ?? 0, UInt64(clamping: seen.value) + 1)
         }
         return .changes(changes)
+    }
+
+    /// Whether a new connection is to the same history as the last one; if not, the next one begins with a resync.
+    private mutating func isContinuing(_ header: EtcdHeader?) -> Bool {
+        defer { clusterID = header?.cluster_id ?? clusterID }
+        guard let next, let header else { return true }
+        if let old = clusterID, let new = header.cluster_id, old != new {
+            (self.next, needsResync, lowRevisions) = (nil, true, 0)
+            return false
+        }
+        guard let present = header.revision, UInt64(clamping: present.value) < next - 1 else {
+            lowRevisions = 0
+            return true
+        }
+        lowRevisions += 1
+        if lowRevisions > Self.lowRevisionLimit { (self.next, needsResync, lowRevisions) = (nil, true, 0) }
+        return false
     }
 
     /// The connection has ended.

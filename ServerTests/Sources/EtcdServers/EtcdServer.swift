@@ -51,6 +51,15 @@ package final class EtcdServer: Sendable {
     /// Starts the server and waits until it serves clients.
     package func start() async throws { try await onThread { try self.launch() } }
 
+    /// Kills the server and starts one without its data at the same address.
+    package func replace() async throws {
+        try await onThread {
+            self.process.end()
+            try FileManager.default.removeItem(at: self.directory.appending(path: "data"))
+            try self.launch()
+        }
+    }
+
     /// Kills the server.
     package func stop() async throws { try await onThread { self.process.end() } }
 

@@ -168,9 +168,9 @@ struct EtcdOutcomeTests {
 }
 
 /// Waits until a condition holds.
-func until(_ condition: () -> Bool) async throws {
-    let end = ContinuousClock.now + .seconds(10)
-    while !condition() {
+func until(_ condition: () throws -> Bool) async throws {
+    let end = ContinuousClock.now + .seconds(60)
+    while try !condition() {
         try #require(ContinuousClock.now < end, "waited in vain")
         try await Task.sleep(for: .milliseconds(5))
     }

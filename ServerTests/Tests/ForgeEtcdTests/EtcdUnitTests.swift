@@ -132,7 +132,7 @@ struct EtcdWatchStateTests {
         #expect(state.next == 8)
         state.interrupt()
         #expect(state.next == 8)
-        #expect(state.receive(try message(created)) == .changes([]))
+        #expect(state.receive(try message(#"{"header":{"revision":"9"},"created":true}"#)) == .changes([]))
     }
 
     @Test("inside a transaction the position is before it, also when its message is split")
@@ -186,6 +186,40 @@ struct EtcdWatchStateTests {
         #expect(state.receive(try message(#"{"canceled":true,"compact_revision":"10"}"#)) == .interrupted)
         #expect(state.next == nil)
         #expect(state.receive(try message(created)) == .changes([.resync]))
+    }
+
+    @Test("another cluster, or one that has lost its history, leads to a resync; a member that lags behind does not")
+    func otherCluster() throws {
+        func created(_ revision: Int, _ cluster: String) throws -> EtcdWatchResponse {
+            try message(#"{"header":{"cluster_id":"\#(cluster)","revision":"\#(revision)"},"created":true}"#)
+        }
+        var state = EtcdWatchState(names, after: 20, replays: true)
+        #expect(state.receive(try created(20, "1")) == .changes([]))
+        #expect(state.receive(try created(30, "2")) == .interrupted)
+        #expect(state.next == nil)
+        #expect(state.receive(try created(30, "2")) == .changes([.resync]))
+        #expect(state.next == 31)
+        for _ in 0..<3 { #expect(state.receive(try created(29, "2")) == .interrupted) }
+        #expect(state.receive(try created(30, "2")) == .changes([]))
+        #expect(state.next == 31)
+        for _ in 0..<4 { #expect(state.receive(try created(3, "2")) == .interrupted) }
+        #expect(state.next == nil)
+        #expect(state.receive(try created(3, "2")) == .changes([.resync]))
+    }
+
+    @Test("what is reported is complete up to a revision outside batches alone")
+    func completeness() throws {
+        var state = EtcdWatchState(names, after: nil, replays: true)
+        #expect(state.reported == nil)
+        _ = state.receive(try message(created))
+        #expect(state.reported == 5)
+        _ = state.receive(
+            try message(#"{"header":{"revision":"9"},"fragment":true,"events":[{"kv":{"key":"Zi9h","mod_revision":"7"}}]}"#))
+        #expect(state.reported == nil)
+        _ = state.receive(try message(event))
+        #expect(state.reported == 7)
+        _ = state.receive(try message(progress))
+        #expect(state.reported == 20)
     }
 
     @Test("missing rights are reported with the server's reason")

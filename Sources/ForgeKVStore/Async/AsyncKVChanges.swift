@@ -27,6 +27,12 @@ public struct AsyncKVChanges: AsyncSequence, Sendable {
         ) async throws(AsyncKVStoreError) -> AsyncKVChange? {
             try await source.next()
         }
+
+        /// The next changes, together with those of the same batch and with notices that nothing has changed; nil if
+        /// the task is cancelled. Elements that `next` has not returned come first.
+        public mutating func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+            try await source.nextUpdate()
+        }
     }
 }
 
@@ -36,4 +42,20 @@ public protocol AsyncKVChangeSource: AnyObject, Sendable {
     ///
     /// - Throws: ``AsyncKVStoreError``.
     func next() async throws(AsyncKVStoreError) -> AsyncKVChange?
+
+    /// The next changes, and notices that nothing has changed; nil if the task is cancelled. The default reports every
+    /// element by itself.
+    ///
+    /// - Throws: ``AsyncKVStoreError``.
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate?
+}
+
+extension AsyncKVChangeSource {
+    public func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        guard let change = try await next() else { return nil }
+        guard case .changed(_, let entry, let revision) = change else { return AsyncKVUpdate(changes: [change]) }
+        // A value whose revision comes after that of its change belongs to a batch of which more follows.
+        let isComplete = entry.map { $0.revision <= revision ?? 0 } ?? true
+        return AsyncKVUpdate(changes: [change], revision: isComplete ? revision : nil)
+    }
 }

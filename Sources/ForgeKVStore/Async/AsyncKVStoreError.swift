@@ -45,7 +45,7 @@ extension AsyncKVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case unavailable, timeout, unknownOutcome, durabilityUnknown, conflict, refused, tooLarge, leaseLost,
-                cancelled
+                cancelled, notYetVisible
             case invalidKey, undecodable, unencodable
             case newerSchema(UInt32)
         }
@@ -63,6 +63,9 @@ extension AsyncKVStoreError {
 
         /// The write is visible, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
+
+        /// The write is applied, but a ``MirroredKVStore`` does not show it yet.
+        public static let notYetVisible = Code(kind: .notYetVisible)
 
         /// A requirement does not hold because of a concurrent change. Nothing was changed.
         public static let conflict = Code(kind: .conflict)
@@ -103,6 +106,7 @@ extension AsyncKVStoreError {
             case .timeout: "the deadline has passed; nothing was changed"
             case .unknownOutcome: "sent, and whether it was or will be applied is unknown"
             case .durabilityUnknown: "written, but a power cut may undo it"
+            case .notYetVisible: "applied, but the mirror does not show it yet"
             case .conflict: "changed concurrently"
             case .refused: "refused"
             case .tooLarge: "too large"
@@ -152,6 +156,7 @@ extension AsyncKVStoreError {
             case .valueTooLarge: .tooLarge
             case .conflict: .conflict
             case .durabilityUnknown: .durabilityUnknown
+            case .unknownOutcome: .unknownOutcome
             case .readOnly: .refused
             default: error.code.newerVersion.map { .newerSchema(version: $0) } ?? .unavailable
             }

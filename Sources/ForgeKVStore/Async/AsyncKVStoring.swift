@@ -1,6 +1,6 @@
 /// A key-value store that other machines may share: the asynchronous sibling of ``KVStoring``.
 ///
-/// A store implements five calls; typed values, conditional writes and batches are built on them
+/// A store implements five calls, and `entries` if it can read at one revision; typed values, conditional writes and batches are built on them
 /// (``AsyncKVStoring/read(_:)``, ``AsyncKVStoring/compareAndSet(_:revision:value:timeToLive:)``). ``LocalAsyncKVStore``
 /// makes any local store one, so that tests of code for a fleet of servers run in memory. Stores differ in what they
 /// can promise and declare it (``AsyncKVCapabilities``): a call that a store does not support throws `.refused`.
@@ -33,6 +33,24 @@ public protocol AsyncKVStoring: Sendable {
     /// - Throws: ``AsyncKVStoreError``.
     func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage
 
+    /// Some of the values whose names have a prefix, in the order of the bytes of their names, as they were at one
+    /// revision.
+    ///
+    /// A store whose pages have a revision shows all writes that were acknowledged before the call for the first page.
+    /// The default reads the names of a page and then their values one by one: the page has the revision of the names,
+    /// and a value may be newer. Pages without a revision show different instants.
+    ///
+    /// - Parameters:
+    ///   - prefix: The prefix, compared byte by byte.
+    ///   - after: The last name of the page before; nil for the first page.
+    ///   - limit: The maximum number of values; less than 1 counts as 1. The store may return fewer.
+    ///   - revision: The revision of the first page; nil for the present one.
+    /// - Returns: The values, at least one unless there are no more.
+    /// - Throws: ``AsyncKVStoreError``, also if the store does not keep the revision any more.
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage
+
     /// Applies the changes of a batch atomically if its requirements hold.
     ///
     /// Of several changes of one name the last takes effect. The values of one batch may share a revision, and a
@@ -42,9 +60,12 @@ public protocol AsyncKVStoring: Sendable {
     ///   - batch: The changes and requirements.
     ///   - timeToLive: How long the stored values exist; nil, without end. They become absent at the earliest after
     ///     this time, at the latest later by ``AsyncKVCapabilities/expiry``.
+    /// - Returns: A revision of the store that shows the batch: that of its values, if it stores any. Nil if the store
+    ///   does not tell.
     /// - Throws: ``AsyncKVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code
     ///   is `.unknownOutcome` or `.durabilityUnknown`.
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError)
+    @discardableResult
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64?
 
     /// The changes of the names with a prefix, by any client of the store.
     ///

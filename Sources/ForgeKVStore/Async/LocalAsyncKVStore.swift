@@ -55,7 +55,26 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         return AsyncKVPage(names: Array(page), hasMore: page.count < rest.count)
     }
 
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    public func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        try checkCancellation(.keys, nil)
+        let snapshot: KVSnapshot
+        do {
+            snapshot = try await BlockingWork.run { [base] in try base.snapshot() }
+        } catch {
+            throw AsyncKVStoreError(error, .keys)
+        }
+        let rest = snapshot.filter { (name, _) in
+            name.utf8.starts(with: prefix.utf8) && after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true
+        }
+        .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+        let page = rest.prefix(max(limit, 1))
+        return AsyncKVEntryPage(entries: Array(page), hasMore: page.count < rest.count)
+    }
+
+    @discardableResult
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         try checkCancellation(.batch, nil)
         let expiring = base as? any KVExpiringBatches
         guard timeToLive == nil || expiring != nil else {
@@ -78,6 +97,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         } catch {
             throw AsyncKVStoreError(error, .batch)
         }
+        return nil
     }
 
     public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {

@@ -31,9 +31,19 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         return page
     }
 
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    public func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        var page = try await base.entries(
+            prefix: names.prefix + prefix, after: after.map { names.prefix + $0 }, limit: limit, at: revision)
+        page.entries = page.entries.compactMap { name, entry in names.outer(name).map { ($0, entry) } }
+        return page
+    }
+
+    @discardableResult
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         do throws(AsyncKVStoreError) {
-            try await base.commit(batch.mapped { names.prefix + $0 }, timeToLive: timeToLive)
+            return try await base.commit(batch.mapped { names.prefix + $0 }, timeToLive: timeToLive)
         } catch {
             throw names.outer(error)
         }
@@ -71,5 +81,15 @@ private final class NamespacedChangeSource: AsyncKVChangeSource {
             if let name = names.outer(name) { return .changed(name: name, entry: entry, revision: revision) }
         }
         return nil
+    }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        var iterator = base.makeAsyncIterator()
+        guard var update = try await iterator.nextUpdate() else { return nil }
+        update.changes = update.changes.compactMap { change in
+            guard case .changed(let name, let entry, let revision) = change else { return change }
+            return names.outer(name).map { .changed(name: $0, entry: entry, revision: revision) }
+        }
+        return update
     }
 }

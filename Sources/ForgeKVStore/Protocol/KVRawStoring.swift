@@ -18,7 +18,7 @@ public protocol KVRawStoring: KVStoring {
     ///
     /// The bytes are not validated; invalid bytes fail when they are read.
     ///
-    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
     func setRawValue(_ bytes: [UInt8], named name: String) throws
 
     /// Removes a name and its value, of any type; has no effect if it is absent.

@@ -44,7 +44,7 @@ extension KVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict, readOnly
-            case noStore
+            case noStore, unknownOutcome
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -72,6 +72,10 @@ extension KVStoreError {
 
         /// The write is visible, but a power cut may undo it.
         public static let durabilityUnknown = Code(kind: .durabilityUnknown)
+
+        /// The write was sent to another machine; whether it was or will be applied, or when it becomes visible, is
+        /// unknown. Only a ``MirroredKVStore`` throws this.
+        public static let unknownOutcome = Code(kind: .unknownOutcome)
 
         /// The store is read-only. Nothing was changed.
         public static let readOnly = Code(kind: .readOnly)
@@ -110,6 +114,7 @@ extension KVStoreError {
             case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"
+            case .unknownOutcome: "sent, and whether or when it takes effect is unknown"
             case .noStore: "there is no store"
             case .newerSchema(let version):
                 "the value is of version \(version) of its type, which the key does not know"
@@ -163,7 +168,7 @@ extension KVStoreError {
 /// Coding errors may contain or quote the value.
 private func withoutValues(_ error: any Error) -> any Error {
     switch error {
-    case is KVStoreError, is FileSystemError, is CodingFailure: error
+    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure: error
     case is EncodingError: CodingFailure(.encode, describing: error)
     default: CodingFailure(.decode, describing: error)
     }

@@ -17,7 +17,7 @@ public protocol KVStoring: Sendable {
     ///
     /// Nil of an optional type is a value: the key exists and its value is nil.
     ///
-    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown`.
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
     func set<T>(_ key: KVKey<T>, value: T) throws
 
     /// Removes a key and its value; has no effect if the key is absent.

@@ -61,7 +61,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         }
     }
 
-    private func cell(of name: KeyName) -> ValueCell? {
+    func cell(of name: KeyName) -> ValueCell? {
         while true {
             do throws(TableView.Interruption) {
                 return try table.view.cell(of: name)
@@ -128,9 +128,13 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         if changes.hasObservers { changes.notify(nil) }
     }
 
-    public func keys() throws -> [String] {
-        writer.withLock { $0.table.names }
-    }
+    public func keys() throws -> [String] { writer.withLock { $0.table.names } }
+
+    /// The names that have a value.
+    var presentNames: [KeyName] { writer.withLock { $0.table.names }.map { KeyName($0) } }
+
+    /// The table, for a store that reads through this one.
+    var view: TableView { table.view }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
         let name = KeyName(name)
@@ -204,6 +208,20 @@ public final class InMemoryKVStore: KVTransactionalStoring {
             writer.revision += 1
             body(writer.revision, &writer.table)
         }
+    }
+
+    /// Makes changes at once, under the revisions of another store, and reports that the values of names have changed.
+    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
+        change { writer in
+            for change in changes {
+                if let entry = change.entry {
+                    writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
+                } else {
+                    writer.table.remove(change.name)
+                }
+            }
+        }
+        if self.changes.hasObservers, !names.isEmpty { self.changes.notify(names) }
     }
 
     private func change(_ body: (inout Writer) -> Void) {

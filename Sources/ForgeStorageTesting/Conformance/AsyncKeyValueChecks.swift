@@ -82,6 +82,37 @@ extension ConformanceChecks {
                 try expectEqual(found.map { Array($0.utf8) }, names.map { Array($0.utf8) }, "the names")
             }
         },
+        ConformanceCheck("values are listed once, in pages, in the order of the bytes of their names") { store in
+            let names = ["p", "p/", "p/a", "p/b", "p/e\u{301}", "p/z", "p/\u{E9}", "p/\u{10FFFF}"]
+            for name in ["o", "q"] + names.reversed() { try await store.set(KVKey<Int>(name), value: 1) }
+            for limit in [1, 3, 100] {
+                var page = try await store.entries(prefix: "p", after: nil, limit: limit, at: nil)
+                let first = page
+                var found = page.entries
+                while page.hasMore, let last = page.entries.last, found.count <= names.count {
+                    page = try await store.entries(prefix: "p", after: last.name, limit: limit, at: first.revision)
+                    try expectEqual(page.storeID, first.storeID, "the identity")
+                    found += page.entries
+                    try expect(page.entries.count <= limit, "\(page.entries.count) values in a page of \(limit)")
+                }
+                try expectEqual(found.map { Array($0.name.utf8) }, names.map { Array($0.utf8) }, "the names")
+                for (name, entry) in found {
+                    try await expectEqual(store.entry(named: name), entry, "the value of \(KVKey<Int>(name))")
+                    try expect(entry.revision <= first.revision ?? .max, "a value is newer than its page")
+                }
+            }
+        },
+        ConformanceCheck("the revision that a batch returns, if any, is that of its values") { store in
+            var batch = KVBatch()
+            try batch.set(KVKey<Int>("a"), value: 1)
+            let revision = try await store.commit(batch, timeToLive: nil)
+            guard let revision else { return }
+            try await expectEqual(store.entry(named: "a")?.revision, revision, "the revision of the value")
+            var removal = KVBatch()
+            removal.remove(KVKey<Int>("a"))
+            let removed = try await store.commit(removal, timeToLive: nil) ?? 0
+            try expect(removed > revision, "the removal has revision \(removed) after \(revision)")
+        },
         ConformanceCheck("a cancelled call changes nothing") { store in
             let task = Task {
                 withUnsafeCurrentTask { $0?.cancel() }

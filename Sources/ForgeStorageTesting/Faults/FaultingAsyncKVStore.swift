@@ -53,7 +53,16 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         }
     }
 
-    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    public func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        try await failing(.keys, [prefix]) { () async throws(AsyncKVStoreError) in
+            try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        }
+    }
+
+    @discardableResult
+    public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         try await failing(.batch, batch.changes.map(\.name)) { () async throws(AsyncKVStoreError) in
             try await base.commit(batch, timeToLive: timeToLive)
         }
@@ -90,6 +99,13 @@ private final class FaultingChangeSource<Base: AsyncKVStoring>: AsyncKVChangeSou
         try await store.failing(.changes, [prefix]) { () async throws(AsyncKVStoreError) in
             var iterator = base.makeAsyncIterator()
             return try await iterator.next()
+        }
+    }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        try await store.failing(.changes, [prefix]) { () async throws(AsyncKVStoreError) in
+            var iterator = base.makeAsyncIterator()
+            return try await iterator.nextUpdate()
         }
     }
 }

@@ -16,6 +16,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         case cutsNames = "a name longer than 1,024 bytes is refused and changes nothing"
         case countsToThree = "revisions increase with every acknowledged write"
         case listsBackwards = "names are listed once, in pages, in the order of their bytes"
+        case losesAValue = "values are listed once, in pages, in the order of the bytes of their names"
+        case tellsAnotherRevision = "the revision that a batch returns, if any, is that of its values"
         case ignoresCancellation = "a cancelled call changes nothing"
         case ignoresRevisions = "a write with a requirement is applied only if it holds, or refused as declared"
         case letsEverybodyCreate = "exactly one of 8 concurrent creations succeeds"
@@ -113,7 +115,15 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         return page
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        var page = try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        if defect == .losesAValue, !page.hasMore { page.entries.removeLast() }
+        return page
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         let count = memory.withLock { memory in
             memory.writes += 1
             return memory.writes
@@ -121,11 +131,11 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         let changes = batch.changes
         var batch = batch
         switch defect {
-        case .forgets: return
-        case .keepsTheFirst where count > 1: return
-        case .removesNothing: if case .remove = changes.first { return }
+        case .forgets: return nil
+        case .keepsTheFirst where count > 1: return nil
+        case .removesNothing: if case .remove = changes.first { return nil }
         case .ignoresRevisions, .letsEverybodyCreate: batch = .of(changes)
-        case .losesAnUpdate where count == 5: return
+        case .losesAnUpdate where count == 5: return nil
         case .appliesHalf where !batch.requirements.isEmpty:
             do throws(AsyncKVStoreError) {
                 return try await base.commit(batch, timeToLive: timeToLive)
@@ -151,7 +161,8 @@ final class BrokenAsyncKVStore: AsyncKVStoring {
         }
         let lives = defect == .neverExpires || claim == .expiry ? nil : timeToLive
         if claim == .conditionalWrites { batch = .of(batch.changes) }
-        try await base.commit(batch, timeToLive: lives)
+        let revision = try await base.commit(batch, timeToLive: lives)
+        return defect == .tellsAnotherRevision ? 1_000_000 : revision
     }
 
     func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {

@@ -1,0 +1,166 @@
+/// What a mirror knows of its remote store.
+struct MirrorState: Sendable {
+    /// The last delivered revision of a store.
+    struct Position: Codable, Hashable, Sendable {
+        /// The identity of the store (``AsyncKVEntryPage/storeID``).
+        var storeID: String?
+
+        /// The revision up to which the stream of changes, or a list, has delivered everything.
+        var revision: UInt64?
+    }
+
+    /// What a call of `wait` waits for.
+    enum Goal: Hashable, Sendable {
+        case caughtUp
+        case revision(UInt64)
+
+        /// Each name is absent, or has at least a revision.
+        case entries([KeyName: UInt64?])
+    }
+
+    private(set) var position: Position
+
+    /// The revision of the last list: changes up to it are in the content already.
+    private var listed: UInt64?
+
+    /// The revision at which the mirror has caught up.
+    private var target: UInt64?
+    private(set) var isCaughtUp = false
+
+    /// Whether the next connection begins with a list.
+    private(set) var needsList = true
+
+    /// Whether that list is not to be delayed.
+    private(set) var isUrgent = true
+
+    /// Whether this connection will list, or is listing.
+    private(set) var isListing = false
+
+    var provenAt: ContinuousClock.Instant?
+    var heardAt = ContinuousClock.now
+    var failure: AsyncKVStoreError?
+    var copyFailure: (any Error)?
+    var isClosed = false
+
+    /// The task that reads the present connection.
+    var round: Task<Void, any Error>?
+    var waiters: [UInt64: MirrorWaiter] = [:]
+    var lastWaiter: UInt64 = 0
+
+    /// Begins at the position of a copy.
+    init(_ position: Position) {
+        self.position = position
+        needsList = position.revision == nil
+    }
+}
+
+// MARK: Connections
+
+extension MirrorState {
+    /// A connection begins; returns the revision from which it may continue.
+    mutating func begin() -> UInt64? {
+        heardAt = .now
+        let revision = needsList ? nil : position.revision
+        isListing = revision == nil
+        return revision
+    }
+
+    /// The remote store was found at a revision before the changes are followed from the position; false if it is not
+    /// the store of the position, so that a list is necessary.
+    mutating func canContinue(with page: AsyncKVEntryPage, asked: ContinuousClock.Instant) -> Bool {
+        guard page.storeID == position.storeID, let present = page.revision, let reached = position.revision,
+            present >= reached
+        else {
+            isListing = true
+            return false
+        }
+        target = present
+        failure = nil
+        advance(at: asked)
+        return true
+    }
+
+    /// A read found the remote store at a revision; whether that proves the mirror to be current.
+    mutating func isProven(by page: AsyncKVEntryPage, asked: ContinuousClock.Instant) -> Bool {
+        guard page.storeID == position.storeID, page.revision != nil, page.revision == position.revision else {
+            return false
+        }
+        (provenAt, heardAt) = (asked, .now)
+        return true
+    }
+
+    /// Whether nothing has arrived for a time; a list that is being read counts as arriving.
+    mutating func isSilent(for limit: Duration) -> Bool {
+        if isListing { heardAt = .now }
+        return ContinuousClock.now - heardAt >= limit
+    }
+
+    /// The connection has failed.
+    mutating func fail(_ error: AsyncKVStoreError) {
+        failure = error
+        isCaughtUp = false
+        target = nil
+    }
+
+    /// Ends the present connection for a list, unless it will list anyway.
+    mutating func requestList() {
+        guard !isListing, !isClosed else { return }
+        (needsList, isUrgent) = (true, true)
+        round?.cancel()
+    }
+
+    /// Compares the position with the target.
+    private mutating func advance(at instant: ContinuousClock.Instant) {
+        guard let target, let reached = position.revision, reached >= target else { return }
+        (isCaughtUp, failure) = (true, nil)
+        provenAt = max(provenAt ?? instant, instant)
+    }
+}
+
+// MARK: Content
+
+extension MirrorState {
+    /// What a reported change makes of the value of a name; nil if it is older than the content.
+    func accepted(
+        _ name: KeyName, _ entry: KVEntry?, _ revision: UInt64?, over current: UInt64?
+    ) -> MirroredChange? {
+        guard let revision else { return MirroredChange(name: name, entry: entry) }
+        if let entry {
+            // A list, or a value that was read with it, may be newer; a batch that is repeated is not.
+            guard entry.revision > listed ?? 0, entry.revision > current ?? 0 else { return nil }
+            return MirroredChange(name: name, entry: entry)
+        }
+        // Inside a batch the revision is the one before. At that of the list the name is absent already, or was removed
+        // by the next one.
+        guard let current, current <= revision, revision >= listed ?? 0 else { return nil }
+        return MirroredChange(name: name, entry: nil)
+    }
+
+    /// The stream needs a list; whether it may be delayed, and still be requested meanwhile.
+    mutating func mayDelayList() -> Bool {
+        if !isUrgent { isListing = false }
+        return !isUrgent
+    }
+
+    /// A list begins.
+    mutating func willList() { isListing = true }
+
+    /// A list was applied.
+    mutating func didList(_ position: Position, asked: ContinuousClock.Instant) {
+        self.position = position
+        (listed, target) = (position.revision, position.revision)
+        (needsList, isUrgent, isListing, isCaughtUp) = (false, false, false, true)
+        failure = nil
+        provenAt = asked
+        heardAt = .now
+    }
+
+    /// Changes were applied, or a notice arrived.
+    mutating func didReceive(upTo revision: UInt64?, at instant: ContinuousClock.Instant) {
+        heardAt = instant
+        guard let revision else { return }
+        position.revision = max(position.revision ?? 0, revision)
+        if isCaughtUp { provenAt = instant }
+        advance(at: instant)
+    }
+}

@@ -1,0 +1,71 @@
+import Synchronization
+
+extension MirroredKVStore {
+    /// The remote store, whose writes return when the mirror shows them.
+    ///
+    /// Reads go to the remote store. A write that the mirror does not show in time throws `.notYetVisible`: it is
+    /// applied.
+    public var remote: Remote { Remote(feed: feed) }
+
+    /// The remote store of a mirror (``MirroredKVStore/remote``).
+    public struct Remote: AsyncKVStoring {
+        fileprivate let feed: MirrorFeed
+
+        public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+            try await feed.source.capabilities()
+        }
+
+        public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+            try await feed.source.entry(named: name)
+        }
+
+        public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+            try await feed.source.keys(prefix: prefix, after: after, limit: limit)
+        }
+
+        public func entries(
+            prefix: String, after: String?, limit: Int, at revision: UInt64?
+        ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+            try await feed.source.entries(prefix: prefix, after: after, limit: limit, at: revision)
+        }
+
+        @discardableResult
+        public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+            try await feed.commit(batch, timeToLive: timeToLive)
+        }
+
+        public func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+            feed.source.changes(prefix: prefix, from: revision)
+        }
+    }
+}
+
+extension MirrorFeed {
+    /// Commits a batch and waits until the mirror shows it.
+    ///
+    /// - Throws: ``AsyncKVStoreError``; `.notYetVisible` if the batch is applied and the mirror does not show it.
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        guard !state.withLock({ $0.isClosed }) else {
+            throw AsyncKVStoreError(.unavailable, .batch, detail: "the mirror is closed")
+        }
+        let revision = try await source.commit(batch, timeToLive: timeToLive)
+        do throws(AsyncKVStoreError) {
+            let goal: MirrorState.Goal =
+                if let revision { .revision(revision) } else { .entries(try await present(batch)) }
+            try await wait(for: goal, until: .now + configuration.visibilityLimit)
+        } catch {
+            throw AsyncKVStoreError(
+                .notYetVisible, .batch, key: batch.changes.first?.name, endpoint: error.endpoint, underlying: error)
+        }
+        return revision
+    }
+
+    /// The revisions that the names of a batch have now, for a store that does not tell the batch's.
+    private func present(_ batch: KVBatch) async throws(AsyncKVStoreError) -> [KeyName: UInt64?] {
+        var revisions: [KeyName: UInt64?] = [:]
+        for change in batch.changes {
+            revisions[KeyName(change.name)] = .some(try await source.entry(named: change.name)?.revision)
+        }
+        return revisions
+    }
+}

@@ -1,0 +1,133 @@
+import Synchronization
+
+/// A copy in memory of an asynchronous store, kept current by its changes; it is read without waiting.
+///
+/// ```swift
+/// let mirror = try MirroredKVStore(store)
+/// try await mirror.wait(upTo: .seconds(10))
+/// print(mirror.get(KVKey<Bool>("flag")) ?? false)
+/// try await mirror.remote.set(KVKey<Bool>("flag"), value: true)
+/// ```
+///
+/// It lists the remote store once, in pages of one revision, and then follows its changes, as the informers of
+/// Kubernetes do. It needs a store that reports changes (``AsyncKVCapabilities/changes-swift.property``); with
+/// another one it stays empty, and ``failure`` says `.refused`. ``NamespacedAsyncKVStore`` mirrors a part of a store.
+///
+/// - Reads are those of ``InMemoryKVStore``: lock-free, without a system call. The revisions of entries are those of the
+///   remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()`` shows
+///   whole batches.
+/// - The mirror continues from the last revision that the stream of changes or a list has delivered. It lists again if
+///   the remote store cannot replay from there, if it has another identity or a lower revision, or if `wait` needs a
+///   revision that the stream does not reach. The list is applied as a difference: observers and readers see only what
+///   has changed. A store that lost its history, has the same identity, and has counted beyond the mirror's revision
+///   again cannot be told apart.
+/// - A stream that is silent for ``Configuration/silenceLimit`` is checked by a read of one entry: it is trusted if the
+///   remote store is still at the mirror's revision, otherwise it is opened again.
+/// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
+///   together, and nil, "any may have changed", if there are more.
+///
+/// Writes go to the remote store: ``remote`` has asynchronous ones, which return when the mirror shows them. The
+/// synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait for a network,
+/// unless ``Configuration/synchronousWrites`` permits them to block the calling thread. It is no
+/// ``KVTransactionalStoring``: the batches and conditions of a remote store have outcomes and limits that its synchronous
+/// calls cannot tell; those of ``remote`` can.
+///
+/// A value whose time to live ends disappears with the change that the remote store reports; ``LocalAsyncKVStore`` does
+/// not report it. An object that is released ends its connection; ``close()`` also waits for that.
+public final class MirroredKVStore: KVRawStoring {
+    let feed: MirrorFeed
+    let configuration: Configuration
+
+    /// The table of the feed's store, cached here: valid for the lifetime of that store.
+    private nonisolated(unsafe) let table: TableView
+
+    /// Creates the mirror of a store, with the content of its copy on disk if there is one, and starts to follow.
+    ///
+    /// - Parameters:
+    ///   - remote: The store.
+    ///   - configuration: Limits, and where to keep a copy.
+    /// - Throws: ``KVStoreError`` if the copy on disk cannot be opened, for example because it is in use. Damaged copies
+    ///   are discarded.
+    public init(_ remote: any AsyncKVStoring, _ configuration: Configuration = Configuration()) throws {
+        self.configuration = configuration
+        let feed = try MirrorFeed(remote, configuration)
+        self.feed = feed
+        table = feed.memory.view
+        feed.start()
+    }
+
+    deinit { feed.stop() }
+
+    // MARK: Reading
+
+    public func get<T>(_ key: KVKey<T>) -> T? {
+        do throws(TableView.Interruption) {
+            return try table.value(of: key)
+        } catch {
+            return feed.memory.get(key)
+        }
+    }
+
+    public func read<T>(_ key: KVKey<T>) throws -> T? { try feed.memory.read(key) }
+
+    public func contains<T>(_ key: KVKey<T>) -> Bool { feed.memory.contains(key) }
+
+    public func keys() throws -> [String] { try feed.memory.keys() }
+
+    public func rawValue(named name: String) throws -> [UInt8]? { try feed.memory.rawValue(named: name) }
+
+    /// The encoded value of a name and its revision in the remote store; nil if it is absent.
+    ///
+    /// - Throws: ``KVStoreError`` with the code `.invalidKey`.
+    public func entry(named name: String) throws -> KVEntry? { try feed.memory.entry(named: name) }
+
+    /// All names and values at one instant.
+    public func snapshot() throws -> KVSnapshot { try feed.memory.snapshot() }
+
+    // MARK: Staleness
+
+    /// The revision of the remote store that the mirror shows; nil if it shows none yet, or the store has none.
+    public var revision: UInt64? { feed.state.withLock { $0.position.revision } }
+
+    /// Whether the mirror has reached the revision that the remote store had when it was last connected.
+    ///
+    /// False until the first list, with the content of a copy on disk, and from a failure of the connection until the
+    /// mirror has caught up again.
+    public var isCaughtUp: Bool { feed.state.withLock { $0.isCaughtUp } }
+
+    /// The time since the mirror was last known to be current: since a change or a notice arrived, a list was
+    /// requested, or a check found the remote store at the mirror's revision. Nil if it never was.
+    ///
+    /// In a remote store that does not change, it grows up to about ``Configuration/silenceLimit``.
+    public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
+
+    /// Why the mirror is not connected; nil if it is.
+    public var failure: AsyncKVStoreError? { feed.state.withLock { $0.failure } }
+
+    /// Why the copy on disk could not be written; nil if it is as current as the mirror, or there is none. The mirror
+    /// writes the whole difference with the next change.
+    public var copyFailure: (any Error)? { feed.state.withLock { $0.copyFailure } }
+
+    /// Waits until the mirror shows a revision of the remote store, or, with nil, until it has caught up.
+    ///
+    /// A mirror that the stream of changes does not bring to the revision lists the remote store again.
+    ///
+    /// - Parameters:
+    ///   - revision: The revision.
+    ///   - limit: The time to wait.
+    /// - Throws: ``AsyncKVStoreError``: `.timeout`, `.cancelled`, or `.unavailable` if the mirror is closed.
+    public func wait(for revision: UInt64? = nil, upTo limit: Duration) async throws(AsyncKVStoreError) {
+        try await feed.wait(for: revision.map { .revision($0) } ?? .caughtUp, until: .now + limit)
+    }
+
+    /// Stops following, ends the calls of `wait`, and closes the copy on disk durably. Reads return the last values.
+    ///
+    /// - Throws: ``KVStoreError`` if the copy could not be made durable.
+    public func close() async throws { try await feed.close() }
+}
+
+extension MirroredKVStore: KVObservableStoring {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+        feed.memory.observeChanges(handler)
+    }
+}

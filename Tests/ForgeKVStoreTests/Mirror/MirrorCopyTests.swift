@@ -1,0 +1,158 @@
+import ForgeFileSystem
+import Foundation
+import Synchronization
+import Testing
+
+@testable import ForgeKVStore
+
+@Suite("The copy of a mirror on disk")
+struct MirrorCopyTests {
+    private let directory = TemporaryDirectory()
+
+    private var configuration: MirroredKVStore.Configuration {
+        get throws {
+            var configuration = MirroredKVStore.Configuration.test
+            configuration.copy = try .init(at: directory.url)
+            return configuration
+        }
+    }
+
+    /// A mirror that has caught up and was closed.
+    private func fill(_ remote: RemoteDouble) async throws {
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        try await mirror.close()
+    }
+
+    @Test("a process begins with the last values while the store is down, and then continues from their revision")
+    func beginning() async throws {
+        let remote = RemoteDouble()
+        for name in ["", "a", "removed"] { remote.set(name, 1) }
+        try await fill(remote)
+        remote.set("removed", nil)
+        remote.set("", 2)
+        let revision = remote.set("b", 2)
+        remote.state.withLock { $0.isDown = true }
+        let mirror = try MirroredKVStore(remote, configuration)
+        #expect(try mirror.numbers == ["": 1, "a": 1, "removed": 1])
+        #expect(mirror.revision == 3)
+        #expect(try mirror.entry(named: "a")?.revision == 2)
+        #expect(!mirror.isCaughtUp && mirror.age == nil)
+        try await until { mirror.failure != nil }
+        remote.state.withLock { $0.isDown = false }
+        try await mirror.wait(upTo: .seconds(60))
+        #expect(try mirror.numbers == ["": 2, "a": 1, "b": 2])
+        #expect(mirror.revision == revision)
+        #expect(remote.state.withLock { $0.listCount } == 1)
+        try await mirror.close()
+        remote.state.withLock { $0.isDown = true }
+        let last = try MirroredKVStore(remote, configuration)
+        #expect(try last.numbers == ["": 2, "a": 1, "b": 2])
+        #expect(last.revision == revision)
+        try await last.close()
+    }
+
+    @Test("the copy of another store is replaced", arguments: [("two", 9), ("one", 1)])
+    func otherStore(_ storeID: String, _ revision: UInt64) async throws {
+        let remote = RemoteDouble()
+        for name in ["", "a", "b"] { remote.set(name, 1) }
+        try await fill(remote)
+        remote.replace(by: ["b": 7], revision: revision, storeID: storeID)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        #expect(try mirror.numbers == ["b": 7])
+        try await mirror.close()
+        remote.state.withLock { $0.isDown = true }
+        let last = try MirroredKVStore(remote, configuration)
+        #expect(try last.numbers == ["b": 7])
+        #expect(last.revision == revision)
+        try await last.close()
+    }
+
+    @Test("a crash at any byte of the copy leaves a state that the mirror had, with its revision")
+    func crashes() async throws {
+        let remote = RemoteDouble()
+        remote.change([("a", 1), ("b", 1)])
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        for value in 2...6 {
+            let revision = remote.change([("a", value), ("b", value % 3 == 0 ? nil : value)])
+            try await mirror.wait(for: revision, upTo: .seconds(60))
+            remote.cut()
+        }
+        try await mirror.close()
+        let history = remote.state.withLock { $0.history }
+        let files = try FileManager.default.contentsOfDirectory(atPath: directory.url.path)
+        let log = try #require(files.first { !$0.hasPrefix("#") })
+        let bytes = try Data(contentsOf: directory.url.appending(path: log))
+        var revisions: Set<UInt64?> = []
+        for length in 0...bytes.count {
+            let crashed = TemporaryDirectory()
+            try FileManager.default.createDirectory(at: crashed.url, withIntermediateDirectories: true)
+            try bytes.prefix(length).write(to: crashed.url.appending(path: log))
+            let copy: MirrorCopy
+            do { copy = try MirrorCopy(.init(at: crashed.url)) } catch { continue }
+            let (changes, position) = try copy.content()
+            revisions.insert(position.revision)
+            let found = Dictionary(uniqueKeysWithValues: changes.map { ($0.name, $0.entry) })
+            #expect(found == history[position.revision ?? 0], "cut at byte \(length)")
+            try copy.close()
+        }
+        #expect(revisions.count >= 6)
+    }
+
+    @Test("a copy that cannot be written is told, and later written as a whole")
+    func fullDevice() async throws {
+        let disk = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 20)))
+        let remote = RemoteDouble()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.copy = .init(at: "/copy", fileSystem: disk)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        try await mirror.remote.set(KVKey<Int>("removed"), value: 1)
+        // Larger than the device.
+        try await mirror.remote.set(KVKey<Data>("large"), value: Data(repeating: 1, count: 2 << 20))
+        try await until { (mirror.copyFailure as? KVStoreError)?.isOutOfSpace == true }
+        #expect(mirror.contains(KVKey<Data>("large")))
+        try await mirror.remote.remove(KVKey<Int>("removed"))
+        try await mirror.remote.remove(KVKey<Data>("large"))
+        try await mirror.remote.set(KVKey<Int>("a"), value: 1)
+        try await until { mirror.copyFailure == nil }
+        let revision = mirror.revision
+        try await mirror.close()
+        remote.state.withLock { $0.isDown = true }
+        let last = try MirroredKVStore(remote, configuration)
+        #expect(try last.numbers == ["a": 1])
+        #expect(last.revision == revision)
+        try await last.close()
+    }
+
+    @Test("a damaged copy is discarded, and written again")
+    func damage() async throws {
+        let remote = RemoteDouble()
+        for index in 0..<20 { remote.set("\(index)", index) }
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        for index in 0..<20 { try await mirror.wait(for: remote.set("\(index)", -index), upTo: .seconds(60)) }
+        try await mirror.close()
+        let files = try FileManager.default.contentsOfDirectory(atPath: directory.url.path)
+        let log = directory.url.appending(path: try #require(files.first { !$0.hasPrefix("#") }))
+        var bytes = try Data(contentsOf: log)
+        bytes[bytes.count / 2] ^= 0xFF
+        try bytes.write(to: log)
+        remote.state.withLock { $0.isDown = true }
+        let damaged = try MirroredKVStore(remote, configuration)
+        #expect(try damaged.numbers.isEmpty && damaged.revision == nil)
+        for index in 0..<19 { remote.set("\(index)", nil) }
+        remote.state.withLock { $0.isDown = false }
+        try await damaged.wait(upTo: .seconds(60))
+        try await damaged.close()
+        remote.state.withLock { $0.isDown = true }
+        let last = try MirroredKVStore(remote, configuration)
+        #expect(try last.numbers == ["19": -19])
+        try await last.close()
+    }
+
+    @Test("a store that is not a copy is refused and kept")
+    func foreignStore() throws {
+        do { try FileKVStore(at: directory.url).set(KVKey<Int>("precious"), value: 1) }
+        let error = try #require(throws: KVStoreError.self) { try MirroredKVStore(RemoteDouble(), configuration) }
+        #expect(error.code == .undecodable && error.operation == .open)
+        #expect(try FileKVStore(at: directory.url).get(KVKey<Int>("precious")) == 1)
+    }
+}

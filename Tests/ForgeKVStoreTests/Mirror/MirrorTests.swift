@@ -1,0 +1,217 @@
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import Testing
+
+/// A store that cannot answer with more than some values.
+private struct LimitedPages: AsyncKVStoring {
+    let base: RemoteDouble
+    let limit: Int
+
+    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
+
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        try await base.keys(prefix: prefix, after: after, limit: limit)
+    }
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        guard limit <= self.limit else { throw AsyncKVStoreError(.unavailable, .keys, detail: "too large") }
+        return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        try await base.commit(batch, timeToLive: timeToLive)
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        base.changes(prefix: prefix, from: revision)
+    }
+}
+
+@Suite("A mirror of a remote store")
+struct MirrorTests {
+    @Test("lists in pages at one revision, and follows the changes after it")
+    func following() async throws {
+        // A write between two pages is not in the list, and comes as a change.
+        let remote = RemoteDouble(pageSize: 2) { remote in
+            if remote.state.withLock({ $0.revision }) < 8 { remote.change([("a", 7), ("z", 7)]) }
+        }
+        for (index, name) in ["a", "b", "c", "d", "e"].enumerated() { remote.set(name, index) }
+        let mirror = try MirroredKVStore(remote, .test)
+        #expect(mirror.age == nil && !mirror.isCaughtUp && mirror.get(KVKey<Int>("a")) == nil)
+        try await mirror.wait(for: 8, upTo: .seconds(60))
+        #expect(try mirror.numbers == ["a": 7, "b": 1, "c": 2, "d": 3, "e": 4, "z": 7])
+        #expect(mirror.isCaughtUp && mirror.failure == nil && mirror.age != nil)
+        let revision = remote.change([("b", nil), ("c", 9)])
+        try await mirror.wait(for: revision, upTo: .seconds(60))
+        #expect(try mirror.numbers == ["a": 7, "c": 9, "d": 3, "e": 4, "z": 7])
+        #expect(try mirror.entry(named: "c")?.revision == revision)
+        #expect(mirror.revision == revision)
+        #expect(remote.state.withLock { $0.listCount } == 1)
+    }
+
+    @Test("the changes of a batch become visible at once")
+    func batches() async throws {
+        let remote = RemoteDouble()
+        remote.change([("a", 1000), ("b", 0)])
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let writer = Task { for moved in 1...500 { remote.change([("a", 1000 - moved), ("b", moved)]) } }
+        while mirror.get(KVKey<Int>("b")) ?? 0 < 500 {
+            #expect(try mirror.numbers.values.reduce(0, +) == 1000)
+            await Task.yield()
+        }
+        await writer.value
+    }
+
+    @Test("after 20 interruptions nothing is missed or out of order", arguments: [true, false])
+    func interruptions(_ replays: Bool) async throws {
+        let remote = RemoteDouble()
+        remote.state.withLock { $0.replays = replays }
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let seen = Mutex<[Int]>([])
+        let observation = mirror.observeChanges { [unowned mirror] _ in
+            if let value = mirror.get(KVKey<Int>("count")) { seen.withLock { $0.append(value) } }
+        }
+        for round in 1...20 {
+            remote.set("kept", round)
+            remote.set("removed", round)
+            try await until { mirror.get(KVKey<Int>("removed")) == round }
+            remote.cut()
+            remote.set("removed", nil)
+            remote.set("round \(round)", round)
+            let revision = remote.set("count", round)
+            try await mirror.wait(for: revision, upTo: .seconds(60))
+            #expect(mirror.get(KVKey<Int>("count")) == round)
+            #expect(!mirror.contains(KVKey<Int>("removed")))
+        }
+        #expect(try mirror.numbers.count == 22)
+        let values = seen.withLock { $0 }
+        #expect(values == values.sorted())
+        // A server that replays is not listed again.
+        #expect(remote.state.withLock { $0.listCount } == (replays ? 1 : 21))
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("a list is applied as a difference, of which observers see only real changes")
+    func difference() async throws {
+        let remote = RemoteDouble()
+        remote.state.withLock { $0.replays = false }
+        for name in ["a", "b", "c"] { remote.set(name, 1) }
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let entry = try mirror.entry(named: "a")
+        let seen = Mutex<Set<String>>([])
+        let observation = mirror.observeChanges { names in
+            seen.withLock { $0.formUnion(names ?? ["anything"]) }
+        }
+        remote.state.withLock { $0.isDown = true }
+        try await until { !mirror.isCaughtUp }
+        remote.set("b", 2)
+        remote.set("c", nil)
+        remote.set("d", 1)
+        remote.state.withLock { $0.isDown = false }
+        try await until { mirror.isCaughtUp }
+        try await until { seen.withLock { $0.count } == 3 }
+        #expect(seen.withLock { $0 } == ["b", "c", "d"])
+        #expect(try mirror.entry(named: "a") == entry)
+        #expect(try mirror.numbers == ["a": 1, "b": 2, "d": 1])
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("a compaction under the mirror leads to another list")
+    func compaction() async throws {
+        let remote = RemoteDouble()
+        remote.set("a", 1)
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        remote.state.withLock { $0.isDown = true }
+        try await until { !mirror.isCaughtUp }
+        remote.set("a", nil)
+        let revision = remote.set("b", 2)
+        remote.compact()
+        remote.state.withLock { $0.isDown = false }
+        try await mirror.wait(for: revision, upTo: .seconds(60))
+        #expect(try mirror.numbers == ["b": 2])
+        #expect(remote.state.withLock { $0.listCount } == 2)
+    }
+
+    @Test("a store with another identity or a lower revision replaces the content", arguments: [("two", 9), ("one", 2)])
+    func otherStore(_ storeID: String, _ revision: UInt64) async throws {
+        let remote = RemoteDouble()
+        for value in 1...3 { remote.set("a", value) }
+        remote.set("same", 5)
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let seen = Mutex<Set<String>>([])
+        let observation = mirror.observeChanges { names in seen.withLock { $0.formUnion(names ?? ["anything"]) } }
+        remote.replace(by: ["b": 1, "same": 5], revision: revision, storeID: storeID)
+        try await until { mirror.revision == revision }
+        #expect(try mirror.numbers == ["b": 1, "same": 5])
+        #expect(try mirror.entry(named: "same")?.revision == revision)
+        try await until { seen.withLock { $0.count } == 2 }
+        #expect(seen.withLock { $0 } == ["a", "b"])
+        try await mirror.wait(for: remote.set("b", 2), upTo: .seconds(60))
+        #expect(mirror.get(KVKey<Int>("b")) == 2)
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("a slow observer gets many changes as one")
+    func slowObserver() async throws {
+        let remote = RemoteDouble()
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let calls = Mutex<[Int?]>([])
+        let gate = DispatchSemaphore(value: 0)
+        let observation = mirror.observeChanges { names in
+            calls.withLock { $0.append(names?.count) }
+            gate.wait()
+        }
+        remote.set("first", 1)
+        try await until { calls.withLock { $0.count } == 1 }
+        let revision = remote.change((0..<1500).map { ("\($0)", $0) })
+        try await mirror.wait(for: revision, upTo: .seconds(60))
+        gate.signal()
+        gate.signal()
+        try await until { calls.withLock { $0.count } == 2 }
+        #expect(calls.withLock { $0 } == [1, nil])
+        for _ in 0..<10 { gate.signal() }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("a store that reports no changes is refused")
+    func withoutChanges() async throws {
+        let store = FaultingAsyncKVStore(RemoteDouble()) { $0.operation == .changes ? .before(.refused) : nil }
+        let mirror = try MirroredKVStore(store, .test)
+        try await until { mirror.failure?.code == .refused }
+        #expect(!mirror.isCaughtUp)
+    }
+
+    @Test("a list whose pages are too large is repeated with smaller ones")
+    func smallerPages() async throws {
+        let remote = RemoteDouble()
+        for name in ["a", "b", "c"] { remote.set(name, 1) }
+        let mirror = try await MirroredKVStore(LimitedPages(base: remote, limit: 50), .test).caughtUp()
+        #expect(try mirror.numbers.count == 3)
+    }
+
+    @Test("a mirror that is released frees its connection, and so does closing it")
+    func release() async throws {
+        let remote = RemoteDouble()
+        var mirror: MirroredKVStore? = try await MirroredKVStore(remote, .test).caughtUp()
+        #expect(remote.state.withLock { $0.openCount } == 1)
+        mirror = nil
+        try await until { remote.state.withLock { $0.openCount } == 0 }
+        remote.set("a", 1)
+        let other = try await MirroredKVStore(remote, .test).caughtUp()
+        try await other.close()
+        #expect(remote.state.withLock { $0.openCount } == 0)
+        #expect(other.get(KVKey<Int>("a")) == 1)
+        let error = await #expect(throws: AsyncKVStoreError.self) {
+            try await other.remote.set(KVKey<Int>("a"), value: 2)
+        }
+        #expect(error?.code == .unavailable)
+        try await other.close()
+        withExtendedLifetime(mirror) {}
+    }
+}

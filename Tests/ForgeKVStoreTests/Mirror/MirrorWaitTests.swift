@@ -1,0 +1,191 @@
+import ForgeFileSystem
+import ForgeKVStore
+import ForgeStorageTesting
+import Foundation
+import Synchronization
+import Testing
+
+@Suite("How current a mirror is")
+struct MirrorWaitTests {
+    @Test("a revision that the stream does not reach is reached by a list")
+    func listForAWait() async throws {
+        let remote = RemoteDouble()
+        remote.set("a", 1)
+        let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(100))).caughtUp()
+        let revision = remote.pass()
+        try await mirror.wait(for: revision, upTo: .seconds(60))
+        #expect(mirror.revision == revision)
+        #expect(remote.state.withLock { $0.listCount } > 1)
+    }
+
+    @Test("a wait ends with its time, with its task, and with the mirror")
+    func ends() async throws {
+        let remote = RemoteDouble()
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        var error = await #expect(throws: AsyncKVStoreError.self) {
+            try await mirror.wait(for: 100, upTo: .milliseconds(20))
+        }
+        #expect(error?.code == .timeout)
+        let task = Task { try await mirror.wait(for: 100, upTo: .seconds(600)) }
+        task.cancel()
+        error = await #expect(throws: AsyncKVStoreError.self) { try await task.value }
+        #expect(error?.code == .cancelled)
+        let (started, start) = AsyncStream.makeStream(of: Void.self)
+        let last = Task {
+            start.yield()
+            try await mirror.wait(for: 100, upTo: .seconds(600))
+        }
+        for await _ in started { break }
+        try await mirror.close()
+        error = await #expect(throws: AsyncKVStoreError.self) { try await last.value }
+        #expect(error?.code == .unavailable)
+    }
+
+    @Test("a failure is told, and ends when the mirror has caught up")
+    func failure() async throws {
+        let remote = RemoteDouble()
+        remote.state.withLock { $0.isDown = true }
+        let mirror = try MirroredKVStore(remote, .test(patience: .milliseconds(100)))
+        try await until { mirror.failure?.code == .unavailable }
+        #expect(!mirror.isCaughtUp && mirror.age == nil && mirror.revision == nil)
+        remote.set("a", 1)
+        remote.state.withLock { $0.isDown = false }
+        try await mirror.wait(upTo: .seconds(60))
+        #expect(mirror.failure == nil && mirror.isCaughtUp)
+        remote.state.withLock { $0.isDown = true }
+        try await until { !mirror.isCaughtUp }
+        #expect(mirror.get(KVKey<Int>("a")) == 1)
+        // A connection that continues has caught up when it has reached what the store has had at its beginning.
+        remote.pass()
+        remote.state.withLock { $0.isDown = false }
+        try await until { mirror.isCaughtUp }
+        #expect(mirror.revision == 2)
+    }
+
+    @Test("a silent stream is trusted while the store is at the mirror's revision, and its age begins again")
+    func silence() async throws {
+        let remote = RemoteDouble()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.silenceLimit = .milliseconds(50)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        try await until { remote.state.withLock { $0.checkCount } >= 5 }
+        #expect(remote.state.withLock { $0.connectionCount } == 1)
+        // Every check proves that the mirror is current; the list alone would be older.
+        let start = ContinuousClock.now
+        let count = remote.state.withLock { $0.checkCount }
+        try await until { remote.state.withLock { $0.checkCount } >= count + 3 }
+        #expect(try #require(mirror.age) < ContinuousClock.now - start + .milliseconds(50))
+    }
+
+    @Test("a stream that is dead is replaced, and what it has missed is applied", arguments: [true, false])
+    func deadStream(_ replays: Bool) async throws {
+        let remote = RemoteDouble()
+        remote.state.withLock { $0.replays = replays }
+        remote.set("removed", 1)
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.silenceLimit = .milliseconds(50)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        remote.state.withLock { $0.isMuted = true }
+        remote.set("removed", nil)
+        remote.set("a", 1)
+        try await until { remote.state.withLock { $0.connectionCount } > 1 }
+        remote.state.withLock { $0.isMuted = false }
+        try await until { try mirror.numbers == ["a": 1] }
+    }
+
+    @Test("a write returns when the mirror shows it, whatever the store tells", arguments: [true, false])
+    func writes(_ tellsRevisions: Bool) async throws {
+        let store: any AsyncKVStoring = tellsRevisions ? RemoteDouble() : LocalAsyncKVStore(InMemoryKVStore())
+        let mirror = try await MirroredKVStore(store, .test).caughtUp()
+        let key = KVKey<Int>("a")
+        for value in 1...20 {
+            try await mirror.remote.set(key, value: value)
+            #expect(mirror.get(key) == value)
+        }
+        #expect(try await mirror.remote.compareAndSet(key, revision: mirror.entry(named: "a")?.revision, value: 30))
+        #expect(mirror.get(key) == 30)
+        try await mirror.remote.remove(key)
+        #expect(!mirror.contains(key))
+        // Nothing to report follows from this one.
+        try await mirror.remote.remove(key)
+        #expect(!mirror.contains(key))
+    }
+
+    @Test("removing what is absent also removes what the mirror has not seen yet")
+    func removalOfTheUnseen() async throws {
+        let remote = RemoteDouble()
+        let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(100))).caughtUp()
+        remote.state.withLock { $0.isMuted = true }
+        remote.set("a", 1)
+        remote.set("a", nil)
+        try await mirror.remote.remove(KVKey<Int>("a"))
+        #expect(mirror.revision == 2)
+        remote.state.withLock { $0.isMuted = false }
+        try await mirror.wait(for: remote.set("b", 1), upTo: .seconds(60))
+        #expect(try mirror.numbers == ["b": 1])
+    }
+
+    @Test("a write that the mirror does not show in time is applied, and the error says so")
+    func notYetVisible() async throws {
+        let remote = RemoteDouble()
+        let isDead = Mutex(false)
+        let store = FaultingAsyncKVStore(remote) { call in
+            call.operation == .keys && isDead.withLock { $0 } ? .before(.unavailable) : nil
+        }
+        var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
+        configuration.visibilityLimit = .milliseconds(300)
+        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
+        isDead.withLock { $0 = true }
+        remote.state.withLock { $0.isMuted = true }
+        let error = await #expect(throws: AsyncKVStoreError.self) {
+            try await mirror.remote.set(KVKey<Int>("a"), value: 1)
+        }
+        #expect(error?.code == .notYetVisible)
+        #expect(error?.key == "a")
+        #expect(remote.state.withLock { $0.content.count } == 1)
+        isDead.withLock { $0 = false }
+        try await until { mirror.get(KVKey<Int>("a")) == 1 }
+    }
+
+    @Test("the synchronous writes are refused, unless they may block")
+    func synchronousWrites() async throws {
+        let remote = RemoteDouble()
+        let mirror = try await MirroredKVStore(remote, .test).caughtUp()
+        let key = KVKey<Int>("a")
+        let calls: [(KVStoreError.Operation, () throws -> Void)] = [
+            (.set, { try mirror.set(key, value: 1) }), (.remove, { try mirror.remove(key) }),
+            (.removeAll, { try mirror.removeAll() }), (.set, { try mirror.setRawValue([1], named: "a") }),
+            (.remove, { try mirror.removeValue(named: "a") }),
+        ]
+        for (operation, call) in calls {
+            let error = #expect(throws: KVStoreError.self) { try call() }
+            #expect(error?.code == .readOnly)
+            #expect(error?.operation == operation)
+        }
+        #expect(remote.state.withLock { $0.revision } == 0)
+    }
+
+    @Test("a synchronous write whose outcome is unknown says so, and one that cannot be sent changes nothing")
+    func failedSynchronousWrites() async throws {
+        let fault = Mutex<FaultingAsyncKVStore<RemoteDouble>.Fault?>(nil)
+        let store = FaultingAsyncKVStore(RemoteDouble()) { call in
+            call.operation == .batch ? fault.withLock { $0 } : nil
+        }
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.synchronousWrites = .blocking(upTo: .seconds(60))
+        let mirror = try await MirroredKVStore(store, configuration).caughtUp()
+        let cases: [(AsyncKVStoreError.Code, KVStoreError.Code)] = [
+            (.unavailable, .unavailable(.inputOutput)), (.timeout, .unavailable(.inputOutput)),
+            (.unknownOutcome, .unknownOutcome), (.refused, .readOnly), (.tooLarge, .valueTooLarge),
+            (.conflict, .conflict),
+        ]
+        for (code, expected) in cases {
+            fault.withLock { $0 = .before(code) }
+            let error = await withTaskExecutorPreference(ThreadExecutor.shared) {
+                #expect(throws: KVStoreError.self) { try mirror.set(KVKey<Int>("a"), value: 1) }
+            }
+            #expect(error?.code == expected)
+            #expect(error?.underlying as? AsyncKVStoreError != nil)
+        }
+    }
+}

@@ -1,0 +1,310 @@
+import ForgeKVStore
+import Synchronization
+import Testing
+
+/// A remote store with revisions, whose history, connections and failures a test controls.
+final class RemoteDouble: AsyncKVStoring {
+    struct State {
+        var storeID = "one"
+        var revision: UInt64 = 0
+        var content: [KeyName: KVEntry] = [:]
+
+        /// The changes by revision, and the content after each.
+        var log: [UInt64: [(name: KeyName, entry: KVEntry?)]] = [:]
+        var history: [UInt64: [KeyName: KVEntry]] = [0: [:]]
+        var compacted: UInt64 = 0
+
+        var replays = true
+        var isDown = false
+
+        /// Whether changes are reported on no connection.
+        var isMuted = false
+
+        /// Connections with lower numbers have failed.
+        var firstConnection = 0
+        var connectionCount = 0
+        var openCount = 0
+
+        /// How many lists have begun, apart from checks of one entry.
+        var listCount = 0
+        var checkCount = 0
+    }
+
+    let state = Mutex(State())
+
+    /// The largest page of names and values.
+    private let pageSize: Int
+
+    /// Called after each page of a list.
+    private let afterPage: @Sendable (RemoteDouble) -> Void
+
+    init(pageSize: Int = 100, afterPage: @escaping @Sendable (RemoteDouble) -> Void = { _ in }) {
+        self.pageSize = pageSize
+        self.afterPage = afterPage
+    }
+
+    // MARK: What a test does
+
+    /// Makes changes at one revision; nil removes.
+    @discardableResult
+    func change(_ changes: [(name: String, value: Int?)]) -> UInt64 {
+        state.withLock { state in
+            state.change(changes.map { (KeyName($0.name), $0.value.map { encoded($0) }) })
+            return state.revision
+        }
+    }
+
+    @discardableResult
+    func set(_ name: String, _ value: Int?) -> UInt64 { change([(name, value)]) }
+
+    /// Another name's write elsewhere in the store: the revision grows without a change to report.
+    @discardableResult
+    func pass() -> UInt64 {
+        state.withLock { state in
+            state.revision += 1
+            state.history[state.revision] = state.content
+            return state.revision
+        }
+    }
+
+    /// Ends the present connections.
+    func cut() { state.withLock { $0.firstConnection = $0.connectionCount } }
+
+    func compact() { state.withLock { $0.compacted = $0.revision } }
+
+    /// Replaces the store by another one.
+    func replace(by content: [String: Int], revision: UInt64, storeID: String) {
+        state.withLock { state in
+            var new = State()
+            new.content = Dictionary(
+                uniqueKeysWithValues: content.map {
+                    (KeyName($0), KVEntry(bytes: encoded($1), revision: revision))
+                })
+            (new.revision, new.storeID) = (revision, storeID)
+            new.compacted = revision
+            new.history = [revision: new.content]
+            new.connectionCount = state.connectionCount
+            new.firstConnection = state.connectionCount
+            (new.openCount, new.listCount, new.checkCount) = (state.openCount, state.listCount, state.checkCount)
+            state = new
+        }
+    }
+
+    // MARK: AsyncKVStoring
+
+    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
+        AsyncKVCapabilities(
+            conditionalWrites: .batches, maximumBatchSize: nil, expiry: nil,
+            changes: state.withLock { $0.replays } ? .replayable : .lossy, readConsistency: .linearizable,
+            durability: .memory)
+    }
+
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        guard name.utf8.count <= 1024 else { throw AsyncKVStoreError(.invalidKey, .read, key: name) }
+        return try reachable(.read).content[KeyName(name)]
+    }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        let page = try page(prefix, after, limit, at: nil)
+        return AsyncKVPage(names: page.entries.map(\.name), hasMore: page.hasMore, revision: page.revision)
+    }
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        state.withLock { state in
+            if limit == 1 { state.checkCount += 1 } else if after == nil { state.listCount += 1 }
+        }
+        defer { if limit > 1 { afterPage(self) } }
+        return try page(prefix, after, limit, at: revision)
+    }
+
+    private func page(
+        _ prefix: String, _ after: String?, _ limit: Int, at revision: UInt64?
+    ) throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        let state = try reachable(.keys)
+        let revision = revision ?? state.revision
+        guard let content = state.history[revision], revision >= state.compacted else {
+            throw AsyncKVStoreError(.refused, .keys, detail: "compacted")
+        }
+        let rest = content.map { (name: $0.key.string, entry: $0.value) }
+            .filter { (name, _) in
+                name.utf8.starts(with: prefix.utf8)
+                    && (after.map { $0.utf8.lexicographicallyPrecedes(name.utf8) } ?? true)
+            }
+            .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
+        let page = rest.prefix(max(1, min(limit, pageSize)))
+        return AsyncKVEntryPage(
+            entries: Array(page), hasMore: page.count < rest.count, revision: revision, storeID: state.storeID)
+    }
+
+    @discardableResult
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        guard timeToLive == nil else { throw AsyncKVStoreError(.refused, .batch) }
+        guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, .batch) }
+        guard !batch.changes.contains(where: { $0.name.utf8.count > 1024 }) else {
+            throw AsyncKVStoreError(.invalidKey, .batch)
+        }
+        _ = try reachable(.batch)
+        return try state.withLock { (state) throws(AsyncKVStoreError) in
+            for requirement in batch.requirements
+            where state.content[KeyName(requirement.name)]?.revision != requirement.revision {
+                throw AsyncKVStoreError(.conflict, .batch, key: requirement.name)
+            }
+            var last: [KeyName: [UInt8]?] = [:]
+            for change in batch.changes {
+                switch change {
+                case .set(let name, let bytes): last[KeyName(name)] = .some(bytes)
+                case .remove(let name): last[KeyName(name)] = .some(nil)
+                }
+            }
+            // Removing what is absent changes nothing.
+            let changes = last.filter { $0.value != nil || state.content[$0.key] != nil }
+            if !changes.isEmpty { state.change(changes.map { ($0.key, $0.value) }) }
+            return state.revision
+        }
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        AsyncKVChanges(RemoteDoubleSource(self, prefix, from: revision))
+    }
+
+    func reachable(_ operation: AsyncKVStoreError.Operation) throws(AsyncKVStoreError) -> State {
+        let state = state.withLock { $0 }
+        guard !state.isDown else { throw AsyncKVStoreError(.unavailable, operation, detail: "down") }
+        return state
+    }
+}
+
+extension RemoteDouble.State {
+    mutating func change(_ changes: [(name: KeyName, bytes: [UInt8]?)]) {
+        revision += 1
+        log[revision] = changes.map { ($0.name, $0.bytes.map { KVEntry(bytes: $0, revision: revision) }) }
+        for (name, bytes) in changes { content[name] = bytes.map { KVEntry(bytes: $0, revision: revision) } }
+        history[revision] = content
+    }
+}
+
+/// The changes of one subscription; it opens its connection with the first element, and polls.
+private final class RemoteDoubleSource: AsyncKVChangeSource {
+    private struct Position {
+        var connection: Int?
+        var next: UInt64?
+        var pending: [AsyncKVChange] = []
+    }
+
+    private let store: RemoteDouble
+    private let prefix: String
+    private let position: Mutex<Position>
+
+    init(_ store: RemoteDouble, _ prefix: String, from revision: UInt64?) {
+        self.store = store
+        self.prefix = prefix
+        position = Mutex(Position(next: revision.map { $0 + 1 }))
+        store.state.withLock { $0.openCount += 1 }
+    }
+
+    deinit { store.state.withLock { $0.openCount -= 1 } }
+
+    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
+        while true {
+            let change = position.withLock { $0.pending.isEmpty ? nil : $0.pending.removeFirst() }
+            if let change { return change }
+            guard let update = try await nextUpdate() else { return nil }
+            position.withLock { $0.pending = update.changes }
+        }
+    }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        while !Task.isCancelled {
+            let state = try store.reachable(.changes)
+            if let update = try position.withLock({ (position) throws(AsyncKVStoreError) in
+                try update(&position, state)
+            }) {
+                return update
+            }
+            do { try await Task.sleep(for: .milliseconds(1)) } catch { return nil }
+        }
+        return nil
+    }
+
+    private func update(_ position: inout Position, _ state: RemoteDouble.State) throws(AsyncKVStoreError) -> AsyncKVUpdate?
+    {
+        guard let connection = position.connection else {
+            position.connection = store.state.withLock { state in
+                state.connectionCount += 1
+                return state.connectionCount
+            }
+            guard let next = position.next, state.replays, next > state.compacted else {
+                position.next = state.revision + 1
+                return AsyncKVUpdate(changes: [.resync], revision: state.revision)
+            }
+            return nil
+        }
+        guard connection > state.firstConnection else {
+            position.connection = nil
+            if !state.replays { position.next = nil }
+            throw AsyncKVStoreError(.unavailable, .changes, detail: "cut")
+        }
+        guard !state.isMuted, var next = position.next else { return nil }
+        while next <= state.revision, state.log[next] == nil { next += 1 }
+        guard next <= state.revision, let log = state.log[next] else { return nil }
+        position.next = next + 1
+        let changes = log.filter { $0.name.string.utf8.starts(with: prefix.utf8) }.map {
+            AsyncKVChange.changed(name: $0.name.string, entry: $0.entry, revision: next)
+        }
+        return AsyncKVUpdate(changes: changes, revision: next)
+    }
+}
+
+/// The encoded value, as a store keeps it.
+func encoded(_ value: Int) -> [UInt8] {
+    let store = InMemoryKVStore()
+    do {
+        try store.set(KVKey<Int>("a"), value: value)
+        return try store.rawValue(named: "a") ?? []
+    } catch {
+        Issue.record(error)
+        return []
+    }
+}
+
+/// Waits until a condition holds.
+func until(_ what: Comment? = nil, _ condition: () throws -> Bool) async throws {
+    let end = ContinuousClock.now + .seconds(60)
+    while try !condition() {
+        try #require(ContinuousClock.now < end, what ?? "waited in vain")
+        try await Task.sleep(for: .milliseconds(2))
+    }
+}
+
+extension MirroredKVStore.Configuration {
+    /// Without delays, with limits that a busy machine keeps.
+    static var test: Self { test() }
+
+    /// With a time after which `wait` makes the mirror list again; by default later than any test waits.
+    static func test(patience: Duration = .seconds(120)) -> Self {
+        var configuration = Self()
+        configuration.listJitter = .zero
+        configuration.longestBackoff = .milliseconds(20)
+        configuration.visibilityLimit = .seconds(60)
+        configuration.patience = patience
+        return configuration
+    }
+}
+
+extension MirroredKVStore {
+    /// The values that are numbers.
+    var numbers: [String: Int] {
+        get throws {
+            let snapshot = try snapshot()
+            return Dictionary(
+                uniqueKeysWithValues: try snapshot.names.map { ($0, try snapshot.read(KVKey<Int>($0)) ?? 0) })
+        }
+    }
+
+    func caughtUp() async throws -> Self {
+        try await wait(upTo: .seconds(60))
+        return self
+    }
+}
