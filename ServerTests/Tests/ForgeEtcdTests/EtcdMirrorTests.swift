@@ -61,7 +61,7 @@ struct EtcdMirrorTests {
     }
 
     @Test(
-        "conforms, with writes that block",
+        "conforms, with writes that block", .serialized,
         arguments: ConformanceChecks.rawKeyValueStore.filter { !$0.description.contains("4 MiB") })
     func conforms(_ check: ConformanceCheck<any KVRawStoring>) async throws {
         let settings = EtcdKVStore.Configuration.test(try await EtcdServer.shared().endpoint)
@@ -206,13 +206,12 @@ extension EtcdKVStore {
     }
 }
 
-/// Runs tasks on as many threads as they block.
+/// Runs each job of a task on a thread of its own, so that tasks may block: those of Dispatch are the pool's.
 private final class ThreadExecutor: TaskExecutor {
     static let shared = ThreadExecutor()
-    private let queue = DispatchQueue(label: "ThreadExecutor", attributes: .concurrent)
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        Thread.detachNewThread { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }

@@ -12,8 +12,8 @@ extension MirroredKVStore {
             /// They block the calling thread until the mirror shows the write, at most for a time; after that they throw
             /// `.unknownOutcome`.
             ///
-            /// For threads of one's own. A task must not call them: if all threads of the pool wait, nothing is left to
-            /// carry out the writes, and each call ends with its time.
+            /// For threads of one's own. Tasks and Dispatch queues must not call them: if all threads of the pool wait,
+            /// nothing is left to carry out the writes, and each call ends with its time.
             case blocking(upTo: Duration)
         }
 

@@ -1,11 +1,11 @@
-import Dispatch
 import ForgeKVStore
 import ForgeStorageTesting
+import Foundation
 import Synchronization
 import TestDepth
 import Testing
 
-@Suite("A mirror conforms")
+@Suite("A mirror conforms", .serialized)
 struct MirrorConformanceTests {
     /// Mirrors block the threads of these checks, so they run on threads of their own.
     private func run(_ check: ConformanceCheck<any KVRawStoring>, over store: any AsyncKVStoring) async throws {
@@ -50,13 +50,12 @@ struct MirrorConformanceTests {
     }
 }
 
-/// Runs tasks on as many threads as they block.
+/// Runs each job of a task on a thread of its own, so that tasks may block: those of Dispatch are the pool's.
 final class ThreadExecutor: TaskExecutor {
     static let shared = ThreadExecutor()
-    private let queue = DispatchQueue(label: "ThreadExecutor", attributes: .concurrent)
 
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        Thread.detachNewThread { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
     }
 }
