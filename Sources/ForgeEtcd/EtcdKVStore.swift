@@ -90,7 +90,7 @@ public final class EtcdKVStore: AsyncKVStoring {
         return page
     }
 
-    /// Some of the values with a prefix; linearizable, whatever ``Configuration/reads`` is, with the cluster's identifier.
+    /// Some of the values with a prefix; linearizable, whatever ``Configuration/reads-swift.property`` is, with the cluster's identifier.
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {

@@ -43,7 +43,7 @@ extension MirroredKVStore {
         /// What the synchronous writes do; `.refused` by default.
         public var synchronousWrites = SynchronousWrites.refused
 
-        /// How long a write of ``MirroredKVStore/remote`` waits for the mirror, after it was applied: 10 seconds.
+        /// How long a write of ``MirroredKVStore/remote-swift.property`` waits for the mirror, after it was applied: 10 seconds.
         public var visibilityLimit = Duration.seconds(10)
 
         /// The longest silence of the stream of changes, after which it is checked: a minute. Each wait is up to a tenth

@@ -7,7 +7,7 @@ extension MirroredKVStore {
     /// applied.
     public var remote: Remote { Remote(feed: feed) }
 
-    /// The remote store of a mirror (``MirroredKVStore/remote``).
+    /// The remote store of a mirror (``MirroredKVStore/remote-swift.property``).
     public struct Remote: AsyncKVStoring {
         fileprivate let feed: MirrorFeed
 

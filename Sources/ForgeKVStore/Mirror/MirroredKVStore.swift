@@ -26,11 +26,11 @@ import Synchronization
 /// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
 ///   together, and nil, "any may have changed", if there are more.
 ///
-/// Writes go to the remote store: ``remote`` has asynchronous ones, which return when the mirror shows them. The
+/// Writes go to the remote store: ``remote-swift.property`` has asynchronous ones, which return when the mirror shows them. The
 /// synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait for a network,
-/// unless ``Configuration/synchronousWrites`` permits them to block the calling thread. It is no
+/// unless ``Configuration/synchronousWrites-swift.property`` permits them to block the calling thread. It is no
 /// ``KVTransactionalStoring``: the batches and conditions of a remote store have outcomes and limits that its synchronous
-/// calls cannot tell; those of ``remote`` can.
+/// calls cannot tell; those of ``remote-swift.property`` can.
 ///
 /// A value whose time to live ends disappears with the change that the remote store reports; ``LocalAsyncKVStore`` does
 /// not report it. An object that is released ends its connection; ``close()`` also waits for that.

@@ -37,13 +37,18 @@ private struct LimitedPages: AsyncKVStoring {
 struct MirrorTests {
     @Test("lists in pages at one revision, and follows the changes after it")
     func following() async throws {
-        // A write between two pages is not in the list, and comes as a change.
+        // A write between two pages is not in the list.
         let remote = RemoteDouble(pageSize: 2) { remote in
             if remote.state.withLock({ $0.revision }) < 8 { remote.change([("a", 7), ("z", 7)]) }
         }
         for (index, name) in ["a", "b", "c", "d", "e"].enumerated() { remote.set(name, index) }
+        remote.state.withLock { $0.isMuted = true }
         let mirror = try MirroredKVStore(remote, .test)
         #expect(mirror.age == nil && !mirror.isCaughtUp && mirror.get(KVKey<Int>("a")) == nil)
+        try await mirror.wait(upTo: .seconds(60))
+        #expect(try mirror.numbers == ["a": 0, "b": 1, "c": 2, "d": 3, "e": 4])
+        #expect(mirror.revision == 5)
+        remote.state.withLock { $0.isMuted = false }
         try await mirror.wait(for: 8, upTo: .seconds(60))
         #expect(try mirror.numbers == ["a": 7, "b": 1, "c": 2, "d": 3, "e": 4, "z": 7])
         #expect(mirror.isCaughtUp && mirror.failure == nil && mirror.age != nil)
@@ -119,6 +124,29 @@ struct MirrorTests {
         #expect(seen.withLock { $0 } == ["b", "c", "d"])
         #expect(try mirror.entry(named: "a") == entry)
         #expect(try mirror.numbers == ["a": 1, "b": 2, "d": 1])
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("changes that the list shows already are not made again")
+    func changesBeforeTheList() async throws {
+        let remote = RemoteDouble()
+        // After the stream has begun, and before the list.
+        let store = FaultingAsyncKVStore(remote) { call in
+            guard call.operation == .keys, remote.state.withLock({ $0.revision }) == 0 else { return nil }
+            remote.change([("a", 1), ("b", 1)])
+            remote.change([("a", nil), ("b", 2)])
+            remote.set("c", 1)
+            remote.set("c", nil)
+            return nil
+        }
+        let mirror = try MirroredKVStore(store, .test)
+        let seen = Mutex<[String]>([])
+        let observation = mirror.observeChanges { names in seen.withLock { $0 += (names ?? ["anything"]).sorted() } }
+        try await mirror.wait(upTo: .seconds(60))
+        try await mirror.wait(for: remote.set("end", 1), upTo: .seconds(60))
+        try await until { seen.withLock { $0.contains("end") } }
+        #expect(try mirror.numbers == ["b": 2, "end": 1])
+        #expect(!seen.withLock { $0.contains("a") || $0.contains("c") })
         withExtendedLifetime(observation) {}
     }
 
