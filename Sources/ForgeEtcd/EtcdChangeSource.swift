@@ -140,13 +140,16 @@ private struct EtcdWatch {
                 var lines = EtcdLines()
                 for try await chunk in body.mappingErrors() {
                     for line in try lines.append(chunk) {
-                        switch watch.receive(try message(line)) {
+                        let message = try message(line)
+                        switch watch.receive(message) {
                         case .changes(let changes):
-                            guard !changes.isEmpty || watch.replays else { continue }
+                            // A notice of an old server proves nothing.
+                            guard message.events?.isEmpty == false || !changes.isEmpty || watch.replays else { continue }
                             if !changes.isEmpty { (refusals, backoff) = (0, Backoff()) }
                             results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
                             guard await demand.next() != nil else { return }
-                        case .interrupted: throw AsyncKVStoreError(.unavailable, .changes, detail: "the watch was ended")
+                        case .interrupted:
+                            throw AsyncKVStoreError(.unavailable, .changes, detail: "the watch was ended")
                         case .notPermitted(let reason):
                             throw AsyncKVStoreError(.refused, .changes, detail: reason)
                         }

@@ -214,7 +214,8 @@ struct EtcdWatchStateTests {
         _ = state.receive(try message(created))
         #expect(state.reported == 5)
         _ = state.receive(
-            try message(#"{"header":{"revision":"9"},"fragment":true,"events":[{"kv":{"key":"Zi9h","mod_revision":"7"}}]}"#))
+            try message(
+                #"{"header":{"revision":"9"},"fragment":true,"events":[{"kv":{"key":"Zi9h","mod_revision":"7"}}]}"#))
         #expect(state.reported == nil)
         _ = state.receive(try message(event))
         #expect(state.reported == 7)

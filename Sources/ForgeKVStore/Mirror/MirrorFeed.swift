@@ -87,7 +87,8 @@ final class MirrorFeed: Sendable {
         defer { supervisor.cancel() }
         var changes = source.changes(prefix: "", from: from).makeAsyncIterator()
         while let update = try await changes.nextUpdate() { try await receive(update) }
-        guard Task.isCancelled else { throw AsyncKVStoreError(.unavailable, .changes, detail: "the changes have ended") }
+        guard !Task.isCancelled else { return }
+        throw AsyncKVStoreError(.unavailable, .changes, detail: "the changes have ended")
     }
 
     /// Asks for the revision and the identity of the remote store.

@@ -107,7 +107,10 @@ struct MirrorCopyTests {
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         try await mirror.remote.set(KVKey<Int>("removed"), value: 1)
         // Larger than the device.
-        try await mirror.remote.set(KVKey<Data>("large"), value: Data(repeating: 1, count: 2 << 20))
+        try await mirror.remote.batch { batch in
+            try batch.set(KVKey<Data>("large"), value: Data(repeating: 1, count: 2 << 20))
+            try batch.set(KVKey<Int>("kept"), value: 1)
+        }
         try await until { (mirror.copyFailure as? KVStoreError)?.isOutOfSpace == true }
         #expect(mirror.contains(KVKey<Data>("large")))
         try await mirror.remote.remove(KVKey<Int>("removed"))
@@ -118,7 +121,7 @@ struct MirrorCopyTests {
         try await mirror.close()
         remote.state.withLock { $0.isDown = true }
         let last = try MirroredKVStore(remote, configuration)
-        #expect(try last.numbers == ["a": 1])
+        #expect(try last.numbers == ["a": 1, "kept": 1])
         #expect(last.revision == revision)
         try await last.close()
     }

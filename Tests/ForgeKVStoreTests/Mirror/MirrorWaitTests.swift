@@ -27,6 +27,7 @@ struct MirrorWaitTests {
         }
         #expect(error?.code == .timeout)
         let task = Task { try await mirror.wait(for: 100, upTo: .seconds(600)) }
+        try await Task.sleep(for: .milliseconds(20))  // In either order the wait ends.
         task.cancel()
         error = await #expect(throws: AsyncKVStoreError.self) { try await task.value }
         #expect(error?.code == .cancelled)

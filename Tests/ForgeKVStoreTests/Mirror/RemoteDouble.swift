@@ -81,7 +81,6 @@ final class RemoteDouble: AsyncKVStoring {
                     (KeyName($0), KVEntry(bytes: encoded($1), revision: revision))
                 })
             (new.revision, new.storeID) = (revision, storeID)
-            new.compacted = revision
             new.history = [revision: new.content]
             new.connectionCount = state.connectionCount
             new.firstConnection = state.connectionCount
@@ -228,8 +227,9 @@ private final class RemoteDoubleSource: AsyncKVChangeSource {
         return nil
     }
 
-    private func update(_ position: inout Position, _ state: RemoteDouble.State) throws(AsyncKVStoreError) -> AsyncKVUpdate?
-    {
+    private func update(
+        _ position: inout Position, _ state: RemoteDouble.State
+    ) throws(AsyncKVStoreError) -> AsyncKVUpdate? {
         guard let connection = position.connection else {
             position.connection = store.state.withLock { state in
                 state.connectionCount += 1
