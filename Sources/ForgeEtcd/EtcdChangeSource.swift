@@ -144,7 +144,9 @@ private struct EtcdWatch {
                         switch watch.receive(message) {
                         case .changes(let changes):
                             // A notice of an old server proves nothing.
-                            guard message.events?.isEmpty == false || !changes.isEmpty || watch.replays else { continue }
+                            guard message.events?.isEmpty == false || !changes.isEmpty || watch.replays else {
+                                continue
+                            }
                             if !changes.isEmpty { (refusals, backoff) = (0, Backoff()) }
                             results.yield(.success(AsyncKVUpdate(changes: changes, revision: watch.reported)))
                             guard await demand.next() != nil else { return }
