@@ -3,7 +3,7 @@ import Synchronization
 /// A copy in memory of an asynchronous store, kept current by its changes; it is read without waiting.
 ///
 /// ```swift
-/// let mirror = try MirroredKVStore(store)
+/// let mirror = try MirroredKVStore(LocalAsyncKVStore(InMemoryKVStore()))
 /// try await mirror.wait(upTo: .seconds(10))
 /// print(mirror.get(KVKey<Bool>("flag")) ?? false)
 /// try await mirror.remote.set(KVKey<Bool>("flag"), value: true)
