@@ -199,7 +199,7 @@ struct MirrorTests {
         }
         remote.set("first", 1)
         try await until { calls.withLock { $0.count } == 1 }
-        let revision = remote.change((0..<1500).map { index in ("\(index)", index) })
+        let revision = remote.change((0..<1500).map { (index: Int) in ("\(index)", index) })
         try await mirror.wait(for: revision, upTo: .seconds(60))
         gate.signal()
         gate.signal()
