@@ -44,7 +44,7 @@ struct EtcdFaultTests {
         let watch = WatchRecorder()
         let watching = Task { await watch.follow(patient) }
         defer { watching.cancel() }
-        try await until { watch.hasBegun }
+        while !watch.hasBegun { try await Task.sleep(for: .milliseconds(5)) }
         let recorder = try await history(stores, patient) { recorder in
             for fault in [FaultyProxy.Fault.losesRequest, .losesAnswer, .losesAnswer] {
                 try await calls(30, recorder)
@@ -61,7 +61,7 @@ struct EtcdFaultTests {
         #expect(recorder.counts.unknown > 0)
         #expect(recorder.counts.answered > 150)
         try await WatchRecorder.setMark(1, patient)
-        try await until { watch.hasSeen(mark: 1) }
+        while !watch.hasSeen(mark: 1) { try await Task.sleep(for: .milliseconds(5)) }
         var checker = WatchChecker(recorder.operations)
         checker.check([watch.events])
         #expect(checker.violations.isEmpty)
@@ -72,7 +72,7 @@ struct EtcdFaultTests {
     }
 
     @Test(
-        "a planted defect between the clients and the server is found", .timeLimit(.minutes(1)),
+        "a planted defect between the clients and the server is found", .timeLimit(.minutes(2)),
         arguments: [DefectiveStore.Defect.oldReads, .repeatedWrites, .lostWrites])
     func planted(_ defect: DefectiveStore.Defect) async throws {
         let store = try EtcdKVStore(.test(try await EtcdServer.shared().endpoint))
