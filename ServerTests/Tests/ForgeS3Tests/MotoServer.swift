@@ -82,7 +82,6 @@ final class MotoServer: Sendable {
         process.arguments = ["python3", "-c", Self.script]
         let output = Pipe()
         process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
         atexit { MotoServer.running.withLock { for process in $0 { kill(process, SIGKILL) } } }
         try process.run()
         let id = process.processIdentifier
