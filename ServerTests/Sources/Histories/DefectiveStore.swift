@@ -51,14 +51,17 @@ package final class DefectiveStore: AsyncKVStoring {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
-    package func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
-        if case .lostWrites = defect, Int.random(in: 0..<10) == 0 { return }
-        try await base.commit(batch, timeToLive: timeToLive)
-        guard case .repeatedWrites = defect, batch.requirements.isEmpty, Int.random(in: 0..<4) == 0 else { return }
+    package func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        if case .lostWrites = defect, Int.random(in: 0..<10) == 0 { return nil }
+        let revision = try await base.commit(batch, timeToLive: timeToLive)
+        guard case .repeatedWrites = defect, batch.requirements.isEmpty, Int.random(in: 0..<4) == 0 else {
+            return revision
+        }
         Task { [base] in
             try await Task.sleep(for: .milliseconds(5))
             try await base.commit(batch, timeToLive: timeToLive)
         }
+        return revision
     }
 
     package func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {

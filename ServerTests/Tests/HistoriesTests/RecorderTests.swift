@@ -71,7 +71,7 @@ private struct FailingStore: AsyncKVStoring {
         try await base.keys(prefix: prefix, after: after, limit: limit)
     }
 
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) {
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         throw AsyncKVStoreError(code, .batch)
     }
 
