@@ -1,6 +1,7 @@
 import ForgeFileSystem
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -83,7 +84,7 @@ struct MirrorCopyTests {
         let log = try #require(files.first { !$0.hasPrefix("#") })
         let bytes = try Data(contentsOf: directory.url.appending(path: log))
         var revisions: Set<UInt64?> = []
-        for length in 0...bytes.count {
+        for length in TestDepth.sample(0...bytes.count, every: 7) {
             let crashed = TemporaryDirectory()
             try FileManager.default.createDirectory(at: crashed.url, withIntermediateDirectories: true)
             try bytes.prefix(length).write(to: crashed.url.appending(path: log))
