@@ -23,7 +23,8 @@ struct PartialFileTests {
     /// Opens the source, and a copy of it in the directory `to`.
     private func withCopy(_ body: (SourceFile, PartialFile) throws -> Void) throws {
         try FileManager.default.createDirectory(atPath: scratch.path("to"), withIntermediateDirectories: true)
-        let file = try SourceFile(POSIXPath(scratch.url.appendingPathComponent("source")), on: fileSystem)
+        let path = try POSIXPath(scratch.url.appendingPathComponent("source"))
+        let file = try SourceFile(path, in: .workingDirectory, path: path, on: fileSystem)
         defer { fileSystem.discard(file.descriptor) }
         let directory = try fileSystem.open(
             POSIXPath(scratch.url.appendingPathComponent("to")), .readOnly, options: [.directory])

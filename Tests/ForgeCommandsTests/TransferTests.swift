@@ -277,6 +277,72 @@ struct TransferTests {
         #expect(try files("s") == ["a": "1"])
     }
 
+    @Test(
+        "what has the name of a directory or file in the destination fails, and the rest is copied",
+        arguments: ["tree", "file"])
+    func taken(scheme: String) throws {
+        for path in ["s/a/1", "s/b/2", "s/c", "s/#tmp-dir/3", "outside/kept"] { try plant(path, path) }
+        let target = scratch.url.appendingPathComponent("t")
+        try FileManager.default.createDirectory(
+            at: target.appendingPathComponent("c"), withIntermediateDirectories: true)
+        try FileManager.default.createSymbolicLink(
+            at: target.appendingPathComponent("a"), withDestinationURL: scratch.url.appendingPathComponent("outside"))
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "\(scheme):\(target.path)", "--json"])
+        #expect(run.status == 2, "\(run.errors)")
+        let failed = try run.rows().compactMap { $0["action"] as? String == "fail" ? $0["key"] as? String : nil }
+        // A file store has no names that begin like those of its own files.
+        #expect(Set(failed) == Set(["a/1", "c"] + (scheme == "file" ? ["#tmp-dir/3"] : [])))
+        #expect(try files("outside") == ["kept": "outside/kept"])
+        #expect(try String(contentsOfFile: scratch.path("t/b/2"), encoding: .utf8) == "s/b/2")
+        if scheme == "tree" {
+            #expect(try String(contentsOfFile: scratch.path("t/#tmp-dir/3"), encoding: .utf8) == "s/#tmp-dir/3")
+        }
+    }
+
+    @Test("new directories of a tree have the permissions of the source's")
+    func permissions() throws {
+        try plant("s/open/closed/file", "1")
+        for (path, mode) in [("s/open", 0o755), ("s/open/closed", 0o500)] {
+            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: scratch.path(path))
+        }
+        defer {
+            // So that it can be removed.
+            do {
+                try FileManager.default.setAttributes(
+                    [.posixPermissions: 0o700], ofItemAtPath: scratch.path("s/open/closed"))
+            } catch {}
+        }
+        let run = try CommandRun(
+            ["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))"],
+            prefix: ["/bin/sh", "-c", "umask 022; exec \"$0\" \"$@\""])
+        #expect(run.status == 0, "\(run.errors)")
+        func mode(_ path: String) throws -> Int? {
+            try FileManager.default.attributesOfItem(atPath: scratch.path(path))[.posixPermissions] as? Int
+        }
+        #expect(try mode("t/open") == 0o755)
+        #expect(try mode("t/open/closed") == 0o700)
+    }
+
+    @Test("a directory of the source that has become a link is not followed")
+    func linkedSource() throws {
+        try plant("outside/secret", "1")
+        try plant("s/a", "1")
+        try FileManager.default.createSymbolicLink(
+            atPath: scratch.path("s/link"), withDestinationPath: scratch.path("outside"))
+        let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
+        let failure = #expect(throws: SourceFailure.self) { try SourceFile.openDirectory("link", in: source) }
+        #expect(failure?.error.errno == .tooManySymbolicLinkLevels)
+    }
+
+    @Test("a place that is found below the other one is refused")
+    func placeBelow() throws {
+        try plant("s/a/b", "1")
+        let other = Ancestry.identity(of: try POSIXPath(scratch.url.appendingPathComponent("s/a")))
+        let source = try ConfinedDirectory(POSIXPath(scratch.url.appendingPathComponent("s")))
+        var walk = FileWalk(source, skipsStores: false, skipsLeftovers: false, other: other)
+        #expect(throws: FileWalk.ContainsOther.self) { while try walk.next() != nil {} }
+    }
+
     @Test("a shared store is written beside the process that has it open; an exclusive one is in use")
     func besideApp() throws {
         try fillStore()

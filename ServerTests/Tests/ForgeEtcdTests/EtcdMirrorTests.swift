@@ -1,7 +1,9 @@
+import EtcdServers
 import ForgeEtcd
 import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
+import ServerTestSupport
 import Synchronization
 import Testing
 

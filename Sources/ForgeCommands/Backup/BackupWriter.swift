@@ -29,13 +29,13 @@ struct BackupWriter {
     ///
     /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
     mutating func run() throws {
-        var walk = FileWalk(source, skipsStores: false)
+        var walk = FileWalk(try ConfinedDirectory(source), skipsStores: false, skipsLeftovers: true)
         while true {
             try Interruption.check()
             let entry: FileWalk.Entry?
-            do throws(FileSystemError) {
+            do {
                 entry = try walk.next()
-            } catch {
+            } catch let error as FileSystemError {
                 guard error.path != source else { throw error }
                 try report.fail(error.path?.shown ?? "", "\(error)")
                 continue

@@ -8,7 +8,7 @@ struct FileGroupCopy {
     private static let batchSize = 1 << 20
 
     private let group: FileGroup
-    private let source: POSIXPath
+    private let source: ConfinedDirectory
     private let target: FileTarget
     private let arguments: TransferArguments
     private let log: TransferLog
@@ -29,7 +29,7 @@ struct FileGroupCopy {
     private var sizeOfBatch = 0
 
     init(
-        _ group: FileGroup, from source: POSIXPath, to target: FileTarget, _ arguments: TransferArguments,
+        _ group: FileGroup, from source: ConfinedDirectory, to target: FileTarget, _ arguments: TransferArguments,
         _ log: TransferLog
     ) {
         self.group = group
@@ -43,12 +43,11 @@ struct FileGroupCopy {
     /// Copies the files and records each.
     mutating func run() async throws {
         defer { if case .success(let directory) = targetDirectory { fileSystem.discard(directory) } }
-        let path = group.directory.isEmpty ? source : source.appending(group.directory)
         let directory: Descriptor
-        do throws(FileSystemError) {
-            directory = try fileSystem.open(path, .readOnly, options: [.directory])
+        do throws(SourceFailure) {
+            directory = try SourceFile.openDirectory(group.directory, in: source)
         } catch {
-            for name in group.names { try record(SourceFailure(error: error), group.path(of: name)) }
+            for name in group.names { try record(error, group.path(of: name)) }
             return
         }
         defer { fileSystem.discard(directory) }
@@ -67,7 +66,7 @@ struct FileGroupCopy {
 
     private mutating func copy(_ name: POSIXPath, _ path: POSIXPath, in directory: Descriptor) async throws {
         if let reason = target.refusal(of: path) { return try log.record(.fail, path.shown, reason: reason) }
-        let file = try SourceFile(name, in: directory, path: source.appending(path), on: fileSystem)
+        let file = try SourceFile(name, in: directory, path: source.path.appending(path), on: fileSystem)
         defer { fileSystem.discard(file.descriptor) }
         guard file.status.type == .regular else {
             return try log.record(.skip, path.shown, reason: file.status.type.text)
@@ -77,6 +76,9 @@ struct FileGroupCopy {
         if case .success(let directory) = targetDirectory { present = target.open(name, in: directory) }
         defer { present.map(fileSystem.discard) }
         if let present, try file.isEqual(to: present) { return try log.record(.equal, path.shown, bytes: size) }
+        if let present, try fileSystem.status(of: .descriptor(present)).type == .directory {
+            return try log.record(.fail, path.shown, reason: "the destination has a directory there")
+        }
         let action = present == nil ? TransferLog.Action.copy : .replace
         guard !arguments.dryRun else { return try log.record(action, path.shown, bytes: size) }
         guard let store = target.store else {
@@ -124,8 +126,12 @@ struct FileGroupCopy {
 
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ path: POSIXPath) throws {
-        guard Self.isAboutTheItem(error) else { throw error }
-        guard try fileSystem.exists(source.appending(path), followsSymbolicLinks: false) else {
+        guard Self.isAboutTheItem(error) else {
+            guard let error = error as? FileSystemError else { throw error }
+            // Not the path of a temporary file.
+            throw FileSystemError(error.operation, error.errno, path: target.root.appending(path))
+        }
+        if (error as? SourceFailure)?.error.errno.isDisappearance == true {
             return try log.record(.skip, path.shown, reason: "removed meanwhile")
         }
         try log.record(.fail, path.shown, reason: "\(error)")
@@ -141,7 +147,7 @@ struct FileGroupCopy {
             default: false
             }
         // Of the target, everything but a name that is taken concerns all files.
-        case let error as FileSystemError: [.isDirectory, .notDirectory].contains(error.errno)
+        case let error as FileSystemError: error.errno == .isDirectory || FileTarget.isTaken(error)
         default: false
         }
     }

@@ -83,16 +83,35 @@ struct FileTarget: Sendable {
         try flush.finish()
     }
 
-    /// Creates the directory that an item of an ordinary directory is put into.
-    func prepare(_ parent: POSIXPath) throws(FileSystemError) {
+    /// Creates a directory of an ordinary tree, and those above it, with the permissions of the source's.
+    func prepare(_ directory: POSIXPath, like source: ConfinedDirectory) throws(FileSystemError) {
         guard store == nil else { return }
-        try fileSystem.createDirectories(
-            root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
-        guard !parent.isEmpty else { return }
-        try fileSystem.withDirectory(root) { (root) throws(FileSystemError) in
-            _ = try fileSystem.createDirectories(
-                parent, at: root, permissions: .ownerReadWriteExecute, resolution: Self.below)
+        do throws(FileSystemError) {
+            return fileSystem.discard(try openDirectory(directory))
+        } catch  where error.errno == .noSuchFileOrDirectory {}
+        guard !directory.isEmpty else {
+            try fileSystem.createDirectories(
+                root, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            return
         }
+        let (parent, name) = directory.splitLast()
+        try prepare(parent, like: source)
+        let permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
+            try fileSystem.status(of: .descriptor(directory)).permissions
+        }
+        let above = try openDirectory(parent)
+        defer { fileSystem.discard(above) }
+        do throws(FileSystemError) {
+            try fileSystem.createDirectory(
+                name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
+        } catch  where error.errno == .fileExists {
+            // Another process copies to the same place, or something else has the name, which the next opening reports.
+        }
+    }
+
+    /// Whether something else has the name of a directory or file of the target.
+    static func isTaken(_ error: FileSystemError) -> Bool {
+        [.notDirectory, .fileExists, .tooManySymbolicLinkLevels].contains(error.errno)
     }
 
     /// Copies a file to a name in an open directory of an ordinary tree, atomically; `isPresent` tells whether the name was

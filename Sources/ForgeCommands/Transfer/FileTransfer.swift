@@ -11,19 +11,27 @@ struct FileTransfer {
 
     private let arguments: TransferArguments
     private let log: TransferLog
-    private let source: POSIXPath
+    private let source: ConfinedDirectory
     private let target: FileTarget
     private let sourceIdentity: DirectoryIdentity?
 
     init(_ arguments: TransferArguments, _ log: TransferLog) throws {
         self.arguments = arguments
         self.log = log
-        source = try POSIXPath(arguments.source.url)
-        sourceIdentity = Ancestry.identity(of: source)
+        source = try ConfinedDirectory(POSIXPath(arguments.source.url))
+        sourceIdentity = Ancestry.identity(of: source.path)
         target = try FileTarget(arguments.destination)
     }
 
     func run() async throws {
+        do {
+            try await transfer()
+        } catch is FileWalk.ContainsOther {
+            throw overlap
+        }
+    }
+
+    private func transfer() async throws {
         try requireSeparatePlaces()
         if log.progress.isVisible { log.progress.expect(try count()) }
         guard try await copyFiles() else {
@@ -39,17 +47,20 @@ struct FileTransfer {
 
     /// A copy into its own source would not end, and a copy onto itself would be pointless.
     private func requireSeparatePlaces() throws {
-        let (from, to) = (Ancestry(of: source), Ancestry(of: target.root))
-        guard !from.contains(to), !to.contains(from) else {
-            throw CommandFailure(
-                "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
-        }
+        let (from, to) = (Ancestry(of: source.path), Ancestry(of: target.root))
+        if from.contains(to) || to.contains(from) { throw overlap }
+    }
+
+    private var overlap: CommandFailure {
+        CommandFailure("\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
     }
 
     // MARK: Source
 
     private func walk() -> FileWalk {
-        FileWalk(source, skipsStores: arguments.source.scheme == .files)
+        let isStore = arguments.source.scheme == .files
+        return FileWalk(
+            source, skipsStores: isStore, skipsLeftovers: isStore, other: Ancestry.identity(of: target.root))
     }
 
     /// The next regular file of the source; the others are recorded.
@@ -57,9 +68,9 @@ struct FileTransfer {
         while true {
             try Interruption.check()
             let entry: FileWalk.Entry?
-            do throws(FileSystemError) {
+            do {
                 entry = try walk.next()
-            } catch {
+            } catch let error as FileSystemError {
                 try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
                 continue
             }
@@ -72,23 +83,23 @@ struct FileTransfer {
     }
 
     /// The next entry; skips directories that cannot be read, which the copy reports.
-    private func nextReadable(_ walk: inout FileWalk) -> FileWalk.Entry? {
+    private func nextReadable(_ walk: inout FileWalk) throws -> FileWalk.Entry? {
         while true {
-            do throws(FileSystemError) {
+            do {
                 return try walk.next()
-            } catch _ {}
+            } catch is FileSystemError {}
         }
     }
 
     private func count() throws -> Progress.Amount {
         var total = Progress.Amount()
         var walk = walk()
-        while let entry = nextReadable(&walk) {
+        while let entry = try nextReadable(&walk) {
             try Interruption.check()
             guard entry.type == .regular else { continue }
             total.items += 1
             do throws(FileSystemError) {
-                total.bytes += try SystemFileSystem().status(source.appending(entry.path)).sizeInBytes
+                total.bytes += try SystemFileSystem().status(source.path.appending(entry.path)).sizeInBytes
             } catch _ {
                 // The copy reports it.
             }
@@ -131,10 +142,10 @@ struct FileTransfer {
     private func prepare(_ directory: POSIXPath) throws(FileSystemError) {
         guard !arguments.dryRun else { return }
         do {
-            try target.prepare(directory)
+            try target.prepare(directory, like: source)
         } catch {
-            // A file has the name of the directory: each copy into it reports that.
-            guard [.notDirectory, .fileExists].contains(error.errno) else { throw error }
+            // Each copy into it reports that something else has the name of the directory.
+            guard FileTarget.isTaken(error) else { throw error }
         }
     }
 
@@ -162,11 +173,13 @@ struct FileTransfer {
 
     private func forEachOther(_ body: (POSIXPath) -> Void) throws {
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
-        var walk = FileWalk(target.root, skipsStores: target.store != nil)
+        var walk = FileWalk(
+            try ConfinedDirectory(target.root), skipsStores: target.store != nil,
+            skipsLeftovers: target.store != nil, other: sourceIdentity)
         while let entry = try walk.next() {
             try Interruption.check()
             guard entry.type == .regular, target.store == nil || entry.path.isKey, !entry.path.isOfStore,
-                try !SystemFileSystem().exists(source.appending(entry.path), followsSymbolicLinks: false)
+                try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false)
             else { continue }
             body(entry.path)
         }
@@ -178,7 +191,7 @@ struct FileTransfer {
         guard !others.isEmpty else { return [] }
         var left = Dictionary(grouping: others) { Self.folded($0) }
         var walk = walk()
-        while let entry = nextReadable(&walk) {
+        while let entry = try nextReadable(&walk) {
             guard let same = left[Self.folded(entry.path)], let identity = target.identity(of: entry.path) else {
                 continue
             }
@@ -193,22 +206,27 @@ struct FileTransfer {
 
     /// Throws if another directory is at the path of the source now, such as the one below a medium that was removed.
     private func requireSameSource() throws {
-        guard Ancestry.identity(of: source) == sourceIdentity else {
+        guard Ancestry.identity(of: source.path) == sourceIdentity else {
             throw CommandFailure("the source disappeared meanwhile: \(arguments.source.text)", .partial)
         }
     }
 
     private func verify() throws {
         var walk = walk()
-        while let entry = nextReadable(&walk) {
+        while let entry = try nextReadable(&walk) {
             try Interruption.check()
             guard entry.type == .regular, target.refusal(of: entry.path) == nil,
                 arguments.source.scheme != .files || entry.path.isKey
             else { continue }
-            if try isEqual(entry.path) {
-                try log.record(.verify, entry.path.shown)
-            } else {
-                try log.record(.fail, entry.path.shown, reason: "differs when read back")
+            do {
+                if try isEqual(entry.path) {
+                    try log.record(.verify, entry.path.shown)
+                } else {
+                    try log.record(.fail, entry.path.shown, reason: "differs when read back")
+                }
+            } catch let error as SourceFailure {
+                try log.record(
+                    error.error.errno.isDisappearance ? .skip : .fail, entry.path.shown, reason: "\(error)")
             }
         }
     }
@@ -216,7 +234,10 @@ struct FileTransfer {
     private func isEqual(_ path: POSIXPath) throws -> Bool {
         guard let present = target.open(path) else { return false }
         defer { SystemFileSystem().discard(present) }
-        let file = try SourceFile(source.appending(path), on: SystemFileSystem())
+        let (parent, name) = path.splitLast()
+        let directory = try SourceFile.openDirectory(parent, in: source)
+        defer { SystemFileSystem().discard(directory) }
+        let file = try SourceFile(name, in: directory, path: source.path.appending(path), on: SystemFileSystem())
         defer { SystemFileSystem().discard(file.descriptor) }
         return try file.isEqual(to: present)
     }

@@ -66,13 +66,14 @@ final class PartialFile {
         }
         do throws(FileSystemError) {
             try fileSystem.lock(descriptor, .exclusive, waiting: false)
-            guard isLeftover else { return (descriptor, false) }
             let (status, named) = (
                 try fileSystem.status(of: .descriptor(descriptor)),
                 try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
             )
-            // Renamed since it was opened, or of another program.
-            if status.type == .regular, status.linkCount == 1, status.inode == named.inode { return (descriptor, true) }
+            // Another copy may have taken and renamed it before the lock; or it is of another program.
+            if status.type == .regular, status.linkCount == 1, status.inode == named.inode {
+                return (descriptor, isLeftover)
+            }
         } catch _ {}
         fileSystem.discard(descriptor)
         return nil
@@ -137,5 +138,5 @@ final class PartialFile {
 
 extension FilePermissions {
     /// All permission bits without set-user-ID, set-group-ID and sticky bit.
-    fileprivate static let all = FilePermissions(rawValue: 0o777)
+    static let all = FilePermissions(rawValue: 0o777)
 }

@@ -34,9 +34,15 @@ struct SourceFile {
         self.fileSystem = fileSystem
     }
 
-    /// Opens a file by its path.
-    init(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws(SourceFailure) {
-        try self.init(path, in: .workingDirectory, path: path, on: fileSystem)
+    /// Opens a directory of the source, empty for the root, without following links below the root.
+    static func openDirectory(
+        _ path: POSIXPath, in source: ConfinedDirectory
+    ) throws(SourceFailure) -> Descriptor {
+        do throws(FileSystemError) {
+            return try source.open(path.isEmpty ? "." : path)
+        } catch {
+            throw SourceFailure(error: FileSystemError(error.operation, error.errno, path: source.path.appending(path)))
+        }
     }
 
     /// Calls `body`; its error is one of this file.
@@ -52,7 +58,8 @@ struct SourceFile {
     func requireUnchanged() throws(SourceFailure) {
         let now = try reading { () throws(FileSystemError) in try fileSystem.status(of: .descriptor(descriptor)) }
         guard FileRevision(now) == FileRevision(status) else {
-            throw SourceFailure(error: FileSystemError(.read, .resourceTemporarilyUnavailable, path: path))
+            throw SourceFailure(
+                error: FileSystemError(.read, .resourceTemporarilyUnavailable, path: path), isChange: true)
         }
     }
 
@@ -138,5 +145,8 @@ struct SourceFile {
 struct SourceFailure: Error, CustomStringConvertible {
     let error: FileSystemError
 
-    var description: String { "\(error)" }
+    /// Whether the file was changed while it was copied.
+    var isChange = false
+
+    var description: String { isChange ? "changed while it was copied" : "\(error)" }
 }
