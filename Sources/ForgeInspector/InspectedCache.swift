@@ -7,6 +7,8 @@ public import Foundation
 /// process that uses it. An app shows its own by registering its caches:
 ///
 /// ```swift
+/// import ForgeStorage
+///
 /// let directory = URL(fileURLWithPath: "my-app-data/pages")
 /// let pages = try BoundedCache<Data>(directory: directory)
 /// let inspector = try Inspector(URL(fileURLWithPath: "my-app-data"))
