@@ -323,6 +323,24 @@ struct TransferTests {
         #expect(try mode("t/open/closed") == 0o700)
     }
 
+    @Test("what a killed copy has left is deleted with --delete, but not while another copy writes it")
+    func abandoned() throws {
+        try plant("s/a", "1")
+        try plant("t/#tmp-0123456789abcdef", "part")
+        try plant("t/#tmp-0123456789abcdee", "part")
+        try plant("t/#tmp-mine", "kept")
+        let fileSystem = SystemFileSystem()
+        let locked = try fileSystem.open(
+            POSIXPath(scratch.url.appendingPathComponent("t/#tmp-0123456789abcdee")), .readOnly)
+        defer { fileSystem.discard(locked) }
+        try fileSystem.lock(locked, .exclusive, waiting: false)
+        let run = try CommandRun(["copy", "tree:\(scratch.path("s"))", "tree:\(scratch.path("t"))", "--delete"])
+        #expect(run.status == 0, "\(run.errors)")
+        #expect(
+            try Set(FileManager.default.contentsOfDirectory(atPath: scratch.path("t")))
+                == ["a", "#tmp-0123456789abcdee", "#tmp-mine"])
+    }
+
     @Test("a directory of the source that has become a link is not followed")
     func linkedSource() throws {
         try plant("outside/secret", "1")

@@ -5,8 +5,8 @@ private let discussion = """
     Items that are already equal are skipped, after a comparison of their contents, so the same command continues after \
     an interruption and starts again with every item that has changed. Each item is written under another name, or in \
     one batch, and appears complete or not at all, also after control-C or a kill; a long file that was copied to a tree \
-    in part goes on where it stopped. At the end everything is flushed to the device. A missing or empty source is an \
-    error, so that a mistyped path deletes nothing.
+    in part goes on where it stopped, and --delete removes such parts of files that have changed. At the end everything \
+    is flushed to the device. A missing or empty source is an error, so that a mistyped path deletes nothing.
 
     kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
@@ -14,8 +14,11 @@ private let discussion = """
     Links, pipes and devices are skipped and listed; empty directories are not copied. A tree is read and written \
     without following links below it.
 
+    Files and new directories of a tree have the permissions of the source's when they are written, without special \
+    bits; permissions alone are not compared. Of extended attributes, those that file stores have set are copied.
+
     Stores can be read while an app writes to them. A key-value store is copied as it was when it was opened; a file, \
-    as it was when its copy began.
+    as it was when its copy began, and one that is changed during its copy fails.
     """
 
 struct CopyCommand: AsyncParsableCommand {

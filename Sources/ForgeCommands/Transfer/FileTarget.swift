@@ -96,9 +96,12 @@ struct FileTarget: Sendable {
         }
         let (parent, name) = directory.splitLast()
         try prepare(parent, like: source)
-        let permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
-            try fileSystem.status(of: .descriptor(directory)).permissions
-        }
+        var permissions = FilePermissions.ownerReadWriteExecute
+        do throws(FileSystemError) {
+            permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
+                try fileSystem.status(of: .descriptor(directory)).permissions
+            }
+        } catch _ {}  // Each copy from it reports that.
         let above = try openDirectory(parent)
         defer { fileSystem.discard(above) }
         do throws(FileSystemError) {
@@ -118,6 +121,18 @@ struct FileTarget: Sendable {
     /// found there.
     func replace(_ name: POSIXPath, in directory: Descriptor, by file: SourceFile, isPresent: Bool) throws {
         try PartialFile(of: file, in: directory, on: fileSystem).finish(file, as: name, isExpected: isPresent)
+    }
+
+    /// Whether an item of an ordinary directory is what a killed copy has left, and no other copy is writing it.
+    func isAbandoned(_ item: POSIXPath) -> Bool {
+        guard store == nil, PartialFile.isName(item.splitLast().name), let file = open(item) else { return false }
+        defer { fileSystem.discard(file) }
+        do throws(FileSystemError) {
+            try fileSystem.lock(file, .exclusive, waiting: false)
+            return true
+        } catch {
+            return false
+        }
     }
 
     func delete(_ item: POSIXPath) async throws {

@@ -166,8 +166,12 @@ struct FileTransfer {
         for path in try removingOtherSpellings(others) {
             try Interruption.check()
             try requireSameSource()
-            if !arguments.dryRun { try await target.delete(path) }
-            try log.record(.delete, path.shown)
+            do {
+                if !arguments.dryRun { try await target.delete(path) }
+                try log.record(.delete, path.shown)
+            } catch let error as FileSystemError where error.errno.isDisappearance {
+                try log.record(.skip, path.shown, reason: "removed meanwhile")
+            }
         }
     }
 
@@ -178,7 +182,8 @@ struct FileTransfer {
             skipsLeftovers: target.store != nil, other: sourceIdentity)
         while let entry = try walk.next() {
             try Interruption.check()
-            guard entry.type == .regular, target.store == nil || entry.path.isKey, !entry.path.isOfStore,
+            guard entry.type == .regular, target.store == nil || entry.path.isKey,
+                !entry.path.isOfStore || target.isAbandoned(entry.path),
                 try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false)
             else { continue }
             body(entry.path)

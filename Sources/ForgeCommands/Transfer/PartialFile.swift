@@ -45,6 +45,13 @@ final class PartialFile {
         return POSIXPath(POSIXPath.temporaryPrefix + digest.joined())
     }
 
+    /// Whether a file with a name was made by a copy.
+    static func isName(_ name: POSIXPath) -> Bool {
+        let digest = name.bytes.dropFirst(POSIXPath.temporaryPrefix.utf8.count)
+        return name.bytes.starts(with: POSIXPath.temporaryPrefix.utf8) && digest.count == 16
+            && digest.allSatisfy { Character(UnicodeScalar($0)).isHexDigit }
+    }
+
     /// Creates the file, or opens what an earlier copy has left; nil if another process is writing it.
     private static func open(
         _ name: POSIXPath, in directory: Descriptor, _ fileSystem: SystemFileSystem
