@@ -109,7 +109,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             for value in found { if let name = names.name(of: value.key) { page.entries.append((name, value.entry)) } }
             page.hasMore = response.more ?? false
             page.revision = page.revision ?? response.header.revision.map { UInt64(clamping: $0.value) }
-            page.storeID = response.header.cluster_id
+            page.storeID = names.storeID(in: response.header.cluster_id)
             guard let last = found.last else { break }
             start = last.key + [0]
         }

@@ -10,6 +10,9 @@ struct EtcdNames: Sendable {
         self.prefix = Data(prefix.utf8)
     }
 
+    /// What tells these names of a cluster from those of other prefixes and clusters.
+    func storeID(in cluster: String?) -> String? { cluster.map { "\($0) \(String(decoding: prefix, as: UTF8.self))" } }
+
     /// The key of a name.
     func key(of name: String, _ operation: AsyncKVStoreError.Operation) throws(AsyncKVStoreError) -> Data {
         let key = prefix + Data(name.utf8)
@@ -19,9 +22,9 @@ struct EtcdNames: Sendable {
         return key
     }
 
-    /// The name of a key; nil if it is not in the store.
+    /// The name of a key; nil if it is not in the store, or another program has given it a longer name than a store's.
     func name(of key: Data) -> String? {
-        guard key.starts(with: prefix) else { return nil }
+        guard key.starts(with: prefix), key.count - prefix.count <= KVKey<Int>.maximumNameLength else { return nil }
         return String(validating: key.dropFirst(prefix.count), as: UTF8.self)
     }
 

@@ -76,11 +76,12 @@ struct EtcdWatchState: Sendable {
         let events = message.events ?? []
         for (index, event) in events.enumerated() {
             let revision = event.kv.entry.revision
+            guard 1..<UInt64(Int64.max) ~= revision else { return .interrupted }
             let following = index + 1 < events.count ? events[index + 1].kv.entry.revision : nil
             // A watch resumes at a revision: one that ends inside a transaction repeats the whole transaction.
             let isLast = following.map { $0 != revision } ?? (message.fragment != true)
             isInsideBatch = !isLast
-            let seen = isLast ? revision : revision &- 1
+            let seen = isLast ? revision : revision - 1
             next = max(next ?? 0, seen + 1)
             guard let name = names.name(of: event.kv.key) else { continue }
             changes.append(.changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: seen))

@@ -45,7 +45,7 @@ struct S3Attempt: Error {
             || status == 403 && code == nil && abs((date ?? now).timeIntervalSince(now)) > Self.maximumSkew
         if isSkewed, let date {
             repetition = .withTime(date)
-        } else if Self.expired.contains(code ?? "") {
+        } else if Self.expired.contains(code ?? "") || request.method == "HEAD" && status == 400 {
             repetition = .withCredentials
         } else if status == 409, !request.repeatsAfterConflict {
             repetition = .never
@@ -87,7 +87,7 @@ struct S3Attempt: Error {
     /// The time that a server asks to wait: seconds or a date.
     static func wish(_ text: String?, at now: Date) -> Duration? {
         if let seconds = text.flatMap({ Int($0) }) { return .seconds(max(0, min(seconds, 1 << 20))) }
-        return S3Date.header(text).map { .seconds(max(0, $0.timeIntervalSince(now))) }
+        return S3Date.header(text).map { .seconds(max(0, min($0.timeIntervalSince(now), 1_000_000))) }
     }
 }
 #endif

@@ -37,7 +37,9 @@ enum S3Date {
 
     private static func date(_ days: [Substring], _ times: [Substring]) -> Date? {
         let numbers = (days + times).compactMap { Int($0) }
-        guard days.count == 3, times.count == 3, numbers.count == 6 else { return nil }
+        guard days.count == 3, times.count == 3, numbers.count == 6, 1970...9999 ~= numbers[0], 1...12 ~= numbers[1],
+            1...31 ~= numbers[2], 0...23 ~= numbers[3], 0...59 ~= numbers[4], 0...60 ~= numbers[5]
+        else { return nil }
         return utc.date(
             from: DateComponents(
                 year: numbers[0], month: numbers[1], day: numbers[2], hour: numbers[3], minute: numbers[4],

@@ -56,6 +56,9 @@ public struct S3Error: Error, Hashable, Sendable {
     /// More about the reason.
     public var detail: String?
 
+    /// Whether an earlier attempt of the same request may have taken effect.
+    var mayBeApplied = false
+
     init(_ reason: Reason, status: Int? = nil, code: String? = nil, requestID: String? = nil, detail: String? = nil) {
         self.reason = reason
         self.status = status

@@ -26,7 +26,7 @@ extension S3FileStore {
         /// Where the name of the bucket is. By default in the name of the host at AWS, in the path elsewhere.
         public var addressing: Addressing?
 
-        /// The beginning of every key in the bucket, such as `app/`. A key of the store is shorter by as much: S3 limits
+        /// The beginning of every key in the bucket, empty or with a slash at its end, such as `app/`. A key of the store is shorter by as much: S3 limits
         /// both together to 1,024 bytes.
         public var prefix = ""
 

@@ -29,6 +29,9 @@ extension S3FileStore {
             isFound = isFound || !page.isEmpty
             var objects: [String] = []
             for object in page.entries.map(\.object) {
+                guard object.utf8.starts(with: prefix.utf8) else {
+                    throw failure(S3Error(.invalidAnswer), operation, key)
+                }
                 let isMarker = object.utf8.last == UInt8(ascii: "/")
                 if object == place.prefix || object == prefix
                     || place.key(ofObject: isMarker ? String(object.dropLast()) : object) != nil
@@ -109,7 +112,12 @@ extension S3FileStore {
         do throws(S3Error) {
             let document = try await transport.send(request).document()
             guard document.name == "DeleteResult" else { throw S3Error(.invalidAnswer) }
-            return document.all("Error").map { Failure(object: $0["Key"]?.text ?? "", code: $0["Code"]?.text ?? "") }
+            let failures = document.all("Error").map {
+                Failure(object: $0["Key"]?.text ?? "", code: $0["Code"]?.text ?? "")
+            }
+            guard failures.allSatisfy({ failure in objects.contains { $0.utf8.elementsEqual(failure.object.utf8) } })
+            else { throw S3Error(.invalidAnswer) }
+            return failures
         } catch {
             throw failure(error, operation, key)
         }

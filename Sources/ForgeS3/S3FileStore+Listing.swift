@@ -94,10 +94,11 @@ extension S3FileStore {
         repeat {
             let page = try await page(request, operation, key)
             try await body(page)
+            guard let token = page.token else { return }
             // A server that repeats its token would never end.
-            guard page.token != request.token else { return }
-            request.token = page.token
-        } while request.token != nil
+            guard token != request.token else { throw failure(S3Error(.invalidAnswer), operation, key) }
+            request.token = token
+        } while true
     }
 
     func page(

@@ -1,4 +1,5 @@
 #if S3
+import Crypto
 import ForgeFileStore
 import ForgeFileSystem
 import Foundation
@@ -48,11 +49,16 @@ extension S3FileStore {
         let bytes = try await write.content.read(0..<write.content.sizeInBytes)
         guard bytes.readableBytes == write.content.sizeInBytes else { throw write.changed }
         try write.content.check()
+        // The source is read twice; this is what the object's checksum promises.
+        guard SHA256.hexadecimalDigest(of: bytes) == write.metadata.checksum else { throw write.changed }
         let request = S3Request(
             name: "PutObject", method: "PUT", object: write.object,
             headers: write.metadata.headers + write.condition.headers, body: bytes, isWrite: true)
         do throws(S3Error) {
-            return write.stored(try await transport.send(request))
+            let answer = try await transport.send(request)
+            // S3 always sends one; a proxy that answers itself does not.
+            guard answer.etag != nil else { throw S3Error(.unknownOutcome, detail: "the answer has no ETag") }
+            return write.stored(answer)
         } catch {
             return try await settle(write, error)
         }
@@ -62,13 +68,19 @@ extension S3FileStore {
     func settle(_ write: S3Write, _ error: S3Error) async throws -> StoredFile {
         let isGone = error.code == "NoSuchUpload"
         guard isGone || error.refuses(write.condition) else { throw failure(error, write.operation, write.key) }
-        if let head = try await head(write.object, write.operation, write.key),
-            head.metadata.writeID == write.metadata.writeID
-        {
-            return write.stored(head)
+        let isUnknown = isGone || error.mayBeApplied
+        do {
+            if let head = try await head(write.object, write.operation, write.key),
+                head.metadata.writeID == write.metadata.writeID
+            {
+                return write.stored(head)
+            }
+        } catch {
+            guard isUnknown else { throw error }
+            throw FileStoreError(.unknownOutcome, write.operation, key: write.key, underlying: error)
         }
         // Another write may have replaced the object since.
-        let code = isGone ? .unknownOutcome : write.condition.failure
+        let code = isUnknown ? .unknownOutcome : write.condition.failure
         throw FileStoreError(code, write.operation, key: write.key, underlying: error)
     }
 }

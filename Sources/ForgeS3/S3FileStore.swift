@@ -117,6 +117,8 @@ public final class S3FileStore: FileStoring {
         }
         // Parents first: after a failure there is no marker without those above.
         for level in levels {
+            // Other programs may keep content there.
+            if try await head(place.prefix + level + "/", .createDirectory, key) != nil { continue }
             _ = try await send(
                 S3Request(
                     name: "PutObject", method: "PUT", object: place.prefix + level + "/", isWrite: true),

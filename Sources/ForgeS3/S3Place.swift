@@ -45,6 +45,10 @@ struct S3Place: Sendable {
         case .path: (host, bucketPath) = (server, "/\(bucket)")
         }
         prefix = configuration.prefix
+        // Otherwise `app` would be the beginning of the keys of another store, `application/`, too.
+        guard prefix.isEmpty || prefix.utf8.last == UInt8(ascii: "/") else {
+            throw S3Error(.invalidConfiguration, detail: "the prefix does not end with a slash")
+        }
         guard configuration.partSizeInBytes > 0, configuration.transferCount > 0 else {
             throw S3Error(.invalidConfiguration, detail: "the size or number of parts")
         }

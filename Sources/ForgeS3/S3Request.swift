@@ -46,9 +46,14 @@ struct S3Response: Sendable {
     /// The size of the whole object.
     var sizeInBytes: Int64? {
         if let range = headers.first(name: "Content-Range"), let total = range.split(separator: "/").last {
-            return Int64(total)
+            return Self.size(String(total))
         }
-        return headers.first(name: "Content-Length").flatMap { Int64($0) }
+        return headers.first(name: "Content-Length").flatMap(Self.size)
+    }
+
+    /// A size that an object may have, with room beyond the present limit of 5 TiB.
+    private static func size(_ text: String) -> Int64? {
+        Int64(text).flatMap { (0...1 << 46).contains($0) ? $0 : nil }
     }
 
     /// The document in the body.

@@ -74,15 +74,16 @@ final class S3Transport: Sendable {
 
     /// A signed URL for a request without a body.
     func presigned(_ method: String, object: String, validFor seconds: Int) async throws(S3Error) -> String {
-        let signer = S3Signer(credentials: try await currentCredentials(), region: configuration.region)
+        let signer = S3Signer(credentials: try await currentCredentials(until: .now + configuration.deadline), region: configuration.region)
         var wire = place.wire(method, object: object, query: [])
         signer.presign(&wire, validFor: seconds, at: serverTime)
         return wire.url
     }
 
-    private func currentCredentials() async throws(S3Error) -> S3Credentials {
+    private func currentCredentials(until end: ContinuousClock.Instant) async throws(S3Error) -> S3Credentials {
         do {
-            return try await credentials.current()
+            let credentials = credentials
+            return try await Deadline.limiting(end - ContinuousClock.now) { try await credentials.current() }
         } catch let error as S3Error {
             throw error
         } catch {
@@ -100,7 +101,12 @@ final class S3Transport: Sendable {
         var cause: S3Error?
         while true {
             guard !Task.isCancelled else { throw S3Error(mayBeApplied ? .unknownOutcome : .cancelled) }
-            let credentials = try await currentCredentials()
+            let credentials: S3Credentials
+            do throws(S3Error) {
+                credentials = try await currentCredentials(until: end)
+            } catch {
+                throw outcome(of: error, mayBeApplied)
+            }
             do throws(S3Attempt) {
                 return try await attempt(request, payload, credentials, until: end)
             } catch {
@@ -110,18 +116,23 @@ final class S3Transport: Sendable {
                 var wait = Duration.zero
                 switch error.repetition {
                 case .never:
-                    // The answer to a repeated request says what came of it, but the end of an attempt does not.
-                    throw error.error.reason == .refused ? error.error : outcome(of: error.error, mayBeApplied)
+                    // Of a refused condition, what is stored shows what came of an earlier attempt.
+                    guard error.error.reason == .refused, [404, 409, 412].contains(error.error.status) else {
+                        throw outcome(of: error.error, mayBeApplied)
+                    }
+                    var refusal = error.error
+                    refusal.mayBeApplied = mayBeApplied
+                    throw refusal
                 case .withTime(let date):
                     corrections += 1
-                    guard corrections < 3 else { throw error.error }
+                    guard corrections < 3 else { throw outcome(of: error.error, mayBeApplied) }
                     let skew = date.timeIntervalSince(configuration.now())
                     state.withLock { $0.skew = skew }
                     configuration.logger.notice("the server's clock differs", metadata: ["seconds": "\(skew)"])
                     continue
                 case .withCredentials:
                     renewals += 1
-                    guard renewals < 3 else { throw error.error }
+                    guard renewals < 3 else { throw outcome(of: error.error, mayBeApplied) }
                     self.credentials.forget(credentials)
                     continue
                 case .later(let wish):
@@ -158,7 +169,10 @@ final class S3Transport: Sendable {
         sent.method = HTTPMethod(rawValue: request.method)
         sent.headers.add(contentsOf: wire.headers)
         if body.count > 0 { sent.body = .stream(body, length: .known(Int64(body.count))) }
-        let limit = min(end - ContinuousClock.now, configuration.deadline / 3)
+        // The parts of a large object are put together for minutes, before its answer ends.
+        let limit =
+            request.answersBeforeItsEnd
+            ? configuration.deadline : min(end - ContinuousClock.now, configuration.deadline / 3)
         let maximum = request.maximumAnswerSizeInBytes
         let response: S3Response
         do {
@@ -185,6 +199,10 @@ final class S3Transport: Sendable {
             if document.name == "Error" {
                 throw S3Attempt(
                     request, status: response.status, response.headers, response.bytes, at: configuration.now())
+            }
+            // Such as the page of a proxy.
+            guard document["ETag"] != nil else {
+                throw S3Attempt(S3Error(.invalidAnswer), mayBeSent: true)
             }
         }
         return response

@@ -8,6 +8,7 @@ package final class EtcdProcess: Sendable {
     }
 
     package struct NotStarted: Error {
+        /// The end of the server's log.
         package var log: String
     }
 
@@ -49,7 +50,10 @@ package final class EtcdProcess: Sendable {
     package func waitUntilReady() throws {
         let end = ContinuousClock.now + .seconds(30)
         while FileManager.default.contents(atPath: log.path)?.range(of: Data("ready to serve".utf8)) == nil {
-            guard ContinuousClock.now < end, isRunning else { throw NotStarted(log: log.path) }
+            guard ContinuousClock.now < end, isRunning else {
+                let text = FileManager.default.contents(atPath: log.path) ?? Data()
+                throw NotStarted(log: String(decoding: text.suffix(500), as: UTF8.self))
+            }
             usleep(20_000)
         }
     }

@@ -46,6 +46,9 @@ struct EtcdUnitTests {
         #expect(EtcdNames(prefix: "").start(of: "") == Data([0]))
         #expect(names.name(of: Data([0x66, 0x2F, 0xFF])) == nil)
         #expect(names.name(of: Data("g/a".utf8)) == nil)
+        #expect(names.name(of: Data("f/".utf8 + [UInt8](repeating: 0x78, count: 1024))) != nil)
+        #expect(names.name(of: Data("f/".utf8 + [UInt8](repeating: 0x78, count: 1025))) == nil)
+        #expect(names.storeID(in: "7") != EtcdNames(prefix: "g/").storeID(in: "7"))
         #expect(names.name(of: try names.key(of: "e\u{301}", .read)).map { Array($0.utf8) } == Array("e\u{301}".utf8))
         #expect(throws: AsyncKVStoreError.self) { try EtcdNames(prefix: "").key(of: "", .read) }
     }
@@ -150,6 +153,13 @@ struct EtcdWatchStateTests {
         #expect(state.next == 8)
         #expect(positions(state.receive(try events([8, 8, 9]))) == [7, 8, 9])
         #expect(state.next == 10)
+    }
+
+    @Test("events without a valid revision end the connection", arguments: ["0", "-1", "9223372036854775807"])
+    func invalidRevision(_ number: String) throws {
+        var state = EtcdWatchState(names, after: 3, replays: true)
+        let event = #"{"events":[{"kv":{"key":"Zi9h","mod_revision":"\#(number)"}}]}"#
+        #expect(state.receive(try message(event)) == .interrupted)
     }
 
     @Test("from a revision it continues without a resync")

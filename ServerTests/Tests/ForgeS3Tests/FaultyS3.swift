@@ -224,7 +224,9 @@ final class FaultyS3: Sendable {
             state.content.uploads[id] = nil
             let data = upload.parts.sorted { $0.key < $1.key }.reduce(into: Data()) { $0 += $1.value }
             let object = state.content.put(key, data, upload.metadata)
-            return .xml("<R><ETag>&quot;\(object.etag.dropFirst().dropLast())&quot;</ETag></R>")
+            return .xml(
+                "<CompleteMultipartUploadResult><ETag>&quot;\(object.etag.dropFirst().dropLast())&quot;</ETag></CompleteMultipartUploadResult>"
+            )
         default:
             state.content.uploads[id] = nil
             return Answer(status: 204)

@@ -211,7 +211,34 @@ struct S3FailureTests {
         #expect(Set(server.objects.keys) == ["e"])
     }
 
-    @Test("a listing of pages that repeats its token ends")
+    @Test("a listing whose token is repeated fails, and deletes nothing else")
+    func repeatedToken() async throws {
+        let server = try LoopbackHTTP { _ in
+            .xml(
+                "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+                    + "</ListBucketResult>")
+        }
+        let store = try S3FileStore(
+            .init(
+                bucket: "b", region: "r",
+                credentials: .values(S3Credentials(accessKeyID: "i", secretAccessKey: "s")), endpoint: server.endpoint))
+        for call in [
+            { _ = try await store.list() }, { _ = try await store.totalSize() }, { try await store.deleteAll() },
+        ] {
+            let error = await expectFailure(.unavailable(.server)) { try await call() }
+            #expect((error?.underlying as? S3Error)?.reason == .invalidAnswer)
+        }
+    }
+
+    @Test("a prefix that is the beginning of another store's is refused")
+    func openPrefix() throws {
+        var configuration = S3FileStore.Configuration(
+            bucket: "b", region: "r", credentials: .values(S3Credentials(accessKeyID: "i", secretAccessKey: "s")))
+        configuration.prefix = "app"
+        #expect(throws: S3Error.self) { try S3FileStore(configuration) }
+    }
+
+    @Test("a listing of several pages is complete")
     func pages() async throws {
         let server = try FaultyS3()
         let store = try server.store()

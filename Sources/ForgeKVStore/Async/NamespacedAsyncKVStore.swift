@@ -37,6 +37,7 @@ public struct NamespacedAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         var page = try await base.entries(
             prefix: names.prefix + prefix, after: after.map { names.prefix + $0 }, limit: limit, at: revision)
         page.entries = page.entries.compactMap { name, entry in names.outer(name).map { ($0, entry) } }
+        page.storeID = page.storeID.map { "\($0) \(names.prefix)" }
         return page
     }
 

@@ -50,15 +50,39 @@ final class MirrorCopy: Sendable {
     func content() throws -> ([MirroredChange], MirrorState.Position) {
         let snapshot = try store.snapshot()
         guard !snapshot.isEmpty else { return ([], MirrorState.Position()) }
-        guard let header = try snapshot.read(Self.header) else {
+        let header = try snapshot.read(Self.header)
+        let isDamaged = isDamaged.value.load(ordering: .relaxed)
+        guard header != nil || isDamaged && snapshot.allSatisfy({ isCopied($0.name, in: snapshot) }) else {
             throw KVStoreError(.undecodable, .open, key: "", store: path)
         }
-        guard !isDamaged.value.load(ordering: .relaxed) else { return ([], MirrorState.Position()) }
+        guard let header, !isDamaged else {
+            try discard(snapshot)
+            return ([], MirrorState.Position())
+        }
         var changes = try snapshot.filter { !$0.name.isEmpty }.map { name, _ in
             MirroredChange(name: KeyName(name), entry: try snapshot.read(KVKey<CopiedEntry>(name))?.entry)
         }
         if let entry = header.emptyName?.entry { changes.append(MirroredChange(name: KeyName(""), entry: entry)) }
         return (changes, header.position)
+    }
+
+    /// Whether a value is one of a mirror's.
+    private func isCopied(_ name: String, in snapshot: KVSnapshot) -> Bool {
+        do {
+            return try snapshot.read(KVKey<CopiedEntry>(name)) != nil
+        } catch {
+            return false
+        }
+    }
+
+    /// Removes what is left of a damaged copy: its opening has repaired the log, so the next one would not know that
+    /// values are missing.
+    private func discard(_ snapshot: KVSnapshot) throws {
+        var batch = KVBatch()
+        for (name, _) in snapshot { batch.append(.remove(name: name)) }
+        try store.commit(batch)
+        try store.synchronize()
+        isDamaged.value.store(false, ordering: .relaxed)
     }
 
     /// Makes changes and moves to a position, together.
@@ -82,12 +106,10 @@ final class MirrorCopy: Sendable {
             let name = KeyName(text)
             if old[name] != entry { changes.append(MirroredChange(name: name, entry: entry)) }
         }
-        // Also those that a damaged log has brought back.
         for name in try store.keys() where !name.isEmpty && content[name] == nil {
             changes.append(MirroredChange(name: KeyName(name), entry: nil))
         }
         try write(changes, Header(position: position, emptyName: content[""].map { CopiedEntry($0) }))
-        isDamaged.value.store(false, ordering: .relaxed)
     }
 
     func close() throws { try store.close() }

@@ -115,7 +115,7 @@ final class MirrorFeed: Sendable {
                 let (page, asked) = try await check()
                 guard !Task.isCancelled else { return }
                 state.withLock { state in
-                    if !state.isProven(by: page, asked: asked) { state.round?.cancel() }
+                    if !state.isProven(by: page, asked: asked) { state.missedChanges() }
                 }
             }
         } catch let error as AsyncKVStoreError {
@@ -140,6 +140,7 @@ final class MirrorFeed: Sendable {
                 (changes, changed) = ([], [:])
                 try await list()
             case .changed(let text, let entry, let revision):
+                guard text.utf8.count <= KeyName.maximumLength else { continue }
                 let name = KeyName(text)
                 let current = changed[name] ?? memory.revision(of: name)
                 let accepted = state.withLock { $0.accepted(name, entry, revision, over: current) }
@@ -176,11 +177,13 @@ final class MirrorFeed: Sendable {
         await write { [memory] in try copy.replace(by: memory.snapshot(), position) }
     }
 
+    private static let smallestPage = 16
+
     /// All values at one revision.
     private func readAll() async throws -> (entries: [(name: String, entry: KVEntry)], MirrorState.Position) {
         let limit = pageSize.load(ordering: .relaxed)
         // A page whose values are too large for one answer fails: the next list has smaller ones.
-        pageSize.store(max(limit / 4, 1), ordering: .relaxed)
+        pageSize.store(min(limit, max(limit / 4, Self.smallestPage)), ordering: .relaxed)
         var page = try await source.entries(prefix: "", after: nil, limit: limit, at: nil)
         var entries = page.entries
         let position = MirrorState.Position(storeID: page.storeID, revision: page.revision)
@@ -191,8 +194,10 @@ final class MirrorFeed: Sendable {
             }
             entries += page.entries
         }
+        guard !page.hasMore else { throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page") }
         pageSize.store(min(limit * 2, max(configuration.pageSize, 1)), ordering: .relaxed)
-        return (entries, position)
+        // No store of this process can have longer names.
+        return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
     }
 
     /// Writes the copy on another thread; a failure is kept until a later write succeeds.

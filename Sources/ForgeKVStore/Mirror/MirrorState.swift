@@ -36,6 +36,8 @@ struct MirrorState: Sendable {
     /// Whether this connection will list, or is listing.
     private(set) var isListing = false
 
+    /// How often in a row a read has shown changes that were not delivered.
+    private var missedCount = 0
     var provenAt: ContinuousClock.Instant?
     var heardAt = ContinuousClock.now
     var failure: AsyncKVStoreError?
@@ -109,6 +111,14 @@ extension MirrorState {
         round?.cancel()
     }
 
+    /// A read has shown changes that the connection did not deliver: another connection may; after a second time in a row,
+    /// a list does.
+    mutating func missedChanges() {
+        missedCount += 1
+        if missedCount > 1 { needsList = true }
+        round?.cancel()
+    }
+
     /// Compares the position with the target.
     private mutating func advance(at instant: ContinuousClock.Instant) {
         guard let target, let reached = position.revision, reached >= target else { return }
@@ -151,6 +161,7 @@ extension MirrorState {
         (listed, target) = (position.revision, position.revision)
         (needsList, isUrgent, isListing, isCaughtUp) = (false, false, false, true)
         failure = nil
+        missedCount = 0
         provenAt = asked
         heardAt = .now
     }
@@ -159,6 +170,7 @@ extension MirrorState {
     mutating func didReceive(upTo revision: UInt64?, at instant: ContinuousClock.Instant) {
         heardAt = instant
         guard let revision else { return }
+        missedCount = 0
         position.revision = max(position.revision ?? 0, revision)
         if isCaughtUp { provenAt = instant }
         advance(at: instant)

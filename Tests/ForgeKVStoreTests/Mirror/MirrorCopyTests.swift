@@ -127,6 +127,21 @@ struct MirrorCopyTests {
         try await last.close()
     }
 
+    @Test("a name that no store can have is left out", arguments: [1_025, 70_000])
+    func longNames(_ length: Int) async throws {
+        let remote = RemoteDouble()
+        let name = String(repeating: "x", count: length)
+        remote.set(name, 1)
+        remote.set("a", 1)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        #expect(try mirror.numbers == ["a": 1])
+        remote.set(name + "y", 2)
+        try await mirror.wait(for: remote.set("b", 2), upTo: .seconds(60))
+        #expect(try mirror.numbers == ["a": 1, "b": 2])
+        #expect(mirror.copyFailure == nil)
+        try await mirror.close()
+    }
+
     @Test("a damaged copy is discarded, and written again")
     func damage() async throws {
         let remote = RemoteDouble()
@@ -142,10 +157,14 @@ struct MirrorCopyTests {
         remote.state.withLock { $0.isDown = true }
         let damaged = try MirroredKVStore(remote, configuration)
         #expect(try damaged.numbers.isEmpty && damaged.revision == nil)
+        // The opening has repaired the log, but what was lost is not forgotten.
+        try await damaged.close()
+        let again = try MirroredKVStore(remote, configuration)
+        #expect(try again.numbers.isEmpty && again.revision == nil)
         for index in 0..<19 { remote.set("\(index)", nil) }
         remote.state.withLock { $0.isDown = false }
-        try await damaged.wait(upTo: .seconds(60))
-        try await damaged.close()
+        try await again.wait(upTo: .seconds(60))
+        try await again.close()
         remote.state.withLock { $0.isDown = true }
         let last = try MirroredKVStore(remote, configuration)
         #expect(try last.numbers == ["19": -19])
