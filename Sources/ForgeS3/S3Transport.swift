@@ -74,7 +74,8 @@ final class S3Transport: Sendable {
 
     /// A signed URL for a request without a body.
     func presigned(_ method: String, object: String, validFor seconds: Int) async throws(S3Error) -> String {
-        let signer = S3Signer(credentials: try await currentCredentials(until: .now + configuration.deadline), region: configuration.region)
+        let credentials = try await currentCredentials(until: .now + configuration.deadline)
+        let signer = S3Signer(credentials: credentials, region: configuration.region)
         var wire = place.wire(method, object: object, query: [])
         signer.presign(&wire, validFor: seconds, at: serverTime)
         return wire.url
