@@ -1,4 +1,4 @@
-package import Metrics
+import Metrics
 package import MetricsTestKit
 
 /// The metrics of all tests of the process, which has one back end.
