@@ -13,7 +13,7 @@ struct MirrorWaitTests {
         remote.set("a", 1)
         let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(100))).caughtUp()
         let revision = remote.pass()
-        try await mirror.wait(for: revision, upTo: .seconds(60))
+        try await mirror.wait(for: revision, upTo: .seconds(300))
         #expect(mirror.revision == revision)
         #expect(remote.state.withLock { $0.listCount } > 1)
     }
@@ -51,7 +51,7 @@ struct MirrorWaitTests {
         #expect(!mirror.isCaughtUp && mirror.age == nil && mirror.revision == nil)
         remote.set("a", 1)
         remote.state.withLock { $0.isDown = false }
-        try await mirror.wait(upTo: .seconds(60))
+        try await mirror.wait(upTo: .seconds(300))
         #expect(mirror.failure == nil && mirror.isCaughtUp)
         remote.state.withLock { $0.isDown = true }
         try await until { !mirror.isCaughtUp }
@@ -122,7 +122,7 @@ struct MirrorWaitTests {
         try await mirror.remote.remove(KVKey<Int>("a"))
         #expect(mirror.revision == 2)
         remote.state.withLock { $0.isMuted = false }
-        try await mirror.wait(for: remote.set("b", 1), upTo: .seconds(60))
+        try await mirror.wait(for: remote.set("b", 1), upTo: .seconds(300))
         #expect(try mirror.numbers == ["b": 1])
     }
 
@@ -173,7 +173,7 @@ struct MirrorWaitTests {
             call.operation == .batch ? fault.withLock { $0 } : nil
         }
         var configuration = MirroredKVStore.Configuration.test
-        configuration.synchronousWrites = .blocking(upTo: .seconds(60))
+        configuration.synchronousWrites = .blocking(upTo: .seconds(300))
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
         let cases: [(AsyncKVStoreError.Code, KVStoreError.Code)] = [
             (.unavailable, .unavailable(.inputOutput)), (.timeout, .unavailable(.inputOutput)),
