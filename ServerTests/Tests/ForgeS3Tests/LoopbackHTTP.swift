@@ -27,33 +27,19 @@ final class LoopbackHTTP: Sendable {
         var delay = Duration.zero
     }
 
-    let port: UInt16
-    private let listener: Int32
-    private let handler: @Sendable (Request) -> Answer
+    private let listener: LoopbackListener
 
+    var port: UInt16 { listener.port }
     var endpoint: String { "http://127.0.0.1:\(port)" }
 
     init(_ handler: @escaping @Sendable (Request) -> Answer) throws {
-        (listener, port) = try LoopbackSocket.listener()
-        self.handler = handler
-        let listener = listener
-        Thread.detachNewThread { [weak self] in
-            while true {
-                let client = accept(listener, nil, nil)
-                guard client >= 0, let handler = self?.handler else {
-                    if client >= 0 { close(client) }
-                    close(listener)
-                    return
-                }
-                Thread.detachNewThread {
-                    Self.serve(client, handler)
-                    close(client)
-                }
+        listener = try LoopbackListener { client in
+            Thread.detachNewThread {
+                Self.serve(client, handler)
+                close(client)
             }
         }
     }
-
-    deinit { shutdown(listener, Int32(SHUT_RDWR)) }
 
     private static func serve(_ client: Int32, _ handler: (Request) -> Answer) {
         var bytes = Data()
