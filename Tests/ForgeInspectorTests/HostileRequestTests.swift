@@ -5,15 +5,12 @@ import Testing
 
 @testable import ForgeInspector
 
-/// Requests that no browser sends, and clients that take their time.
+/// Malformed requests and slow clients.
 @Suite("The server of the page, attacked", .timeLimit(.minutes(5))) struct HostileRequestTests {
     private let stores: TemporaryStores
 
     init() throws {
-        stores = try TemporaryStores()
-        let store = try stores.keyValueStore()
-        try store.set(KVKey<String>("key"), value: "value")
-        try store.close()
+        stores = try .withOneKey()
     }
 
     private func message(_ line: String, _ fields: [String], token: String) -> [UInt8] {
@@ -78,6 +75,23 @@ import Testing
         }
     }
 
+    /// The number of times that `text` can be sent after `head` until the server closes the connection; at most 1,000.
+    private func sendsUntilClosed(
+        _ port: Int, _ head: String, then text: String, isWaiting: Bool,
+        pause: @escaping @Sendable (Int) -> TimeInterval
+    ) async throws -> Int {
+        try await onThread {
+            let connection = try RawConnection(port: port)
+            connection.send(Array(head.utf8))
+            var count = 0
+            while count < 1000, connection.send(Array(text.utf8), isWaiting: isWaiting) {
+                Thread.sleep(forTimeInterval: pause(count))
+                count += 1
+            }
+            return count
+        }
+    }
+
     /// The heads of requests that are not completed: with a token and without, and half a head.
     private static let unfinished = [
         ["GET / HTTP/1.1", "Host: 127.0.0.1:%", "x:"],
@@ -96,17 +110,8 @@ import Testing
         try await ServedPage.serving(stores.url, options, timeLimit: .seconds(3)) { page in
             let head = lines.joined(separator: "\r\n")
                 .replacing("%", with: "\(page.port)").replacing("&", with: page.token)
-            let count = try await onThread { [port = page.port] in
-                let connection = try RawConnection(port: port)
-                connection.send(Array(head.utf8))
-                var count = 0
-                // Far longer than the limit; every byte comes long before it.
-                while count < 1000, connection.send([UInt8(ascii: "x")]) {
-                    Thread.sleep(forTimeInterval: 0.05)
-                    count += 1
-                }
-                return count
-            }
+            // A byte every 50 ms, each long before the limit.
+            let count = try await sendsUntilClosed(page.port, head, then: "x", isWaiting: true) { _ in 0.05 }
             #expect(count < 1000)
             #expect(try await isAlive(page))
         }
@@ -115,15 +120,9 @@ import Testing
     @Test("ends a connection whose client does not read")
     func slowReader() async throws {
         try await ServedPage.serving(stores.url, timeLimit: .seconds(1)) { page in
-            let count = try await onThread { [port = page.port] in
-                let connection = try RawConnection(port: port)
-                let request = Array("GET /app.js HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n".utf8)
-                var count = 0
-                while count < 1000, connection.send(request, isWaiting: false) {
-                    Thread.sleep(forTimeInterval: count < 500 ? 0.001 : 0.1)
-                    count += 1
-                }
-                return count
+            let request = "GET /app.js HTTP/1.1\r\nHost: 127.0.0.1:\(page.port)\r\n\r\n"
+            let count = try await sendsUntilClosed(page.port, "", then: request, isWaiting: false) { count in
+                count < 500 ? 0.001 : 0.1
             }
             #expect(count < 1000)
             #expect(try await isAlive(page))

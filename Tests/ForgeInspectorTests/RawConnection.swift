@@ -53,7 +53,7 @@ final class RawConnection {
         return true
     }
 
-    /// What the server sends until it closes the connection.
+    /// Reads until the server closes the connection.
     func readAll() -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)

@@ -9,10 +9,7 @@ import Testing
     private let stores: TemporaryStores
 
     init() throws {
-        stores = try TemporaryStores()
-        let store = try stores.keyValueStore()
-        try store.set(KVKey<String>("key"), value: "value")
-        try store.close()
+        stores = try .withOneKey()
     }
 
     /// Runs `body` with a server of the directory.

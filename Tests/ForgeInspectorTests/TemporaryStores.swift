@@ -15,6 +15,15 @@ final class TemporaryStores: Sendable {
         do { try FileManager.default.removeItem(at: url) } catch {}
     }
 
+    /// A directory with a key-value store `settings`, whose `key` is "value".
+    static func withOneKey() throws -> TemporaryStores {
+        let stores = try TemporaryStores()
+        let store = try stores.keyValueStore()
+        try store.set(KVKey<String>("key"), value: "value")
+        try store.close()
+        return stores
+    }
+
     func place(_ name: String) -> URL { url.appending(path: name) }
 
     var root: ConfinedDirectory { get throws { try ConfinedDirectory(POSIXPath(url)) } }
