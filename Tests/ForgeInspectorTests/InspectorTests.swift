@@ -159,7 +159,7 @@ import Testing
         defer { following.cancel() }
         _ = try inspector.keyValueStore("settings")?.page(.init(), offset: 0, limit: 1)
         try store.set(KVKey<Int>("key"), value: 1)
-        let page = try await inspector.timeline.events(after: 0, waiting: .seconds(60))
+        let page = try await inspector.timeline.events(after: 0, waiting: .seconds(300))
         #expect(page.events.map(\.name) == ["key"])
     }
 

@@ -19,7 +19,8 @@ struct EtcdOutcomeTests {
         let server = try await EtcdServer.shared()
         proxy = try FaultyProxy(to: server.port)
         var configuration = EtcdKVStore.Configuration.test(proxy.endpoint)
-        configuration.deadline = .seconds(2)
+        // Enough time for a second attempt on a busy machine.
+        configuration.deadline = .seconds(20)
         self.configuration = configuration
         store = try EtcdKVStore(configuration)
         configuration.endpoints = [server.endpoint]
@@ -127,7 +128,7 @@ struct EtcdOutcomeTests {
     func noServer() async throws {
         var configuration = configuration
         configuration.endpoints = ["http://127.0.0.1:\(try LoopbackSocket.freePort())"]
-        // Long enough for a refused connection on a busy machine.
+        // Enough time for a refused connection on a busy machine.
         configuration.deadline = .seconds(2)
         let store = try EtcdKVStore(configuration)
         for call in [{ try await store.set(key, value: 1) }, { _ = try await store.read(key) }] {
