@@ -16,6 +16,10 @@ let metrics: [Target.Dependency] = [
     .product(name: "Metrics", package: "swift-metrics"), .product(name: "MetricsTestKit", package: "swift-metrics"),
 ]
 
+let stores: [Target.Dependency] = [
+    .product(name: "ForgeEtcd", package: "ForgeStorage"), .product(name: "ForgeKVStore", package: "ForgeStorage"),
+]
+
 // The tests of stores on servers, a package of its own: only it enables the traits and so builds SwiftNIO.
 let package = Package(
     name: "ServerTests",
@@ -24,6 +28,7 @@ let package = Package(
         .package(name: "ForgeStorage", path: "..", traits: ["Etcd", "S3"]),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         .target(name: "ServerTestSupport", dependencies: metrics, swiftSettings: settings),
@@ -36,10 +41,16 @@ let package = Package(
             name: "etcd-faults",
             dependencies: [
                 "EtcdServers", "Histories", "ServerTestSupport",
-                .product(name: "ForgeEtcd", package: "ForgeStorage"),
-                .product(name: "ForgeKVStore", package: "ForgeStorage"),
-            ],
+            ] + stores,
             swiftSettings: settings),
+        .executableTarget(
+            name: "etcd-bench",
+            dependencies: [
+                "EtcdServers", .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
+            ] + stores,
+            swiftSettings: settings),
+        .executableTarget(name: "server-stress", dependencies: ["EtcdServers"] + stores, swiftSettings: settings),
         .testTarget(
             name: "HistoriesTests",
             dependencies: ["Histories", .product(name: "ForgeKVStore", package: "ForgeStorage")],
