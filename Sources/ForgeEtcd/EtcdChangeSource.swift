@@ -44,7 +44,7 @@ final class EtcdChangeSource: AsyncKVChangeSource {
     }
 
     func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
-        // What `next` has left of the last message is complete.
+        // The changes of the last message that `next` has not returned come first.
         let rest = pending.withLock { $0.takeIfComplete() }
         if let rest, !rest.changes.isEmpty { return rest }
         while try await receive() {

@@ -4,9 +4,9 @@ import Foundation
 
 /// A key-value store in etcd, for servers that share their values.
 ///
-/// It uses the servers' JSON gateway, which every etcd since 3.4 has enabled. Values are stored as `ForgeCoding` encodes
-/// them, under their names with a prefix. Other keys of the cluster are never read or changed; a key with the prefix
-/// that is not UTF-8 is not listed. Batches are single transactions.
+/// It uses the servers' JSON gateway, which every etcd since 3.4 has enabled. Values are stored as `ForgeCoding`
+/// encodes them, under their names with a prefix. Other keys of the cluster are never read or changed; a key with the
+/// prefix that is not UTF-8 is not listed. Batches are single transactions.
 ///
 /// A read, a log-in and the opening of a watch are repeated, with full jitter, until the deadline. A write that was
 /// sent is never repeated: if the answer is lost, its outcome is `.unknownOutcome`, and it may still take effect. The
@@ -73,7 +73,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVPage(names: [], hasMore: true)
-        // Further than one request only over keys that are not UTF-8.
+        // More than one request only if a whole page has keys that are not UTF-8.
         while page.hasMore, page.names.isEmpty {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
@@ -90,7 +90,8 @@ public final class EtcdKVStore: AsyncKVStoring {
         return page
     }
 
-    /// Some of the values with a prefix; linearizable, whatever ``Configuration/reads-swift.property`` is, with the cluster's identifier.
+    /// Some of the values with a prefix; linearizable, whatever ``Configuration/reads-swift.property`` is, with the
+    /// cluster's identifier.
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
@@ -98,7 +99,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             try after.map { name throws(AsyncKVStoreError) in try names.key(of: name, .keys) + [0] }
             ?? names.start(of: prefix)
         var page = AsyncKVEntryPage(entries: [], hasMore: true, revision: revision)
-        // Further than one request only over keys that are not UTF-8.
+        // More than one request only if a whole page has keys that are not UTF-8.
         while page.hasMore, page.entries.isEmpty {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),

@@ -10,7 +10,7 @@ struct EtcdNames: Sendable {
         self.prefix = Data(prefix.utf8)
     }
 
-    /// What tells these names of a cluster from those of other prefixes and clusters.
+    /// An identifier of the cluster and the prefix together; nil if the cluster is unknown.
     func storeID(in cluster: String?) -> String? { cluster.map { "\($0) \(String(decoding: prefix, as: UTF8.self))" } }
 
     /// The key of a name.

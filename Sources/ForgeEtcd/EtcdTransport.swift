@@ -116,7 +116,7 @@ final class EtcdTransport: Sendable {
         let end = ContinuousClock.now + (call.deadline ?? configuration.deadline)
         var backoff = Backoff()
         var logIns = 0
-        // Why the attempts so far have failed; says more than that the time is over.
+        // The last failure explains more than `timeout` alone.
         var cause: AsyncKVStoreError?
         while true {
             guard !Task.isCancelled else { throw AsyncKVStoreError(.cancelled, call.operation, key: call.key) }

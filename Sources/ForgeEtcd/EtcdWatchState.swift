@@ -3,7 +3,7 @@ import ForgeKVStore
 
 /// The position of a watch: the changes reported so far, and the revision from which the next connection asks.
 struct EtcdWatchState: Sendable {
-    /// What a message means.
+    /// The result of a message.
     enum Output: Hashable, Sendable {
         case changes([AsyncKVChange])
 
@@ -29,10 +29,10 @@ struct EtcdWatchState: Sendable {
     /// The cluster of the last connection.
     private var clusterID: String?
 
-    /// How many connections in a row had a revision before the position.
+    /// The number of connections in a row whose revision was before the position.
     private var lowRevisions = 0
 
-    /// How many of them may be to members that lag behind; one more, and the cluster has lost its history.
+    /// The maximum of that number that lagging members explain. Above it the cluster has lost its history.
     private static let lowRevisionLimit = 3
 
     /// The revision up to which every change was reported; nil inside a batch.

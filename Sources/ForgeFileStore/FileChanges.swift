@@ -1,8 +1,8 @@
 /// The changes of the files in a directory of a store, by this process and by others; never ends by itself.
 ///
-/// The first element is ``FileChange/resync``, as soon as the files are watched. Every change after the iterator was made
-/// is reported under its key or covered by a later `resync`. So a loop that lists the files on `resync`, and handles
-/// the other elements one by one, has the present state after each change.
+/// The first element is ``FileChange/resync``, as soon as the files are watched. Every change after the iterator was
+/// made is reported under its key or covered by a later `resync`. So a loop that lists the files on `resync`, and
+/// handles the other elements one by one, has the present state after each change.
 ///
 /// - A save is reported when the file is at its key. A write of another program to an existing file is reported when
 ///   that program closes the file; writes through mappings, `truncate(2)` and changes of attributes are not reported.
@@ -13,9 +13,9 @@
 /// - At most 1,024 elements are kept for a slow consumer; more become one `resync`.
 ///
 /// On Linux, every directory is watched with `inotify(7)`, which needs `/proc` and one watch per directory of the tree
-/// and per directory above the root. Changes made by other machines on a network file system are not noticed. On Apple's systems,
-/// every directory is watched with `kqueue(2)`, which needs one descriptor per directory: every change of names is
-/// reported as `resync`, and a write of another program to an existing file is not noticed.
+/// and per directory above the root. Changes made by other machines on a network file system are not noticed. On
+/// Apple's systems, every directory is watched with `kqueue(2)`, which needs one descriptor per directory: every change
+/// of names is reported as `resync`, and a write of another program to an existing file is not noticed.
 ///
 /// Every iterator watches for itself, from the first call of `next()` until it is released, the task that iterates is
 /// cancelled, or an error was thrown. In a cancelled task `next()` returns nil, after all descriptors of the watch are

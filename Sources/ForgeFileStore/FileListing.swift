@@ -3,8 +3,8 @@ public struct FileListingOptions: Hashable, Sendable {
     /// Whether the directories below are listed too, each before its content.
     public var recursive: Bool
 
-    /// Whether the files come in the order of their keys, compared component by component by bytes. Otherwise the order is
-    /// that of the file system, which costs nothing.
+    /// Whether the files come in the order of their keys, compared component by component by bytes. Otherwise the order
+    /// is that of the file system, which costs nothing.
     public var sorted: Bool
 
     /// Only files and directories whose keys begin with this text.

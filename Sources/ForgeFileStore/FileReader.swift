@@ -57,9 +57,9 @@ public final class FileReader: FileReading {
 
     /// The whole content, mapped into memory: pages are read when they are accessed, and need no memory of the process.
     ///
-    /// The content stays valid when the file is replaced or deleted, and after the reader is released. Changing the `Data`
-    /// does not change the file. If another program truncates the file, pages beyond its end read as zeros; stores never
-    /// truncate a file. A store in memory returns a copy.
+    /// The content stays valid when the file is replaced or deleted, and after the reader is released. Changing the
+    /// `Data` does not change the file. If another program truncates the file, pages beyond its end read as zeros;
+    /// stores never truncate a file. A store in memory returns a copy.
     ///
     /// - Throws: ``FileStoreError``.
     public func mapped() throws(FileStoreError) -> Data {

@@ -40,16 +40,16 @@ public struct FileStoreError: Error, Sendable {
         /// The store is unavailable at the moment; it is not known whether the file exists.
         case unavailable(Unavailability)
 
-        /// The file exceeds the store's load limit, or the maximum file size of the file system; or its attributes, set by
-        /// another program, exceed 2,048 bytes.
+        /// The file exceeds the store's load limit, or the maximum file size of the file system; or its attributes, set
+        /// by another program, exceed 2,048 bytes.
         case tooLarge
 
         /// The key names an entry that this store did not create, such as a symbolic link; the entry is left unchanged.
         case unsafe(UnsafeFile)
 
-        /// The directory to delete contains an entry that this store did not create, or is a mount point; the underlying error
-        /// has the path. Nothing was deleted, unless another program added the entry during the deletion. Of
-        /// ``FileStoring/deleteAll()``: a directory is a mount point, and everything else was deleted.
+        /// The directory to delete contains an entry that this store did not create, or is a mount point; the
+        /// underlying error has the path. Nothing was deleted, unless another program added the entry during the
+        /// deletion. Of ``FileStoring/deleteAll()``: a directory is a mount point, and everything else was deleted.
         case foreignContent
 
         /// The source of a copy or move cannot be used.
@@ -58,8 +58,8 @@ public struct FileStoreError: Error, Sendable {
         /// The destination of an export cannot be used.
         case invalidDestination(DestinationProblem)
 
-        /// The file does not contain a value of the requested type, or another program has given it an attribute that is not
-        /// UTF-8.
+        /// The file does not contain a value of the requested type, or another program has given it an attribute that
+        /// is not UTF-8.
         case undecodable
 
         /// The value cannot be encoded.
@@ -84,8 +84,8 @@ public struct FileStoreError: Error, Sendable {
 
     /// The reason why attributes are not stored, with the name of an attribute; never with its value.
     public enum AttributeProblem: Hashable, Sendable {
-        /// The name does not have 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, or does not begin with a letter or a
-        /// digit.
+        /// The name does not have 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, or does not begin with a letter
+        /// or a digit.
         case name(String)
 
         /// All names and values together have more than 2,048 bytes in UTF-8; the name is that of the largest.
@@ -115,9 +115,9 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
-        /// Another program changed the source during the copy, and nothing was stored; or changed, replaced or removed it
-        /// during the move. A file that now has its name is kept. If the move had to copy the source, the store may contain
-        /// a copy of its earlier content.
+        /// Another program changed the source during the copy, and nothing was stored; or changed, replaced or removed
+        /// it during the move. A file that now has its name is kept. If the move had to copy the source, the store may
+        /// contain a copy of its earlier content.
         case changed = "changed meanwhile"
         /// The source cannot be renamed to its private name, or cannot be removed after it was copied into the store.
         case notRemoved = "cannot be removed"

@@ -46,17 +46,17 @@ public protocol FileStoring: Sendable {
 
     /// Removes all files and directories of the store. Not atomic: if it throws, some of them may be removed.
     ///
-    /// This includes files of other programs whose paths are valid keys. The stores of this package remove each entry of
-    /// the root atomically: after a crash, all or nothing of a directory is visible, and the next store that writes completes
-    /// the removal. A directory that contains files of other programs is emptied file by file instead. Entries that cannot
-    /// be removed do not prevent the removal of others; the error is that of the first, and the underlying error has its
-    /// path.
+    /// This includes files of other programs whose paths are valid keys. The stores of this package remove each entry
+    /// of the root atomically: after a crash, all or nothing of a directory is visible, and the next store that writes
+    /// completes the removal. A directory that contains files of other programs is emptied file by file instead.
+    /// Entries that cannot be removed do not prevent the removal of others; the error is that of the first, and the
+    /// underlying error has its path.
     func deleteAll() async throws
 
     /// The sum of the sizes of all files, in bytes of content.
     ///
-    /// ``DiskFileStore`` lists a directory only if it has changed since the last call, through whichever process. A file
-    /// that another program writes in place is counted with its new size once its directory changes.
+    /// ``DiskFileStore`` lists a directory only if it has changed since the last call, through whichever process. A
+    /// file that another program writes in place is counted with its new size once its directory changes.
     func totalSize() async throws -> Int64
 
     /// The metadata of the file or directory at `key`.
@@ -67,14 +67,14 @@ public protocol FileStoring: Sendable {
 
     /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``.
     ///
-    /// The stores of this package copy in pieces; on Linux the kernel copies, or lets both files share their blocks, where
-    /// the file system can. Holes stay holes. The default implementation reads the whole file into memory.
+    /// The stores of this package copy in pieces; on Linux the kernel copies, or lets both files share their blocks,
+    /// where the file system can. Holes stay holes. The default implementation reads the whole file into memory.
     ///
     /// A symbolic link at `source` is followed. A source that is not a regular file is refused with
     /// ``FileStoreError/Code/invalidSource(_:)``. If its size, modification time or change time differs after the copy,
     /// because another program changed it meanwhile, the copy fails with ``FileStoreError/SourceProblem/changed``, and
-    /// nothing is stored. The stores of this package copy the content only, not the attributes that a store has given the
-    /// source (``StreamingFileStoring/save(_:to:if:durability:attributes:)``).
+    /// nothing is stored. The stores of this package copy the content only, not the attributes that a store has given
+    /// the source (``StreamingFileStoring/save(_:to:if:durability:attributes:)``).
     func copy(from source: URL, to key: String, overwrite: Bool) async throws
 
     /// Moves the file at `source` to `key`; otherwise as ``save(_:to:overwrite:)``.
@@ -84,8 +84,8 @@ public protocol FileStoring: Sendable {
     /// is refused, because the move would rename the link, not its target.
     ///
     /// The stores of this package keep the attributes of a file that a store has saved with some
-    /// (``StreamingFileStoring/save(_:to:if:durability:attributes:)``), also if it must be copied; if the file system of the
-    /// store has no attributes then, the move fails with ``FileStoreError/Code/unsupported``.
+    /// (``StreamingFileStoring/save(_:to:if:durability:attributes:)``), also if it must be copied; if the file system
+    /// of the store has no attributes then, the move fails with ``FileStoreError/Code/unsupported``.
     ///
     /// The move first renames the source to a private name, so that other programs cannot reach it by its own name. The
     /// private name is in the root of a ``DiskFileStore`` if the source can be renamed into the store, and beside the
@@ -112,8 +112,8 @@ public protocol FileStoring: Sendable {
 
     /// Removes the directory at `key` with its whole tree; ``FileStoreError/Code/notFound`` if there is none.
     ///
-    /// The stores of this package remove the directory atomically, by a rename; if a crash interrupts the removal of the
-    /// files, the next store that writes completes it. The default implementation removes the files one by one.
+    /// The stores of this package remove the directory atomically, by a rename; if a crash interrupts the removal of
+    /// the files, the next store that writes completes it. The default implementation removes the files one by one.
     func deleteDirectory(_ key: String) async throws
 }
 

@@ -10,18 +10,20 @@ public protocol StreamingFileStoring: FileStoring {
     associatedtype Reader: FileReading
     associatedtype Writer: FileWriting
 
-    /// Stores `data` as the whole content of the file at `key`, with attributes, if the existing file meets a condition.
+    /// Stores `data` as the whole content of the file at `key`, with attributes, if the existing file meets a
+    /// condition.
     ///
-    /// Attributes are small texts that belong to the content, such as its media type or where it came from: they are stored
-    /// and replaced with it atomically, and a save without attributes, such as ``FileStoring/save(_:to:overwrite:)``, leaves
-    /// none. A name has 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and `.`, and begins with a letter or a digit. All names and
-    /// values together have at most 2,048 bytes in UTF-8; there are at most 50. Other users and programs that can read the file can read them.
+    /// Attributes are small texts that belong to the content, such as its media type or where it came from: they are
+    /// stored and replaced with it atomically, and a save without attributes, such as
+    /// ``FileStoring/save(_:to:overwrite:)``, leaves none. A name has 1 to 64 bytes of `a`–`z`, `0`–`9`, `-`, `_` and
+    /// `.`, and begins with a letter or a digit. All names and values together have at most 2,048 bytes in UTF-8; there
+    /// are at most 50. Other users and programs that can read the file can read them.
     ///
     /// Atomic like ``FileStoring/save(_:to:overwrite:)``. Of several concurrent saves that expect the same revision, in
-    /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For that,
-    /// stores lock the directory while they rename a file or delete one (`flock(2)`). Where directories cannot be locked,
-    /// as on some network file systems, and while another program locks one for more than a second, a save without a
-    /// condition at the same time may be replaced.
+    /// all processes, exactly one succeeds, and none replaces what a save without a condition has stored since. For
+    /// that, stores lock the directory while they rename a file or delete one (`flock(2)`). Where directories cannot be
+    /// locked, as on some network file systems, and while another program locks one for more than a second, a save
+    /// without a condition at the same time may be replaced.
     ///
     /// - Parameters:
     ///   - data: The content.
@@ -45,8 +47,8 @@ public protocol StreamingFileStoring: FileStoring {
     ///
     /// All files of up to 64 saves are written and flushed under temporary names before the first of them is renamed to
     /// its key, and every directory is flushed once at the end, so a batch takes a fraction of the time of single
-    /// saves. Only after the call are the changes durable. The directories of the keys are created first, so a batch cannot
-    /// use a name both for a file and for a directory.
+    /// saves. Only after the call are the changes durable. The directories of the keys are created first, so a batch
+    /// cannot use a name both for a file and for a directory.
     ///
     /// - Parameters:
     ///   - batch: The changes.
@@ -84,31 +86,31 @@ public protocol StreamingFileStoring: FileStoring {
     ///   - source: The URL of the file.
     ///   - key: The key of the copy.
     ///   - overwrite: Whether to replace an existing file; see ``FileStoring/save(_:to:overwrite:)``.
-    ///   - progress: Gets the size of the source in bytes as its total, and the number of bytes copied, from the thread that
-    ///     copies. Cancelling it cancels the copy, as cancelling the task does.
+    ///   - progress: Gets the size of the source in bytes as its total, and the number of bytes copied, from the thread
+    ///     that copies. Cancelling it cancels the copy, as cancelling the task does.
     /// - Throws: ``FileStoreError``, or `CancellationError`; nothing is stored, unless the code is
     ///   ``FileStoreError/Code/durabilityUnknown``.
     func copy(from source: URL, to key: String, overwrite: Bool, progress: Progress?) async throws
 
     /// Writes a copy of the content of the file at `key` to a URL outside the store, readable by its owner only.
     ///
-    /// Atomic: there is the old file or the new one at the URL, also after a crash as far as the durability of the store
-    /// says. The copy is written to a temporary file beside the destination, whose name begins with `#tmp-`, and renamed.
-    /// If the process is killed before that, the temporary file remains. A symbolic link at the URL is not followed; with
-    /// `overwrite` it is replaced itself. A file that is replaced or deleted in the store meanwhile is exported as it was
-    /// when the call began. Attributes are not exported.
+    /// Atomic: there is the old file or the new one at the URL, also after a crash as far as the durability of the
+    /// store says. The copy is written to a temporary file beside the destination, whose name begins with `#tmp-`, and
+    /// renamed. If the process is killed before that, the temporary file remains. A symbolic link at the URL is not
+    /// followed; with `overwrite` it is replaced itself. A file that is replaced or deleted in the store meanwhile is
+    /// exported as it was when the call began. Attributes are not exported.
     ///
     /// - Parameters:
     ///   - key: The key of the file.
     ///   - destination: The URL of the copy; its directory must exist.
     ///   - overwrite: Whether to replace a regular file or a link at the URL. If not, the export fails with
     ///     ``FileStoreError/Code/alreadyExists``; of many concurrent ones exactly one succeeds.
-    ///   - progress: Gets the size of the file in bytes as its total, and the number of bytes copied, from the thread that
-    ///     copies. Cancelling it cancels the export, as cancelling the task does.
+    ///   - progress: Gets the size of the file in bytes as its total, and the number of bytes copied, from the thread
+    ///     that copies. Cancelling it cancels the export, as cancelling the task does.
     /// - Throws: `CancellationError`, or ``FileStoreError``: ``FileStoreError/Code/invalidDestination(_:)``,
-    ///   ``FileStoreError/Code/conflict`` if another program wrote to the file meanwhile. An underlying error with the path
-    ///   of the destination says that the problem is there. Nothing is changed and nothing is left behind, unless the code
-    ///   is ``FileStoreError/Code/durabilityUnknown``.
+    ///   ``FileStoreError/Code/conflict`` if another program wrote to the file meanwhile. An underlying error with the
+    ///   path of the destination says that the problem is there. Nothing is changed and nothing is left behind, unless
+    ///   the code is ``FileStoreError/Code/durabilityUnknown``.
     func export(_ key: String, to destination: URL, overwrite: Bool, progress: Progress?) async throws
 
     /// The files and directories below a directory, read page by page; `""` is the root directory.
@@ -117,7 +119,8 @@ public protocol StreamingFileStoring: FileStoring {
     /// Memory use is that of the names in the directories on the current path.
     func files(in directory: String, _ options: FileListingOptions) -> FileListing
 
-    /// The changes of the files in a directory, on all levels, by this process and by others; `""` is the root directory.
+    /// The changes of the files in a directory, on all levels, by this process and by others; `""` is the root
+    /// directory.
     ///
     /// The directory, and the root, need not exist; they are not created. See ``FileChanges`` for what is reported. The
     /// default implementation throws ``FileStoreError/Code/unsupported``.

@@ -15,8 +15,8 @@ extension POSIXFileSystem {
 
     /// Reads from `offset` to the end of a file that should end after `expected` bytes.
     ///
-    /// `buffer` holds at least one byte more, so a read that returns just the expected bytes has met the end, and a file
-    /// that has grown fills more of the buffer.
+    /// `buffer` holds at least one byte more, so a read that returns just the expected bytes has met the end, and a
+    /// file that has grown fills more of the buffer.
     package func readToEnd(
         _ descriptor: Descriptor, into buffer: UnsafeMutableRawBufferPointer, at offset: Int64 = 0,
         expecting expected: Int

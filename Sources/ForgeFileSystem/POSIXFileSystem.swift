@@ -166,8 +166,8 @@ public protocol POSIXFileSystem: FileSystemProtocol {
 
     /// Sets a user attribute of an open file, replacing an earlier value (`fsetxattr(2)`); throws `ENOTSUP` by default.
     ///
-    /// The change is atomic, updates the change time and is made durable by ``synchronize(_:_:)`` with ``SyncLevel/full``. Hard
-    /// links share the attributes, and a rename keeps them.
+    /// The change is atomic, updates the change time and is made durable by ``synchronize(_:_:)`` with
+    /// ``SyncLevel/full``. Hard links share the attributes, and a rename keeps them.
     ///
     /// - Parameters:
     ///   - name: The name, without the prefix `user.`: up to 250 bytes on Linux, 127 on Darwin, without a NUL.

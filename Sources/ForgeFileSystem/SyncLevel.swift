@@ -4,11 +4,11 @@ public enum SyncLevel: Hashable, Sendable {
     /// `fsync` leaves them in the device's cache).
     case full
 
-    /// Content and size are durable; times, permissions, owner and extended attributes may be older (`fdatasync(2)`, which on
-    /// ext4 writes only what is needed to read the content).
+    /// Content and size are durable; times, permissions, owner and extended attributes may be older (`fdatasync(2)`,
+    /// which on ext4 writes only what is needed to read the content).
     case data
 
-    /// Earlier writes reach the device before any later write, at an unspecified time (`F_BARRIERFSYNC`). Where there is no
-    /// barrier, as ``data``.
+    /// Earlier writes reach the device before any later write, at an unspecified time (`F_BARRIERFSYNC`). Where there
+    /// is no barrier, as ``data``.
     case barrier
 }

@@ -3,8 +3,8 @@ public import Foundation
 
 /// A cache of this process, whose hit rates an ``Inspector`` shows.
 ///
-/// A cache counts its hits in memory and writes the counts nowhere, so the hit rates of a cache are known only inside the
-/// process that uses it. An app shows its own by registering its caches:
+/// A cache counts its hits in memory and writes the counts nowhere, so the hit rates of a cache are known only inside
+/// the process that uses it. An app shows its own by registering its caches:
 ///
 /// ```swift
 /// import ForgeStorage

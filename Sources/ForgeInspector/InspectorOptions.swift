@@ -1,6 +1,6 @@
 public import Crypto
 
-/// What an ``Inspector`` shows, and whether it may change it.
+/// Options of an ``Inspector``: the stores that it shows, and whether it may edit them.
 public struct InspectorOptions: Sendable {
     /// Whether values may be edited. Without it, every write is refused before any store is opened.
     public var isWritable = false

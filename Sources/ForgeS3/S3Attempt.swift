@@ -10,13 +10,13 @@ struct S3Attempt: Error {
     enum Repetition: Hashable, Sendable {
         case never
 
-        /// After a while; the server may have a wish of its own.
+        /// After a pause, which `Retry-After` may lengthen.
         case later(Duration?)
 
-        /// With the server's time.
+        /// At once, signed with the server's time.
         case withTime(Date)
 
-        /// With new credentials.
+        /// At once, with renewed credentials.
         case withCredentials
     }
 
@@ -26,7 +26,7 @@ struct S3Attempt: Error {
     /// Whether the request may have taken effect.
     var mayBeApplied: Bool
 
-    /// How much the clocks may differ ("Signing and authenticating REST requests": 15 minutes).
+    /// The clock skew that servers accept ("Signing and authenticating REST requests": 15 minutes).
     static let maximumSkew: TimeInterval = 15 * 60
 
     /// The server has answered with an error.
@@ -51,7 +51,7 @@ struct S3Attempt: Error {
             repetition = .never
         } else if [429, 500, 502, 503, 504].contains(status) || Self.transient.contains(code ?? "") {
             error.reason = .unavailable
-            // A gateway that gives up does not know what the server does.
+            // The server may still perform a request that a gateway has given up.
             mayBeApplied = status != 503 && status != 429 && code != "ConditionalRequestConflict"
             repetition = .later(Self.wish(headers.first(name: "Retry-After"), at: now))
         } else {
@@ -75,10 +75,10 @@ struct S3Attempt: Error {
         }
     }
 
-    /// Codes of credentials that have ended.
+    /// Codes for expired credentials.
     private static let expired: Set = ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"]
 
-    /// Codes of failures that pass ("Error responses", Amazon S3 API Reference).
+    /// Codes of transient failures ("Error responses", Amazon S3 API Reference).
     private static let transient: Set = [
         "InternalError", "ServiceUnavailable", "SlowDown", "RequestTimeout", "Throttling", "ThrottlingException",
         "RequestLimitExceeded", "TooManyRequests", "ConditionalRequestConflict", "OperationAborted",

@@ -2,9 +2,9 @@
 import Foundation
 import Synchronization
 
-/// The present credentials of a store, which are renewed before they end. Calls at the same time share one renewal.
+/// The present credentials of a store, renewed before they expire. Concurrent calls share one renewal.
 final class S3CredentialCache: Sendable {
-    /// How long before their end credentials are renewed.
+    /// The time before their expiration at which credentials are renewed.
     static let margin: TimeInterval = 300
 
     private struct State {
@@ -21,7 +21,7 @@ final class S3CredentialCache: Sendable {
         self.load = load
     }
 
-    /// Credentials that have not ended.
+    /// Credentials that have not expired.
     ///
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {

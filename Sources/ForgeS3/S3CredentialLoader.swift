@@ -29,7 +29,7 @@ struct S3CredentialLoader: Sendable {
                 throw error
             } catch {
                 try Task.checkCancellation()
-                // The description of an unknown error could have a secret.
+                // The description of an unknown error could contain a secret.
                 throw S3Error(.noCredentials, detail: "the closure has thrown \(type(of: error))")
             }
         case .chain(let sources):

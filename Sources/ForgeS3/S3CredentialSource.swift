@@ -1,10 +1,10 @@
 #if S3
 public import Foundation
 
-/// Where a store gets its credentials.
+/// The source of a store's credentials.
 ///
-/// Temporary credentials are renewed five minutes before they end; if that fails, they are used until they end. The
-/// renewal of several calls is one.
+/// Temporary credentials are renewed five minutes before they expire. If the renewal fails, they are used until they
+/// expire. Concurrent calls share one renewal.
 public struct S3CredentialSource: Sendable {
     enum Kind: Sendable {
         case values(S3Credentials)
@@ -58,7 +58,7 @@ public struct S3CredentialSource: Sendable {
     /// The first of several sources that has credentials.
     public static func first(of sources: [S3CredentialSource]) -> Self { Self(kind: .chain(sources)) }
 
-    /// What a closure returns; called again before the credentials end.
+    /// The credentials that a closure returns. The store calls it again before they expire.
     public static func custom(_ body: @escaping @Sendable () async throws -> S3Credentials) -> Self {
         Self(kind: .custom(body))
     }

@@ -1,7 +1,7 @@
 #if S3
 public import Foundation
 
-/// What signs the requests of a store. Its description and its mirror have no secret.
+/// The keys that sign the requests of a store. Its description and its reflection contain no secret.
 public struct S3Credentials: Hashable, Sendable {
     /// The public name of the secret key.
     public var accessKeyID: String

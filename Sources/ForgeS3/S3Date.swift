@@ -3,7 +3,7 @@ import Foundation
 
 /// The forms of times in requests and answers.
 enum S3Date {
-    /// `20130524T000000Z`, as signatures have it.
+    /// `20130524T000000Z`, the form in signatures.
     static func stamp(_ date: Date) -> String {
         let parts = utc.dateComponents([.year, .month, .day, .hour, .minute, .second], from: date)
         return padded(parts.year, 4) + padded(parts.month, 2) + padded(parts.day, 2) + "T" + padded(parts.hour, 2)

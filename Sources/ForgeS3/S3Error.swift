@@ -1,9 +1,9 @@
 #if S3
 public import ForgeFileStore
 
-/// Why a call of a store in S3 has failed; the underlying error of a `FileStoreError`.
+/// The reason why a call of a store in S3 failed; the underlying error of a `FileStoreError`.
 ///
-/// It has neither keys nor secrets, and not the server's message, which may contain parts of the request.
+/// It contains no keys, no secrets, and not the server's message, which may quote the request.
 public struct S3Error: Error, Hashable, Sendable {
     /// The reason of a failure.
     public enum Reason: Hashable, Sendable {
@@ -13,7 +13,7 @@ public struct S3Error: Error, Hashable, Sendable {
         /// The server cannot be reached, or fails.
         case unavailable
 
-        /// The time for the call is over; nothing was changed.
+        /// The call has reached its deadline; nothing was changed.
         case timeout
 
         /// A request that changes something was sent, and its answer is unknown: it may have taken effect, or still do.
@@ -22,7 +22,7 @@ public struct S3Error: Error, Hashable, Sendable {
         /// The task was cancelled.
         case cancelled
 
-        /// There are no credentials; see ``S3Error/detail``.
+        /// No source has credentials; see ``S3Error/detail``.
         case noCredentials
 
         /// The answer is not one of S3.
@@ -50,7 +50,7 @@ public struct S3Error: Error, Hashable, Sendable {
     /// S3's code of the error, such as `AccessDenied`.
     public var code: String?
 
-    /// The server's name of the request, for its operator.
+    /// The server's identifier of the request, for its operator.
     public var requestID: String?
 
     /// More about the reason.

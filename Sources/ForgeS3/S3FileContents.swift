@@ -7,8 +7,8 @@ import NIOCore
 
 /// The content of a file as a sequence of parts, several of which are loaded at the same time.
 ///
-/// All parts are of one write: if the file is replaced meanwhile, the sequence throws `.conflict`. Its checksum is compared
-/// at the end: a consumer must not trust the content before the sequence has ended without an error. At most
+/// All parts are of one write: if the file is replaced meanwhile, the sequence throws `.conflict`. Its checksum is
+/// compared at the end: a consumer must not trust the content before the sequence has ended without an error. At most
 /// ``S3FileStore/Configuration/transferCount`` parts are in memory. An iterator that is released ends the transfer.
 public struct S3FileContents: AsyncSequence, Sendable {
     let store: S3FileStore

@@ -5,7 +5,7 @@ public import Logging
 extension S3FileStore {
     /// The bucket and limits of a store.
     public struct Configuration: Sendable {
-        /// Where the name of the bucket is in the URL of a request.
+        /// The place of the bucket's name in the URL of a request.
         public enum Addressing: Hashable, Sendable {
             /// In the name of the host, as AWS requires it for new buckets: `https://bucket.host/key`.
             case host
@@ -23,11 +23,11 @@ extension S3FileStore {
         /// The server as `https://host` or `http://host:port`, without a path; nil for that of AWS in the region.
         public var endpoint: String?
 
-        /// Where the name of the bucket is. By default in the name of the host at AWS, in the path elsewhere.
+        /// The place of the bucket's name in URLs: by default the host name at AWS, the path elsewhere.
         public var addressing: Addressing?
 
-        /// The beginning of every key in the bucket, empty or with a slash at its end, such as `app/`. A key of the store is shorter by as much: S3 limits
-        /// both together to 1,024 bytes.
+        /// The beginning of every key in the bucket, empty or with a slash at its end, such as `app/`. A key of the
+        /// store is shorter by as much: S3 limits both together to 1,024 bytes.
         public var prefix = ""
 
         /// Where the credentials come from.
@@ -41,8 +41,8 @@ extension S3FileStore {
         /// An attempt gets a third of it, its answer included.
         public var deadline = Duration.seconds(60)
 
-        /// The size of the parts in which larger files are transferred; at least 5 MiB at AWS. A file has at most 10,000:
-        /// the parts of a larger one are larger.
+        /// The size of the parts in which larger files are transferred; at least 5 MiB at AWS. A file has at most
+        /// 10,000: the parts of a larger one are larger.
         public var partSizeInBytes = 8 << 20
 
         /// The number of parts that one transfer sends or receives at the same time. A transfer needs as many parts of
@@ -57,8 +57,8 @@ extension S3FileStore {
         /// become both a file and a directory.
         public var checksHierarchy = true
 
-        /// How long an upload that was recorded and not finished is kept before ``S3FileStore/removeAbandonedUploads()``,
-        /// which every store calls once, removes it.
+        /// How long an upload that was recorded and not finished is kept before
+        /// ``S3FileStore/removeAbandonedUploads()``, which every store calls once, removes it.
         public var abandonedUploadAge = Duration.seconds(24 * 3600)
 
         /// The logger: attempts that are repeated at `debug`, corrections of the clock at `notice`.

@@ -97,7 +97,8 @@ extension S3FileStore {
         var isTransient: Bool { ["InternalError", "SlowDown", "ServiceUnavailable"].contains(code) }
     }
 
-    /// One request to delete objects; returns those that it could not delete ("DeleteObjects", Amazon S3 API Reference).
+    /// One request to delete objects; returns those that it could not delete ("DeleteObjects", Amazon S3 API
+    /// Reference).
     private func deleteOnce(
         _ objects: [String], _ operation: FileStoreError.Operation, _ key: String
     ) async throws -> [Failure] {

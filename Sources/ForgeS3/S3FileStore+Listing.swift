@@ -80,7 +80,7 @@ extension S3FileStore {
         directory.isEmpty ? place.prefix : try place.object(directory, operation) + "/"
     }
 
-    /// Why there is no directory at a key: `.notDirectory` if it is a file, or below one, or `.notFound`.
+    /// The code for a missing directory: `.notDirectory` if the key is a file or below one, otherwise `.notFound`.
     func noDirectory(_ key: String, _ operation: FileStoreError.Operation) async throws -> FileStoreError {
         let isFile = try await areFiles(Self.parents(of: key) + [key], operation, key)
         return FileStoreError(isFile ? .notDirectory : .notFound, operation, key: key)

@@ -45,7 +45,7 @@ extension S3FileStore {
         }
     }
 
-    /// Why there is no file at a key: `.isDirectory`, `.notDirectory` if a parent is a file, or `.notFound`.
+    /// The code for a missing file: `.isDirectory`, `.notDirectory` if a parent is a file, otherwise `.notFound`.
     ///
     /// - Throws: `FileStoreError` if that is not known.
     func missing(_ key: String, _ operation: FileStoreError.Operation) async throws -> FileStoreError {

@@ -49,14 +49,14 @@ extension S3FileStore {
         let bytes = try await write.content.read(0..<write.content.sizeInBytes)
         guard bytes.readableBytes == write.content.sizeInBytes else { throw write.changed }
         try write.content.check()
-        // The source is read twice; this is what the object's checksum promises.
+        // The source is read twice. The content sent must be the one whose checksum is in the metadata.
         guard SHA256.hexadecimalDigest(of: bytes) == write.metadata.checksum else { throw write.changed }
         let request = S3Request(
             name: "PutObject", method: "PUT", object: write.object,
             headers: write.metadata.headers + write.condition.headers, body: bytes, isWrite: true)
         do throws(S3Error) {
             let answer = try await transport.send(request)
-            // S3 always sends one; a proxy that answers itself does not.
+            // S3 always sends one. An answer without it comes from a proxy.
             guard answer.etag != nil else { throw S3Error(.unknownOutcome, detail: "the answer has no ETag") }
             return write.stored(answer)
         } catch {
@@ -64,7 +64,8 @@ extension S3FileStore {
         }
     }
 
-    /// What came of a write that a server has refused: an earlier attempt of it may have stored the object.
+    /// Decides the outcome of a write that the server refused. If the stored object carries the write's id, an earlier
+    /// attempt has stored it, and the write succeeded.
     func settle(_ write: S3Write, _ error: S3Error) async throws -> StoredFile {
         let isGone = error.code == "NoSuchUpload"
         guard isGone || error.refuses(write.condition) else { throw failure(error, write.operation, write.key) }

@@ -6,7 +6,7 @@ import Foundation
 import Logging
 import NIOCore
 
-/// What the store keeps about an upload until its end, to remove it if the process ends first.
+/// The record of an unfinished multipart upload, kept in the bucket so that a later process can abort the upload.
 struct S3UploadRecord: Codable, Hashable {
     var version = 1
     var object: String
@@ -14,7 +14,7 @@ struct S3UploadRecord: Codable, Hashable {
 }
 
 extension S3FileStore {
-    /// The beginning of the objects of records.
+    /// The prefix of the keys of records.
     private var records: String { place.prefix + S3Place.reserved + "uploads/" }
 
     /// Stores a content in parts.

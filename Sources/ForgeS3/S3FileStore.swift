@@ -7,36 +7,38 @@ import Synchronization
 
 /// A file store in a bucket of S3, or of a server with its API.
 ///
-/// A file is the object with the same key, after the prefix of the store; any other client can read it. The keys of files
-/// have the rules of every `FileStoring`. Objects whose keys break them, and those below `#tmp-s3/`, which the store uses
-/// itself, are not listed and not deleted; ``deleteDirectory(_:)`` reports them as `.foreignContent`.
+/// A file is the object with the same key, after the prefix of the store; any other client can read it. The keys of
+/// files have the rules of every `FileStoring`. Objects whose keys break them, and those below `#tmp-s3/`, which the
+/// store uses itself, are not listed and not deleted; ``deleteDirectory(_:)`` reports them as `.foreignContent`.
 ///
-/// What differs from a store on disk:
+/// Differences from a store on disk:
 /// - **Directories.** S3 has none. A directory exists while there is an object below its key; ``createDirectory(_:)``
 ///   stores an empty object `directory/` as a marker, for it and for its parents. Its time is 1970. A directory
 ///   without a marker ends with its last file.
 /// - **Files and directories.** A save looks for files at its parents and below its key
 ///   (``Configuration/checksHierarchy``). Of two saves at the same time, one of `a` and one of `a/b`, both may succeed;
 ///   both files can then be loaded and deleted, and `a` is listed as a file and as a directory.
-/// - **Several objects.** ``deleteDirectory(_:)`` and ``deleteAll()`` delete batches of 1,000: after a failure, some files are
-///   deleted. Of several calls that delete the same file at the same time, several may succeed.
+/// - **Several objects.** ``deleteDirectory(_:)`` and ``deleteAll()`` delete batches of 1,000: after a failure, some
+///   files are deleted. Of several calls that delete the same file at the same time, several may succeed.
 /// - **URLs.** ``url(for:)`` throws `.unsupported`; ``presignedURL(for:validFor:)`` is for those who may have one.
-/// - **Outcomes.** If a save or deletion was sent, and no answer came before the deadline, the error is `.unknownOutcome`.
+/// - **Outcomes.** If a save or deletion was sent, and no answer came before the deadline, the error is
+///   `.unknownOutcome`.
 ///
 /// Every save has a random name in the metadata of its object. Exclusive saves use `If-None-Match: *`; those of a
 /// revision `If-Match` with the ETag, after a look at the name of the write, because equal contents have equal ETags.
 /// `409` is repeated; after `412` the name of the write says whether an earlier attempt of the same save has stored
-/// the file. Not every server keeps these conditions. Before the first save that needs one, the store tries it on an object of
-/// its own, for plain and for multipart uploads; if the server ignores it, the save throws `.unsupported` with the
-/// underlying ``S3Error`` ``S3Error/Reason-swift.enum/noExclusiveCreation`` or
+/// the file. Not every server keeps these conditions. Before the first save that needs one, the store tries it on an
+/// object of its own, for plain and for multipart uploads; if the server ignores it, the save throws `.unsupported`
+/// with the underlying ``S3Error`` ``S3Error/Reason-swift.enum/noExclusiveCreation`` or
 /// ``S3Error/Reason-swift.enum/noConditionalReplacement``.
 ///
 /// The SHA-256 of the content is in the metadata too, before its upload begins, and is compared by every load of the
 /// whole file. A larger file is sent and loaded in parts, several at the same time, with constant memory.
 ///
 /// S3 acknowledges a save after it is durable and visible to every later call ("Amazon S3 data consistency model").
-/// Requests are repeated with full jitter, until the deadline, after statuses 429, 500, 502, 503 and 504, `SlowDown` and
-/// lost connections. All calls are thread-safe. A store that is released closes its connections; ``close()`` waits for that.
+/// Requests are repeated with full jitter, until the deadline, after statuses 429, 500, 502, 503 and 504, `SlowDown`
+/// and lost connections. All calls are thread-safe. A store that is released closes its connections; ``close()`` waits
+/// for that.
 public final class S3FileStore: FileStoring {
     let transport: S3Transport
     let promises: S3Promises
@@ -67,8 +69,8 @@ public final class S3FileStore: FileStoring {
     ///   - condition: The existing file that may be replaced. Revisions come from this call, ``revision(of:)`` and
     ///     ``reader(for:)``.
     /// - Returns: The stored file with its revision, and the server's time of the answer.
-    /// - Throws: `FileStoreError`: `.alreadyExists`, `.conflict`, or `.unsupported` if the server does not keep conditions;
-    ///   the old content is kept, unless the code is `.unknownOutcome`.
+    /// - Throws: `FileStoreError`: `.alreadyExists`, `.conflict`, or `.unsupported` if the server does not keep
+    ///   conditions; the old content is kept, unless the code is `.unknownOutcome`.
     @discardableResult
     public func save(_ data: Data, to key: String, if condition: SaveCondition) async throws -> StoredFile {
         try await store(S3Content(data), to: key, condition, .save)
@@ -128,8 +130,8 @@ public final class S3FileStore: FileStoring {
 
     /// A URL at which others can read the file at `key` for a while, without credentials; the file need not exist.
     ///
-    /// The URL is a secret: whoever has it can read the file until it ends, or until the credentials that have signed it
-    /// end. It does not sign a content ("Sharing objects with presigned URLs", Amazon S3 User Guide).
+    /// Keep the URL secret. Anyone with the URL can read the file until the URL or the credentials that signed it
+    /// expire, also after the file was replaced ("Sharing objects with presigned URLs", Amazon S3 User Guide).
     ///
     /// - Parameters:
     ///   - key: The key of the file.
@@ -156,8 +158,8 @@ public final class S3FileStore: FileStoring {
     /// Removes uploads of this store that were begun and recorded ``Configuration/abandonedUploadAge`` ago and not
     /// finished, because their process ended. Other uploads to the bucket are not touched.
     ///
-    /// A store does this once, when it first uploads in parts. An upload whose process ended between its beginning and its
-    /// record stays: a rule of the bucket that aborts incomplete uploads removes it.
+    /// A store does this once, when it first uploads in parts. An upload whose process ended between its beginning and
+    /// its record stays: a rule of the bucket that aborts incomplete uploads removes it.
     ///
     /// - Returns: The number of uploads removed.
     /// - Throws: `FileStoreError`.

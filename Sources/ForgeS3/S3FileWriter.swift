@@ -8,8 +8,8 @@ import Synchronization
 
 /// A new file of a store in S3, written in parts.
 ///
-/// The content is collected on this machine, first in memory and above the size of a part in a temporary file without a name; its
-/// upload begins with ``commit()``. So its checksum is known before, and the upload can be repeated.
+/// The content is collected on this machine, first in memory and above the size of a part in a temporary file without a
+/// name; its upload begins with ``commit()``. So its checksum is known before, and the upload can be repeated.
 public final class S3FileWriter: FileWriting {
     private struct State {
         var isClosed = false
@@ -135,8 +135,8 @@ public final class S3FileWriter: FileWriting {
 extension S3FileStore {
     /// Creates a file that is written in parts and appears at `key` when it is committed.
     ///
-    /// Memory use is constant; the content is collected in a temporary file first. A writer that is cancelled or released
-    /// leaves nothing.
+    /// Memory use is constant; the content is collected in a temporary file first. A writer that is cancelled or
+    /// released leaves nothing.
     ///
     /// - Parameters:
     ///   - key: The key of the file.

@@ -1,8 +1,8 @@
 #if S3
 import Foundation
 
-/// A credentials file of AWS: profiles in brackets, each with lines `name = value` ("Shared config and credentials files",
-/// AWS SDKs and Tools Reference Guide).
+/// A credentials file of AWS: profiles in brackets, each with lines `name = value` ("Shared config and credentials
+/// files", AWS SDKs and Tools Reference Guide).
 struct S3ProfileFile {
     private var profiles: [String: [String: String]] = [:]
 

@@ -3,10 +3,10 @@ import Logging
 import NIOCore
 import Synchronization
 
-/// Which conditions of requests a server keeps, found out by trying each before it is first needed.
+/// The conditional requests that a server implements. Each is tried once, before it is first needed.
 ///
-/// Servers that do not know a condition ignore it, and a save that should fail replaces a file. Each test works on an object
-/// of its own and deletes it. A failure of the server is not remembered.
+/// Servers that do not know a condition ignore it, and a save that should fail replaces a file. Each test works on an
+/// object of its own and deletes it. A failure of the server is not remembered.
 final class S3Promises: Sendable {
     private struct Promise: Hashable {
         var isExclusive: Bool

@@ -19,8 +19,8 @@ struct S3Request: Sendable {
     /// Whether it changes something: then a lost answer leaves its outcome unknown.
     var isWrite = false
 
-    /// Whether an answer with status 200 may report an error, and begins before the work is done ("CompleteMultipartUpload"
-    /// and "CopyObject", Amazon S3 API Reference).
+    /// Whether an answer with status 200 may report an error, and begins before the work is done
+    /// ("CompleteMultipartUpload" and "CopyObject", Amazon S3 API Reference).
     var answersBeforeItsEnd = false
 
     /// Whether it is sent again after `409`, when another request for the object is under way.
@@ -65,7 +65,7 @@ struct S3Response: Sendable {
     }
 }
 
-/// What the store keeps with an object, in the metadata of its user.
+/// The user metadata that the store writes with an object.
 struct S3Metadata: Hashable, Sendable {
     /// A random name of the write that has stored the object.
     var writeID: String?

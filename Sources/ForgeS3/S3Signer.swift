@@ -4,12 +4,12 @@ import Foundation
 
 /// Signatures of requests: AWS Signature Version 4 for S3.
 ///
-/// A request has its signature in a header, with the SHA-256 of its body: a server detects a body that was changed on the
-/// way. The store computes that digest anyway, as the checksum that it keeps with a file. `UNSIGNED-PAYLOAD` is used by
-/// presigned URLs alone, because their body is not known when they are signed.
+/// A request has its signature in a header, with the SHA-256 of its body: a server detects a body that was changed on
+/// the way. The store computes that digest anyway, as the checksum that it keeps with a file. `UNSIGNED-PAYLOAD` is
+/// used by presigned URLs alone, because their body is not known when they are signed.
 ///
-/// Source: "Signature Calculations for the Authorization Header" and "Authenticating Requests: Using Query Parameters" in
-/// the Amazon S3 API Reference.
+/// Source: "Signature Calculations for the Authorization Header" and "Authenticating Requests: Using Query Parameters"
+/// in the Amazon S3 API Reference.
 struct S3Signer: Sendable {
     static let unsignedPayload = "UNSIGNED-PAYLOAD"
     private static let algorithm = "AWS4-HMAC-SHA256"

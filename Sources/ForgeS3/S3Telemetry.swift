@@ -2,7 +2,8 @@
 import Metrics
 import Tracing
 
-/// Spans and metrics of requests, with the names of OpenTelemetry's conventions for S3 and for RPC clients. Neither has keys.
+/// Spans and metrics of requests, with the names of OpenTelemetry's conventions for S3 and for RPC clients. Neither has
+/// keys.
 enum S3Telemetry {
     /// Runs a request in a span, and records its duration in `rpc.client.call.duration`.
     static func measuring<Success: Sendable>(
@@ -34,7 +35,7 @@ enum S3Telemetry {
 }
 
 extension S3Error {
-    /// A word for metrics.
+    /// The value of a metric's label.
     fileprivate var type: String { code ?? status.map(String.init) ?? "\(reason)" }
 }
 #endif

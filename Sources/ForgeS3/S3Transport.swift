@@ -98,7 +98,7 @@ final class S3Transport: Sendable {
         var backoff = Backoff()
         var (corrections, renewals) = (0, 0)
         var mayBeApplied = false
-        // Why the attempts so far have failed; says more than that the time is over.
+        // The last failure explains more than `timeout` alone.
         var cause: S3Error?
         while true {
             guard !Task.isCancelled else { throw S3Error(mayBeApplied ? .unknownOutcome : .cancelled) }
@@ -117,7 +117,7 @@ final class S3Transport: Sendable {
                 var wait = Duration.zero
                 switch error.repetition {
                 case .never:
-                    // Of a refused condition, what is stored shows what came of an earlier attempt.
+                    // After a refused condition, the stored object shows the outcome of an earlier attempt.
                     guard error.error.reason == .refused, [404, 409, 412].contains(error.error.status) else {
                         throw outcome(of: error.error, mayBeApplied)
                     }
@@ -185,7 +185,7 @@ final class S3Transport: Sendable {
                     bytes: try await head.body.collect(upTo: maximum))
             }
         } catch {
-            // An empty body is not asked for.
+            // A request without a body reports no progress: only a failure to connect proves that it was not sent.
             let hasNoConnection = error is NIOConnectionError || (error as? HTTPClientError) == .connectTimeout
             throw S3Attempt(error, mayBeSent: body.count > 0 ? body.mayBeSent : !hasNoConnection)
         }
@@ -201,7 +201,7 @@ final class S3Transport: Sendable {
                 throw S3Attempt(
                     request, status: response.status, response.headers, response.bytes, at: configuration.now())
             }
-            // Such as the page of a proxy.
+            // For example the error page of a proxy.
             guard document["ETag"] != nil else {
                 throw S3Attempt(S3Error(.invalidAnswer), mayBeSent: true)
             }

@@ -36,7 +36,7 @@ struct PartialFileTests {
         try FileManager.default.attributesOfItem(atPath: scratch.path("to/\(name)"))[.systemFileNumber] as? Int
     }
 
-    /// What a killed copy leaves, with other bytes; returns its name.
+    /// Creates the partial file that a killed copy leaves, with other bytes; returns its name.
     private func leave(_ bytes: Data) throws -> String {
         try withCopy { _, _ in }
         let name = try #require(names.first)

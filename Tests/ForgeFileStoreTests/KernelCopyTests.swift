@@ -202,7 +202,8 @@ struct KernelCopyTests {
     #endif
 }
 
-/// Bytes with a period that divides no block size; built by doubling, because a closure per byte is slow in debug builds.
+/// Bytes with a period that divides no block size; built by doubling, because a closure per byte is slow in debug
+/// builds.
 private func patterned(_ count: Int) -> Data {
     var bytes = Data((0..<4093).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
     while bytes.count < count { bytes += bytes }

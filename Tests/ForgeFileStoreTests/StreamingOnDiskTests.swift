@@ -261,8 +261,8 @@ struct StreamingOnDiskTests {
         }
     }
 
-    /// Why a store never writes a new content into a file that it has kept: `sendfile(2)` and `splice(2)` queue the pages
-    /// of a file, not copies of them, and a lease is granted for a file with queued pages.
+    /// Why a store never writes a new content into a file that it has kept: `sendfile(2)` and `splice(2)` queue the
+    /// pages of a file, not copies of them, and a lease is granted for a file with queued pages.
     @Test("bytes of a file that another program sends stay the same when the file is replaced")
     func sentBytes() async throws {
         let store = DiskFileStore(root: root, options: FileStoreOptions(durability: .none))

@@ -82,7 +82,8 @@ struct WholePathTests {
         try move("store", to: "old")
         try link("store", to: "other")
         for _ in 0..<2 { #expect(try await contents(store) == ["f in other", "d/f in other", "d/e/f in other"]) }
-        // The link is found once; afterwards keys are resolved from the open root, which still follows no link below it.
+        // The link is found once; afterwards keys are resolved from the open root, which still follows no link below
+        // it.
         try link("other/directory", to: "old/d")
         await expectRefused("directory/f", .unsafe(.symbolicLink))
     }

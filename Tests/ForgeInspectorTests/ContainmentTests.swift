@@ -93,7 +93,7 @@ import Testing
         #expect(throws: CryptError.self) { try view.unlock(with: [key]) }
     }
 
-    @Test("lets no one write to a vault that is only read")
+    @Test("refuses writes to a vault that was opened for reading")
     func readOnlyVault() throws {
         let key = try #require(try VaultKeyFile.load(at: stores.place("app/key")))
         let vault = try VaultCrypt(reading: "app/vault", in: inspector.root, key: key)

@@ -20,7 +20,7 @@ package final class DefectiveStore: AsyncKVStoring {
     private let base: any AsyncKVStoring
     private let defect: Defect
 
-    /// What was read of each name before its present entry.
+    /// The last two entries read of each name.
     private let entries = Mutex<[String: (old: KVEntry?, present: KVEntry?)]>([:])
 
     package init(_ base: any AsyncKVStoring, _ defect: Defect) {

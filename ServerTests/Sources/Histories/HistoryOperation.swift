@@ -1,8 +1,8 @@
-/// What a name has, as a client sees or requires it. Every write of a history stores another value.
+/// The state of a name, as a client observes or requires it. Each write of a history stores a distinct value.
 package enum HistoryObservation: Hashable, Sendable {
     case absent
 
-    /// Some value, which was not read.
+    /// An unknown value.
     case present
 
     case value(Int, revision: UInt64?)
@@ -34,10 +34,11 @@ package struct HistoryOperation: Hashable, Sendable {
     package var began: Int64
     package var ended: Int64
 
-    /// What the answer shows: of a read the names read, of a conflict the entries that caused it, if the store tells.
+    /// The states that the answer reports: those read, or after a conflict, those that violated a requirement if the
+    /// store reports them.
     package var observed: [String: HistoryObservation]
 
-    /// What the names must have for the writes to take effect.
+    /// The states that the writes require.
     package var required: [String: HistoryObservation]
 
     /// The new values; nil removes the name.

@@ -3,12 +3,12 @@ import Synchronization
 
 /// The calls of concurrent clients, as they happen.
 package final class HistoryRecorder: Sendable {
-    /// How many calls ended how.
+    /// The number of calls by outcome.
     package struct Counts: Hashable, Sendable {
         /// Answered, refused requirements included.
         package var answered = 0
 
-        /// With an error that says that nothing was changed. They are no part of the history.
+        /// Failed with an error that says that nothing was changed. Not part of the history.
         package var failed = 0
 
         package var unknown = 0

@@ -6,7 +6,7 @@ struct HistorySearch {
         case undecided(String)
     }
 
-    /// A call with names and values as numbers.
+    /// A call whose names and values are numbers.
     private struct Call {
         var outcome: HistoryOperation.Outcome
         var observed: [(name: Int, state: State)] = []
@@ -31,7 +31,7 @@ struct HistorySearch {
         var pending: [Int]
     }
 
-    /// The calls that have taken effect, and what the names have then.
+    /// The calls that have taken effect, and the resulting states of the names.
     private struct Configuration: Hashable {
         /// The number of answers that are explained.
         var answers = 0
@@ -47,7 +47,7 @@ struct HistorySearch {
         var calls: Set<Int> = []
         var revision: UInt64 = 0
 
-        /// Whether all that may follow `other` may follow this: no call without an answer has to take effect.
+        /// Whether every continuation of `other` is one of this: calls without an answer need not take effect.
         func covers(_ other: Extra) -> Bool { revision <= other.revision && calls.isSubset(of: other.calls) }
     }
 
@@ -203,7 +203,7 @@ struct HistorySearch {
         }
     }
 
-    /// What calls without an answer must have in common to be exchanged: what they require and write.
+    /// The requirements and writes of a call without an answer. Calls with equal ones are interchangeable.
     private struct Twin: Hashable {
         private var required: [Int: State]
         private var written: [Int: Int]

@@ -2,7 +2,8 @@ package import ForgeKVStore
 
 /// Concurrent clients that read and write a few names together, then go on to fresh names.
 ///
-/// A call whose outcome is unknown stays open for the rest of its names' history, so the names are used for a short time.
+/// A call whose outcome is unknown stays open for the rest of its names' history, so the names are used for a short
+/// time.
 package struct HistoryWorkload: Sendable {
     /// The number of calls after which fresh names are used.
     private static let callsPerGroup = 40
@@ -24,7 +25,7 @@ package struct HistoryWorkload: Sendable {
                     var client = Client(store: RecordedStore(store, recorder))
                     while !isOver(), !Task.isCancelled {
                         let succeeded = await client.call(Self.group(of: recorder.nextIndex()))
-                        // What fails at once would only add failures.
+                        // Without a pause, calls that fail at once would fill the history.
                         if !succeeded { do { try await Task.sleep(for: .milliseconds(30)) } catch { return } }
                     }
                 }

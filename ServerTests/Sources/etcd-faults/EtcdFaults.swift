@@ -56,7 +56,7 @@ struct EtcdFaults {
             do {
                 tally = try await FaultRun(fault, cluster, number: number, calls: operations).run()
             } catch {
-                // The rest of the run is not known.
+                // The results of the rest of the run are unknown.
                 tally.undecided.append("\(error)")
                 cluster = try await fault.cluster()
             }

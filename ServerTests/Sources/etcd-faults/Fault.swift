@@ -1,7 +1,7 @@
 import EtcdServers
 import Foundation
 
-/// What happens to a cluster while clients use it.
+/// A fault that is injected into a cluster while clients use it.
 enum Fault: String, CaseIterable, Sendable {
     case none
     case leaderKilled = "leader-killed"
@@ -27,7 +27,7 @@ enum Fault: String, CaseIterable, Sendable {
         }
     }
 
-    /// Which member it meets: the leader in every other run.
+    /// The affected member: the leader in every other run.
     private func target(_ cluster: EtcdCluster, _ run: Int) async throws -> Int {
         let leader = try await cluster.leader()
         return run.isMultiple(of: 2) ? leader : (leader + 1) % EtcdCluster.size

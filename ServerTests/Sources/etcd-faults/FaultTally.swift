@@ -1,6 +1,6 @@
 import Histories
 
-/// What the runs with one fault have shown.
+/// The sums over all runs with one fault.
 struct FaultTally: Sendable {
     static let header =
         "fault                        runs  operations  answered   failed  unknown  parts  search  changes  resyncs"

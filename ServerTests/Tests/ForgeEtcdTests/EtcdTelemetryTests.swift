@@ -18,7 +18,7 @@ struct EtcdTelemetryTests {
         #expect(try metrics.expectTimer(name, common).values.isEmpty == false)
 
         var configuration = EtcdKVStore.Configuration(endpoints: ["http://127.0.0.1:\(try LoopbackSocket.freePort())"])
-        // Long enough for a refused connection on a busy machine.
+        // Enough time for a refused connection on a busy machine.
         configuration.deadline = .seconds(2)
         await #expect(throws: AsyncKVStoreError.self) {
             try await EtcdKVStore(configuration).set(KVKey<Int>("a"), value: 1)

@@ -28,7 +28,7 @@ struct EtcdWatchTests {
         return (content, resyncs)
     }
 
-    @Test("any number of watches leaves connections to the other calls")
+    @Test("watches do not use up the connections of other calls")
     func manyWatches() async throws {
         let server = try await EtcdServer.shared()
         let store = try EtcdKVStore(.test(server.endpoint))

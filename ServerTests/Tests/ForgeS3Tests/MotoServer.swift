@@ -104,7 +104,7 @@ final class MotoServer: Sendable {
         var configuration = S3FileStore.Configuration(
             bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
             endpoint: endpoint)
-        // Other processes may need the machine for a long time.
+        // Enough time for a busy machine.
         configuration.deadline = .seconds(180)
         try await configuration.createBucket()
         return configuration

@@ -24,7 +24,7 @@ struct S3ConditionTests {
         }
     }
 
-    @Test("an exclusive save does not take the file of another for its own", arguments: sizes)
+    @Test("an exclusive save does not mistake another writer's file for its own", arguments: sizes)
     func otherFile(_ size: Int) async throws {
         let server = try FaultyS3()
         let store = try server.store()
@@ -49,7 +49,7 @@ struct S3ConditionTests {
         if size > 1_000 { #expect(server.count("POST", "/b/a?uploads") == 3) }
     }
 
-    @Test("a store refuses what its server does not promise, and changes nothing", arguments: sizes)
+    @Test("refuses conditions that the server ignores, and changes nothing", arguments: sizes)
     func promises(_ size: Int) async throws {
         let isMultipart = size > 1_000
         let server = try FaultyS3(ignoring: isMultipart ? .multipart : .plain)

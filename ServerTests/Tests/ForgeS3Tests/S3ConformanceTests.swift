@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The store in S3 conforms", .enabled(if: MotoServer.isInstalled))
 struct S3ConformanceTests {
-    /// What a store in S3 has: directories by their markers, but no files with URLs.
+    /// Empty directories exist, as marker objects. Files have no URLs.
     static let capabilities: Set<ConformanceCapability> = [.emptyDirectories]
 
     @Test(arguments: ConformanceChecks.fileStore.filter { $0.needs.isSubset(of: capabilities) })

@@ -17,7 +17,7 @@ struct S3CredentialTests {
         return found
     }
 
-    @Test("the environment has credentials, or an error says that it has none")
+    @Test("reads credentials from the environment, and reports missing ones")
     func environment() async throws {
         let variables = ["AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "top-secret"]
         #expect(try await load(.environment(variables)).sessionToken == nil)

@@ -57,7 +57,7 @@ struct S3DocumentTests {
         }
     }
 
-    @Test("a server's wish to wait is seconds or a date")
+    @Test("Retry-After is a number of seconds or a date")
     func wishes() {
         let now = Date(timeIntervalSince1970: 1_369_353_600)
         #expect(S3Attempt.wish("3", at: now) == .seconds(3))

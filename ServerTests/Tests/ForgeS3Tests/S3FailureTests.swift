@@ -47,7 +47,7 @@ struct S3FailureTests {
         #expect(server.count("PUT", "/b/a") == 1)
     }
 
-    @Test("the wish of the server to wait is followed")
+    @Test("waits as long as Retry-After says")
     func waits() async throws {
         let server = try FaultyS3()
         server.next("PUT", "/b/a", .fails(503, "SlowDown", headers: ["Retry-After": "2"]))
@@ -56,7 +56,7 @@ struct S3FailureTests {
         #expect(ContinuousClock.now - start >= .seconds(2))
     }
 
-    @Test("a wish that is longer than the deadline ends the call at once")
+    @Test("fails at once if Retry-After exceeds the deadline")
     func waitsTooLong() async throws {
         let server = try FaultyS3()
         server.next("GET", "/b/a", .fails(503, "SlowDown", headers: ["Retry-After": "100000"]))

@@ -143,7 +143,7 @@ struct HistoryCheckerTests {
         let report = HistoryChecker().check(history)
         #expect(report.isLinearizable)
         #expect(report.largestSearch < 10_000)
-        // What has appeared does not disappear.
+        // A value that was present must not become absent without a removal.
         let vanished = HistoryChecker().check(history + [list])
         #expect(vanished.undecided.isEmpty)
         #expect(!vanished.isLinearizable)

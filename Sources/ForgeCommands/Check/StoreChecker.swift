@@ -155,7 +155,8 @@ struct StoreChecker {
         }
     }
 
-    /// Whether the directory of a file is one of an image cache, which has a journal: any program may name a file `.cache`.
+    /// Whether the directory of a file is one of an image cache, which has a journal: any program may name a file
+    /// `.cache`.
     private func isInImageCache(_ path: POSIXPath) -> Bool {
         do throws(FileSystemError) {
             return try fileSystem.withDirectory(path.splitLast().parent) { (directory) throws(FileSystemError) in

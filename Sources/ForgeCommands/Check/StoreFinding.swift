@@ -22,8 +22,8 @@ struct StoreFinding: Encodable, Equatable {
     var state: State
     /// Damage, counts, and the origin of the file.
     var details: [String] = []
-    /// Whether the content itself is wrong or unreadable; not if the file is of a later version or another program's, or
-    /// if this process may not read it.
+    /// Whether the content itself is wrong or unreadable; not if the file is of a later version or another program's,
+    /// or if this process may not read it.
     var hasWrongContent = false
 
     private enum CodingKeys: CodingKey {

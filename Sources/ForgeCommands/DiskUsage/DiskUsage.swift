@@ -10,7 +10,7 @@ struct DiskUsage: Encodable {
     var files = 0
     /// The lengths of the files.
     var bytes: Int64 = 0
-    /// What they occupy on the device.
+    /// The space that they occupy on the device.
     var space: Int64 = 0
 
     /// The sizes of all stores below a directory, ordered by path.

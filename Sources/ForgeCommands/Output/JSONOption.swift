@@ -6,7 +6,7 @@ struct JSONOption: ParsableArguments {
     var json = false
 }
 
-/// What a verb that changes an item prints with `--json`.
+/// The JSON output of a verb that changes an item.
 struct ActionLine: Encodable {
     var action: String
     var key: String

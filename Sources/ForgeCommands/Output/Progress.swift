@@ -70,7 +70,7 @@ final class Progress: Sendable {
     /// Whether the total is worth counting.
     var isVisible: Bool { style != .none }
 
-    /// What was done so far.
+    /// The amount completed so far.
     var done: Amount { state.withLock { $0.done } }
 
     /// The time since the start.

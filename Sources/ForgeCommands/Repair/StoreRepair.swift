@@ -4,7 +4,7 @@ import SystemPackage
 
 /// Repairs one damaged file or store at a time.
 struct StoreRepair {
-    /// What was done.
+    /// The action taken.
     struct Outcome {
         /// `repair`, `set-aside` or `fail`.
         var action: String

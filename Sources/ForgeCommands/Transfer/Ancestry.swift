@@ -1,7 +1,7 @@
 import ForgeStorage
 import SystemPackage
 
-/// A directory and the directories above it, identified by device and inode, so that links and mounts are seen through.
+/// A directory and its ancestors, identified by device and inode, so that links and bind mounts do not hide them.
 struct Ancestry {
     /// The directory; nil if it does not exist.
     private let directory: DirectoryIdentity?

@@ -2,8 +2,8 @@ import ForgeStorage
 import Synchronization
 import SystemPackage
 
-/// Makes the many files of one command durable: by one flush at the end of each file system that holds some of them, where
-/// the operating system can wait for that.
+/// Makes the many files of one command durable: by one flush at the end of each file system that holds some of them,
+/// where the operating system can wait for that.
 final class BulkFlush: Sendable {
     #if os(Linux)
     /// The durability of each file.

@@ -24,7 +24,7 @@ struct FileGroupCopy {
         let attributes: [String: String]
     }
 
-    /// Short files that are stored together.
+    /// Short files, to be stored in one batch.
     private var batch: [ShortFile] = []
     private var sizeOfBatch = 0
 
@@ -96,7 +96,7 @@ struct FileGroupCopy {
         }
     }
 
-    /// Stores the short files; one by one if that fails, to find out which one it is.
+    /// Stores the batch of short files. If that fails, stores them one by one, so that the error names a file.
     private mutating func storeBatch() async throws {
         guard let store = target.store, !batch.isEmpty else { return }
         defer {
@@ -146,7 +146,7 @@ struct FileGroupCopy {
             case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable: true
             default: false
             }
-        // Of the target, everything but a name that is taken concerns all files.
+        // An error of the target concerns all files, unless the name is taken.
         case let error as FileSystemError: error.errno == .isDirectory || FileTarget.isTaken(error)
         default: false
         }

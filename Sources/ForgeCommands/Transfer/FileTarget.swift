@@ -36,8 +36,8 @@ struct FileTarget: Sendable {
         try open(path.isEmpty ? "." : path, options: [.directory])
     }
 
-    /// Opens what has a name in an open directory; nil if there is nothing, or if it cannot be opened: the write reports
-    /// why.
+    /// Opens the entry with a name in an open directory; nil if it does not exist or cannot be opened. The write that
+    /// follows reports why.
     func open(_ name: POSIXPath, in directory: Descriptor) -> Descriptor? {
         do throws(FileSystemError) {
             return try fileSystem.open(
@@ -47,7 +47,7 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// Opens what is at the path of an item, following no link below the root; nil if that is not possible.
+    /// Opens the entry at the path of an item without following links below the root; nil if that fails.
     func open(_ item: POSIXPath) -> Descriptor? {
         do throws(FileSystemError) {
             return try open(item, options: [.noFollow, .nonBlocking])
@@ -64,12 +64,12 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// The identity of what is at the path of an item; nil if there is nothing.
+    /// The identity of the entry at the path of an item; nil if there is none.
     func identity(of item: POSIXPath) -> DirectoryIdentity? { Ancestry.identity(of: root.appending(item)) }
 
     // MARK: Writing
 
-    /// Has the file system of a directory flushed at the end, if it exists.
+    /// Registers the file system of a directory for the flush at the end, if the directory exists.
     func includeInFlush(_ directory: POSIXPath) throws(FileSystemError) {
         do throws(FileSystemError) {
             try flush.include(directory.isEmpty ? root : root.appending(directory))
@@ -78,7 +78,7 @@ struct FileTarget: Sendable {
         }
     }
 
-    /// Waits until everything that was copied is on its device.
+    /// Flushes the registered file systems. On return all copies are durable.
     func finish() throws {
         try flush.finish()
     }
@@ -108,7 +108,7 @@ struct FileTarget: Sendable {
             try fileSystem.createDirectory(
                 name, at: above, permissions: permissions.intersection(.all).union(.ownerReadWriteExecute))
         } catch  where error.errno == .fileExists {
-            // Another process copies to the same place, or something else has the name, which the next opening reports.
+            // Created by another process meanwhile. If it is not a directory, opening it reports that.
         }
     }
 
@@ -117,13 +117,13 @@ struct FileTarget: Sendable {
         [.notDirectory, .fileExists, .tooManySymbolicLinkLevels].contains(error.errno)
     }
 
-    /// Copies a file to a name in an open directory of an ordinary tree, atomically; `isPresent` tells whether the name was
-    /// found there.
+    /// Copies a file to a name in an open directory of an ordinary tree, atomically; `isPresent` tells whether the name
+    /// was found there.
     func replace(_ name: POSIXPath, in directory: Descriptor, by file: SourceFile, isPresent: Bool) throws {
         try PartialFile(of: file, in: directory, on: fileSystem).finish(file, as: name, isExpected: isPresent)
     }
 
-    /// Whether an item of an ordinary directory is what a killed copy has left, and no other copy is writing it.
+    /// Whether an item is the partial file of a killed copy, which no process is writing.
     func isAbandoned(_ item: POSIXPath) -> Bool {
         guard store == nil, PartialFile.isName(item.splitLast().name), let file = open(item) else { return false }
         defer { fileSystem.discard(file) }

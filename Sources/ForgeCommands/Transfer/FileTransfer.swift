@@ -5,8 +5,8 @@ import SystemPackage
 /// Copies files between file stores and directories, several at a time.
 struct FileTransfer {
     private static let concurrency = 4
-    /// The most files that one task copies. Large groups keep tasks in different directories, where they do not wait for
-    /// one another's changes.
+    /// The maximum number of files that one task copies. Large groups keep the tasks in different directories: changes
+    /// of one directory wait for each other.
     private static let groupCount = 1024
 
     private let arguments: TransferArguments
@@ -37,7 +37,7 @@ struct FileTransfer {
         guard try await copyFiles() else {
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }
-        // Before anything is deleted: it may be what was copied under another name.
+        // Before any deletion: on file systems that fold case the file may be one that was just copied.
         if !arguments.dryRun { try target.finish() }
         if arguments.delete { try await deleteOthers() }
         guard !arguments.dryRun else { return }
@@ -190,8 +190,8 @@ struct FileTransfer {
         }
     }
 
-    /// Without the files that the destination finds under another spelling, which the source has: on file systems that fold
-    /// case, they are what was just copied.
+    /// Leaves out files that the source has under another spelling: on file systems that fold case, they are the copies
+    /// just made.
     private func removingOtherSpellings(_ others: [POSIXPath]) throws -> [POSIXPath] {
         guard !others.isEmpty else { return [] }
         var left = Dictionary(grouping: others) { Self.folded($0) }
@@ -209,7 +209,7 @@ struct FileTransfer {
         path.shown.precomposedStringWithCanonicalMapping.lowercased()
     }
 
-    /// Throws if another directory is at the path of the source now, such as the one below a medium that was removed.
+    /// Throws if the path of the source leads to another directory now, for example because a medium was unmounted.
     private func requireSameSource() throws {
         guard Ancestry.identity(of: source.path) == sourceIdentity else {
             throw CommandFailure("the source disappeared meanwhile: \(arguments.source.text)", .partial)

@@ -4,9 +4,9 @@ import SystemPackage
 
 /// A copy under a temporary name in the directory of its destination.
 ///
-/// The name is derived from the source's path, size and time, so that the next copy of the same source continues what an
-/// interrupted one has written, and a changed source begins anew. The file is locked: of two copies of one source to one
-/// place at the same time, the second one uses a random name.
+/// The name is derived from the source's path, size and time, so that the next copy of the same source continues what
+/// an interrupted one has written, and a changed source begins anew. The file is locked: of two copies of one source to
+/// one place at the same time, the second one uses a random name.
 final class PartialFile {
     /// From how many bytes on an interrupted copy is kept.
     private static let keptSize: Int64 = 1 << 23

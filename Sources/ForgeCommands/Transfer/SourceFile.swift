@@ -45,7 +45,7 @@ struct SourceFile {
         }
     }
 
-    /// Calls `body`; its error is one of this file.
+    /// Calls `body`, and attributes its error to this file.
     func reading<Result>(_ body: () throws(FileSystemError) -> Result) throws(SourceFailure) -> Result {
         do {
             return try fileSystem.withPathInErrors(path, body)

@@ -46,7 +46,7 @@ final class TransferLog: Sendable {
         progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
     }
 
-    /// Throws if an item of the source failed: what the source lacks then may be what could not be read.
+    /// Throws if an item of the source failed: a file that seems to be missing may only have been unreadable.
     func requireCompleteSource() throws {
         let failed = summary.withLock { $0.failed }
         guard failed > 0 else { return }

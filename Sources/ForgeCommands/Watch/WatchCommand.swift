@@ -67,7 +67,7 @@ struct WatchCommand: AsyncParsableCommand {
     }
 
     private func watchKeys(_ show: (String, String?) throws -> Bool) async throws {
-        // An opening reports a missing or unreadable store as all verbs do.
+        // Opened as by other verbs, so that errors are the same.
         _ = try KVStoreArgument.open(store.url, .readOnly)
         var index = KVLogIndex(of: ".", in: try ConfinedDirectory(POSIXPath(store.url)))
         _ = try index.refresh()

@@ -4,8 +4,8 @@ import SystemPackage
 
 /// The sum of the sizes of a store's files, remembered for each directory.
 ///
-/// Creating, replacing and removing a file changes the modification time of its directory, so only directories whose time
-/// has changed are listed again, whichever process changed them. A write to a file in place does not change it.
+/// Creating, replacing and removing a file changes the modification time of its directory, so only directories whose
+/// time has changed are listed again, whichever process changed them. A write to a file in place does not change it.
 ///
 /// File systems record times in steps of up to two seconds. A directory that was changed that recently before it was
 /// listed may change again without a new time, so its sum is not remembered (as in Git's index, "racy" entries).

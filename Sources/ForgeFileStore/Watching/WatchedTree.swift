@@ -4,8 +4,8 @@ import SystemPackage
 /// The watched directories of a store: those of the scope, and those above it, up to the root of the file system.
 ///
 /// A directory is watched before its entries are listed, so that no change falls between. The path to the root is
-/// watched from the top: whatever is replaced on it, its directory has an event, and all watches are set up again. An event only
-/// says where to look: what is reported is what is there now.
+/// watched from the top: whatever is replaced on it, its directory has an event, and all watches are set up again. An
+/// event only says where to look: what is reported is what is there now.
 ///
 /// Used on the queue of its ``FileWatch``.
 final class WatchedTree {

@@ -60,8 +60,8 @@ package final class ContentCopy {
         dataEnd = mayHaveHoles ? offset : .max
     }
 
-    /// Whether everything that the source's status announced is copied. A file that has grown has another status, and the
-    /// content of files that the kernel generates is not announced.
+    /// Whether everything that the source's status announced is copied. A file that has grown has another status, and
+    /// the content of files that the kernel generates is not announced.
     package var isAtKnownEnd: Bool { !mayHaveHoles && !endsInHole && sourceSize > 0 && offset >= sourceSize }
 
     deinit {

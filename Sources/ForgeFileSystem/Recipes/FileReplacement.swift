@@ -91,8 +91,8 @@ extension POSIXFileSystem {
         if durability == .full { try synchronizeName(name, at: directory) }
     }
 
-    /// Calls `fill` to write a temporary file, which synchronises it as `synced` says, and renames it; removes it if that
-    /// fails.
+    /// Calls `fill` to write a temporary file, which synchronises it as `synced` says, and renames it; removes it if
+    /// that fails.
     private func writeAndMove(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
         _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {

@@ -4,8 +4,8 @@ import SystemPackage
 ///
 /// Extended attributes with other names belong to other programs.
 package enum FileAttributes {
-    /// The maximum size of all names and values in UTF-8. With the maximum number they fit into a block of ext4 of 4 KiB,
-    /// which takes up to 35 bytes more for each.
+    /// The maximum size of all names and values in UTF-8. With the maximum number they fit into a block of ext4 of 4
+    /// KiB, which takes up to 35 bytes more for each.
     package static let maximumSizeInBytes = 2_048
 
     /// The maximum number of attributes.

@@ -82,10 +82,11 @@ package final class LazyStoreDirectory: Sendable {
 
 // MARK: Whole paths
 
-/// Reads at the whole path of a key: one resolution, which takes half the time of one of the root and another from there.
+/// Reads at the whole path of a key: one resolution, which takes half the time of one of the root and another from
+/// there.
 ///
-/// A result of nil means that the key has to be looked up in ``existing()``, because that was not called yet, a link is on
-/// the way, or the state of the root may explain the failure. The calls throw `ENOENT`, also if there is no root.
+/// A result of nil means that the key has to be looked up in ``existing()``, because that was not called yet, a link is
+/// on the way, or the state of the root may explain the failure. The calls throw `ENOENT`, also if there is no root.
 extension LazyStoreDirectory {
     /// Opens a key's file for reading, and checks that it is a regular file of the store.
     package func openFile(_ key: RelativeKey) throws(FileSystemError) -> (Descriptor, FileStatus)? {

@@ -130,7 +130,8 @@ struct OwnFiles {
         return false
     }
 
-    /// Removes the store's files below a tree that was renamed for deletion, and returns whether it is empty afterwards.
+    /// Removes the store's files below a tree that was renamed for deletion, and returns whether it is empty
+    /// afterwards.
     private func removeAllContents(of tree: Descriptor, in name: POSIXPath) throws(FileSystemError) -> Bool {
         do throws(FileSystemError) {
             return try removeContents(

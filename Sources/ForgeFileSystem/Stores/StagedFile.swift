@@ -4,8 +4,8 @@ import SystemPackage
 /// A new file of a store while its content is written: open under a temporary name in the directory of its key.
 ///
 /// ``StoreDirectory/place(_:_:expecting:durability:flushesNames:)`` renames it. A file that is not placed is removed by
-/// ``discard()`` or `deinit`, and after a kill by the next store, because its name is recorded. It is beside its key, not
-/// in the root, because a rename across directories may leave both names after a power cut. Methods block.
+/// ``discard()`` or `deinit`, and after a kill by the next store, because its name is recorded. It is beside its key,
+/// not in the root, because a rename across directories may leave both names after a power cut. Methods block.
 package final class StagedFile: Sendable {
     package let store: StoreDirectory
     fileprivate let key: RelativeKey

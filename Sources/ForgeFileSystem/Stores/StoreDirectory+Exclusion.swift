@@ -1,8 +1,9 @@
 import Synchronization
 import SystemPackage
 
-/// A conditional replacement checks a file and then replaces it. Until both are done, no store may replace or remove the
-/// file: every change of a name in a directory holds a lock on the directory (`flock(2)`), for the length of a rename.
+/// A conditional replacement checks a file and then replaces it. Until both are done, no store may replace or remove
+/// the file: every change of a name in a directory holds a lock on the directory (`flock(2)`), for the length of a
+/// rename.
 extension StoreDirectory {
     /// How long a conditional replacement waits for the lock; it fails then.
     private static let conditionalPatience: Duration = .seconds(10)
@@ -40,8 +41,8 @@ extension StoreDirectory {
         return try body()
     }
 
-    /// Calls `body` with the lock if no other process holds it; nil otherwise. Calls of this process wait for one another
-    /// without polling.
+    /// Calls `body` with the lock if no other process holds it; nil otherwise. Calls of this process wait for one
+    /// another without polling.
     private func excludingOwnChanges<Result>(
         in own: Descriptor, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result? {

@@ -81,8 +81,8 @@ extension StoreDirectory {
         }
     }
 
-    /// Gives a new file a modification time of its own, so that its ``FileRevision`` is unique; best effort, because not
-    /// every file system can set times.
+    /// Gives a new file a modification time of its own, so that its ``FileRevision`` is unique; best effort, because
+    /// not every file system can set times.
     package func setPreciseTime(of file: Descriptor) {
         guard let now = fileSystem.preciseTime else { return }
         do { try fileSystem.setTimes(accessed: nil, modified: now, of: .descriptor(file)) } catch _ {}

@@ -5,8 +5,8 @@ extension StoreDirectory {
     /// The maximum number of directories that are renamed before one flush.
     private static let groupSize = 64
 
-    /// Removes all files and directories with valid keys (``OwnFiles``); those of other programs, and the directories that
-    /// contain them, are kept.
+    /// Removes all files and directories with valid keys (``OwnFiles``); those of other programs, and the directories
+    /// that contain them, are kept.
     ///
     /// Every entry of the root is removed atomically: a directory is renamed first, and the next store that writes
     /// completes an interrupted removal. Directories with entries of other programs, directories that the file system

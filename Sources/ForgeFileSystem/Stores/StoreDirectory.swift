@@ -69,8 +69,8 @@ package final class StoreDirectory: Sendable {
 
     /// The whole path of a key; nil if a link may be on the way, so that the key has to be looked up from here.
     ///
-    /// The last component is never followed, so a key of one component needs no limits. For others the whole path must be
-    /// free of links, that of the root included.
+    /// The last component is never followed, so a key of one component needs no limits. For others the whole path must
+    /// be free of links, that of the root included.
     func wholePath(of key: RelativeKey) -> KeyLocation? {
         guard !key.isNested || hasPathWithoutLinks.load(ordering: .relaxed) else { return nil }
         return KeyLocation(

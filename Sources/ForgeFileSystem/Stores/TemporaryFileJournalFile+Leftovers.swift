@@ -22,8 +22,8 @@ extension TemporaryFileJournalFile {
                     try removeLeftovers(slot, in: parent, at: directory, below: root, &kept)
                 }
             } catch  where error.errno.isRefusal || error.errno == .resourceBusy {
-                // The directory cannot be entered now, or a file system is mounted in it; its record stays, so that a later
-                // owner can remove it.
+                // The directory cannot be entered now, or a file system is mounted in it; its record stays, so that a
+                // later owner can remove it.
                 kept.insert(slot)
             } catch  where error.errno.isDisappearance || error.errno.isUnusablePath {
                 continue

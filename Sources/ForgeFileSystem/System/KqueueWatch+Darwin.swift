@@ -19,8 +19,8 @@ extension SystemFileSystem {
 
 /// A kernel queue, read by a dispatch source, and an open descriptor for each directory.
 ///
-/// `@unchecked Sendable`: the descriptor is constant, and dispatch sources are thread-safe. The descriptors are closed by
-/// the source on its queue, on which all other calls are made.
+/// `@unchecked Sendable`: the descriptor is constant, and dispatch sources are thread-safe. The descriptors are closed
+/// by the source on its queue, on which all other calls are made.
 private final class KqueueWatch: DirectoryWatching, @unchecked Sendable {
     /// The descriptors of the watched directories, by the identity of the directory.
     private final class Directories: Sendable {

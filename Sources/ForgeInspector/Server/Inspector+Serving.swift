@@ -16,9 +16,9 @@ extension Inspector {
 
     /// Serves the page on 127.0.0.1 until the process receives SIGTERM or SIGINT, or the task is cancelled.
     ///
-    /// Only this machine can connect, and only who knows the URL that `onStart` receives: its fragment is a random token,
-    /// without which every answer with data is refused. Requests that take more than 30 seconds are ended, and 64
-    /// connections at the same time are accepted.
+    /// Only this machine can connect, and only who knows the URL that `onStart` receives: its fragment is a random
+    /// token, without which every answer with data is refused. Requests that take more than 30 seconds are ended, and
+    /// 64 connections at the same time are accepted.
     ///
     /// - Parameters:
     ///   - port: The port; 0 for a free one.

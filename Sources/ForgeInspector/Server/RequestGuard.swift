@@ -5,9 +5,9 @@ import HummingbirdCore
 
 /// Decides before anything is read whether a request comes from the page of this server.
 ///
-/// `Host` must be this server's, which a name that an attacker lets resolve to 127.0.0.1 is not (DNS rebinding). `Origin`
-/// must be this server's if a browser sends it, and a write must have it, so no other page can write (CSRF). All but the
-/// three files of the page needs the token, which no other user of the machine knows.
+/// `Host` must be this server's, which a name that an attacker lets resolve to 127.0.0.1 is not (DNS rebinding).
+/// `Origin` must be this server's if a browser sends it, and a write must have it, so no other page can write (CSRF).
+/// All but the three files of the page needs the token, which no other user of the machine knows.
 struct RequestGuard: Sendable {
     let token: AccessToken
     let port: Int

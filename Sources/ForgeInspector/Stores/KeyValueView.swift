@@ -33,7 +33,7 @@ final class KeyValueView: Sendable {
         var value: ShownValue
     }
 
-    /// What a list shows.
+    /// The filter and order of a list.
     struct List: Equatable, Sendable {
         var prefix = ""
         /// A text that the names contain.

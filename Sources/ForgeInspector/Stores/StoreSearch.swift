@@ -25,7 +25,7 @@ struct StoreSearch: Sendable {
         self.root = root
     }
 
-    /// What a walk has seen so far.
+    /// The state of a walk.
     private struct Walk {
         var stores: [FoundStore] = []
         var caches: [POSIXPath: FoundStore] = [:]

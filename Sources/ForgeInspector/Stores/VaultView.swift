@@ -43,7 +43,7 @@ final class VaultView: Sendable {
     /// Forgets the key.
     func lock() { vault.withLock { $0 = nil } }
 
-    /// What can be shown at present; nil if the vault was removed.
+    /// The present content: sealed, or the names if the vault is unlocked; nil if the vault was removed.
     func content() throws(CryptError) -> Content? {
         guard let information = try VaultInformation(of: store.path, in: root) else { return nil }
         let unlocked = vault.withLock { $0 }

@@ -1,4 +1,4 @@
-/// What a store can do, as it declares it and as the conformance checks verify it.
+/// The abilities and limits that a store declares, and that the conformance checks verify.
 public struct AsyncKVCapabilities: Hashable, Sendable {
     /// Which writes may have requirements.
     public enum ConditionalWrites: Hashable, Sendable {
@@ -30,12 +30,12 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
         case stale
     }
 
-    /// What an acknowledged write survives.
+    /// The worst failure that an acknowledged write survives.
     public enum Durability: Int, Hashable, Sendable, Comparable {
-        /// Nothing: it ends with the process that has the store.
+        /// None: writes are lost when the process ends.
         case memory
 
-        /// The end of every process of the store, by a kill as well.
+        /// The end of every process that uses the store, including a kill.
         case processEnd
 
         /// A power cut.
@@ -60,7 +60,7 @@ public struct AsyncKVCapabilities: Hashable, Sendable {
     /// Which writes a read sees.
     public var readConsistency: ReadConsistency
 
-    /// What an acknowledged write survives.
+    /// The worst failure that an acknowledged write survives.
     public var durability: Durability
 
     /// Creates a declaration.

@@ -30,7 +30,7 @@ extension AsyncKVStoring {
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
         var page = AsyncKVEntryPage(entries: [], hasMore: true)
         var last = after
-        // Further than one page of names only if all of them were removed meanwhile.
+        // More than one page of names only if all of its values were removed meanwhile.
         while page.hasMore, page.entries.isEmpty {
             let names = try await keys(prefix: prefix, after: last, limit: limit)
             for name in names.names {

@@ -13,8 +13,8 @@ extension AsyncKVStoring {
 
     /// The value of a key; nil only if it is absent.
     ///
-    /// - Throws: ``AsyncKVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` or `.timeout` if
-    ///   the store cannot be read.
+    /// - Throws: ``AsyncKVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` or `.timeout`
+    ///   if the store cannot be read.
     public func read<T>(_ key: KVKey<T>) async throws(AsyncKVStoreError) -> T? { try await versioned(key)?.value }
 
     /// The value of a key and its revision; nil only if it is absent.

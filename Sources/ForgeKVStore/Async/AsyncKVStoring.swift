@@ -1,16 +1,17 @@
 /// A key-value store that other machines may share: the asynchronous sibling of ``KVStoring``.
 ///
-/// A store implements five calls, and `entries` if it can read at one revision; typed values, conditional writes and batches are built on them
-/// (``AsyncKVStoring/read(_:)``, ``AsyncKVStoring/compareAndSet(_:revision:value:timeToLive:)``). ``LocalAsyncKVStore``
-/// makes any local store one, so that tests of code for a fleet of servers run in memory. Stores differ in what they
-/// can promise and declare it (``AsyncKVCapabilities``): a call that a store does not support throws `.refused`.
+/// A store implements five calls, and `entries` if it can read at one revision; typed values, conditional writes and
+/// batches are built on them (``AsyncKVStoring/read(_:)``,
+/// ``AsyncKVStoring/compareAndSet(_:revision:value:timeToLive:)``). ``LocalAsyncKVStore`` makes any local store one, so
+/// that tests of code for a fleet of servers run in memory. Stores differ in what they can promise and declare it
+/// (``AsyncKVCapabilities``): a call that a store does not support throws `.refused`.
 ///
 /// It does not refine ``KVStoring``, nor the reverse: code with an `any KVStoring` never waits for a network.
 ///
 /// All calls are thread-safe. Cancelling the task ends a call early: with `.cancelled` if nothing was changed, with
 /// `.unknownOutcome` if a write had been sent.
 public protocol AsyncKVStoring: Sendable {
-    /// What the store can do; it may ask its server once.
+    /// The store's abilities and limits. The first call may send a request to the server.
     ///
     /// - Throws: ``AsyncKVStoreError``.
     func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities
@@ -69,8 +70,8 @@ public protocol AsyncKVStoring: Sendable {
 
     /// The changes of the names with a prefix, by any client of the store.
     ///
-    /// Without a revision the first element is ``AsyncKVChange/resync``, and every change after it is reported: list the
-    /// names on each `.resync`, then follow the changes. Several changes of one name may be reported as the last.
+    /// Without a revision the first element is ``AsyncKVChange/resync``, and every change after it is reported: list
+    /// the names on each `.resync`, then follow the changes. Several changes of one name may be reported as the last.
     ///
     /// - Parameters:
     ///   - prefix: The prefix, compared byte by byte.

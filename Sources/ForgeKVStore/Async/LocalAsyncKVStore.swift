@@ -6,9 +6,9 @@ import ForgeFileSystem
 /// let store = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore()))
 /// ```
 ///
-/// Times to live need an ``ExpiringKVStore`` as the base, whose clock decides; an expiration is not reported as a change.
-/// Changes need a base that reports them, as ``InMemoryKVStore``, ``FileKVStore`` and layers over them do. Other bases
-/// refuse these calls and declare so.
+/// Times to live need an ``ExpiringKVStore`` as the base, whose clock decides; an expiration is not reported as a
+/// change. Changes need a base that reports them, as ``InMemoryKVStore``, ``FileKVStore`` and layers over them do.
+/// Other bases refuse these calls and declare so.
 ///
 /// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process.
 public final class LocalAsyncKVStore: AsyncKVStoring {

@@ -21,7 +21,7 @@ struct IndexedLog: Sendable {
     private(set) var sizeInBytes: Int64 = 0
     let isHeaderDamaged: Bool
 
-    /// Set while the bytes at the end are not a record that can be read.
+    /// Set while the last bytes are not an intact record.
     private var pause: ReadingPause?
 
     /// Header and first frame. A store that removes all records in place begins again with another frame.

@@ -32,7 +32,7 @@ struct IndexedRecord {
             let longSize = try Self.size(at: offset, &reader)
         else { return nil }
         let size = Int(longSize)
-        // What a forged frame claims to be a record is not brought into memory.
+        // Verified in steps first: a forged frame could claim a record as large as the file.
         if size > LogReader.step, try !reader.isIntact(at: offset, size: size, fileID.checksum) { return nil }
         let record = try reader.withBytes(at: offset, count: size) { bytes -> IndexedRecord? in
             IndexedRecord(bytes, frame, at: offset, fileID.checksum)

@@ -1,5 +1,5 @@
 extension KVLogIndex {
-    /// What is where in a log.
+    /// The layout of a log: its sections, records and damage.
     package struct Map: Sendable {
         /// A section of the file.
         package struct Section: Sendable {

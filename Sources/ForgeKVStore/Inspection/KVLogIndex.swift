@@ -33,7 +33,7 @@ package struct KVLogIndex: Sendable {
     private let root: ConfinedDirectory
     var log: IndexedLog?
 
-    /// The last reading of the log, if it failed.
+    /// Set while the log cannot be read.
     private var failure: Failure?
 
     private struct Failure {
@@ -56,8 +56,8 @@ package struct KVLogIndex: Sendable {
     ///
     /// - Returns: The changes in order; none at the first call. If the log was replaced, the differences.
     /// - Throws: ``KVStoreError``: `.noStore` if there is no log, `.unknownFormat`, `.damaged` if it has no readable
-    ///   header, `.unavailable` if it cannot be read. The index keeps its content. A log that cannot be read is not read
-    ///   again by every call, but after it has changed, and otherwise ever more rarely.
+    ///   header, `.unavailable` if it cannot be read. The index keeps its content. Later calls retry after the log has
+    ///   changed, otherwise with exponential back-off.
     /// - Complexity: O(*n*) in the appended bytes; in the whole log at first and if it was replaced.
     package mutating func refresh() throws(KVStoreError) -> [Change] {
         let store = String(path)
@@ -75,7 +75,7 @@ package struct KVLogIndex: Sendable {
 
     private mutating func refresh(at directory: Descriptor) throws(FileSystemError) -> [Change] {
         let status = try fileSystem.status(.logName, at: directory, followsSymbolicLinks: false)
-        // A copy of the log that lives during the change would copy its arrays.
+        // Moved out: a second reference would make the change copy the arrays.
         if try log?.isSame(status) ?? false {
             failure = nil
             let sequence = log?.sequence

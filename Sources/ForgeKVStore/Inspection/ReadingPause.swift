@@ -1,19 +1,19 @@
 import ForgeFileSystem
 
-/// Decides at which calls bytes that could not be read as a log or a record are read again: after a change at the next
-/// calls, without one ever more rarely.
+/// Schedules retries of reading a damaged log or record: soon after the file changes, otherwise with exponential
+/// back-off.
 ///
-/// Reading them again costs as much as the bytes are long, so a change is not believed more often than that allows: a
-/// program that only pretends to change a long log must not keep the reader busy. Without a change they are read again
-/// too, because a store into mapped memory need not change the times of its file.
+/// A retry reads all the damaged bytes again. After a change it is delayed in proportion to their number, so that a
+/// program that keeps touching a large file cannot keep the reader busy. Unchanged files are read again as well,
+/// because a write through a memory mapping need not change the times of its file.
 struct ReadingPause: Sendable {
-    /// What a change of the bytes changes.
+    /// A fingerprint of the bytes that could not be read: a different one shows that they have changed.
     struct Evidence: Hashable, Sendable {
         var inode: UInt64
         var size: Int64
         var modified: FileTime
         var changed: FileTime
-        /// The first bytes of what could not be read.
+        /// The first damaged bytes.
         var beginning: [UInt8] = []
 
         init(_ status: FileStatus, beginning: [UInt8] = []) {
@@ -28,23 +28,23 @@ struct ReadingPause: Sendable {
     private let sizeInBytes: Int64
     private var callCount = 0
 
-    /// The number of calls of the longest pause: 13 seconds if there are five a second.
+    /// The longest pause, in calls: 13 seconds at five calls a second.
     static let limit = 64
 
-    /// The number of bytes that delay the next reading after a change by one call.
+    /// The number of damaged bytes for which a retry after a change waits one more call.
     static let bytesPerCall: Int64 = 1 << 24
 
     /// - Parameters:
-    ///   - evidence: The state at which the reading failed.
-    ///   - sizeInBytes: The number of bytes that are read in vain.
-    ///   - earlier: The pause before this failure, if what cannot be read begins at the same place.
+    ///   - evidence: The fingerprint at the failure.
+    ///   - sizeInBytes: The number of bytes that a retry reads.
+    ///   - earlier: The pause of the failure before, if the damage begins at the same offset.
     init(_ evidence: Evidence, sizeInBytes: Int64, after earlier: ReadingPause?) {
         self.evidence = evidence
         self.sizeInBytes = sizeInBytes
         failureCount = min((earlier?.failureCount ?? 0) + 1, 32)
     }
 
-    /// Counts a call; returns whether it should read again.
+    /// Counts a call. Returns whether this call should read again.
     mutating func isOver(_ now: Evidence) -> Bool {
         callCount += 1
         let unchanged = min(1 << (failureCount - 1), Self.limit)

@@ -60,7 +60,7 @@ final class MirrorFeed: Sendable {
             } onCancel: {
                 round.cancel()
             }
-            // A round that was cancelled is to be replaced at once.
+            // A cancelled round is replaced at once.
             guard case .failure(let error) = result, !round.isCancelled else { continue }
             let wasCaughtUp = state.withLock { state in
                 defer { state.fail(error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .changes)) }
@@ -196,7 +196,7 @@ final class MirrorFeed: Sendable {
         }
         guard !page.hasMore else { throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page") }
         pageSize.store(min(limit * 2, max(configuration.pageSize, 1)), ordering: .relaxed)
-        // No store of this process can have longer names.
+        // A longer name is not valid in any store of this process.
         return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
     }
 

@@ -1,4 +1,4 @@
-/// What a mirror knows of its remote store.
+/// The state of a mirror: its position in the remote store's history, and how current it is.
 struct MirrorState: Sendable {
     /// The last delivered revision of a store.
     struct Position: Codable, Hashable, Sendable {
@@ -9,7 +9,7 @@ struct MirrorState: Sendable {
         var revision: UInt64?
     }
 
-    /// What a call of `wait` waits for.
+    /// The condition that a call of `wait` waits for.
     enum Goal: Hashable, Sendable {
         case caughtUp
         case revision(UInt64)
@@ -36,7 +36,7 @@ struct MirrorState: Sendable {
     /// Whether this connection will list, or is listing.
     private(set) var isListing = false
 
-    /// How often in a row a read has shown changes that were not delivered.
+    /// The number of reads in a row that showed changes which were not delivered.
     private var missedCount = 0
     var provenAt: ContinuousClock.Instant?
     var heardAt = ContinuousClock.now
@@ -67,8 +67,8 @@ extension MirrorState {
         return revision
     }
 
-    /// The remote store was found at a revision before the changes are followed from the position; false if it is not
-    /// the store of the position, so that a list is necessary.
+    /// Compares the remote store with the position from which its changes will be followed. Returns false if it is
+    /// another store or has an older revision, so that a list is necessary.
     mutating func canContinue(with page: AsyncKVEntryPage, asked: ContinuousClock.Instant) -> Bool {
         guard page.storeID == position.storeID, let present = page.revision, let reached = position.revision,
             present >= reached
@@ -82,7 +82,7 @@ extension MirrorState {
         return true
     }
 
-    /// A read found the remote store at a revision; whether that proves the mirror to be current.
+    /// Takes the revision that a read has found. Returns whether it proves that the mirror is current.
     mutating func isProven(by page: AsyncKVEntryPage, asked: ContinuousClock.Instant) -> Bool {
         guard page.storeID == position.storeID, page.revision != nil, page.revision == position.revision else {
             return false
@@ -91,7 +91,7 @@ extension MirrorState {
         return true
     }
 
-    /// Whether nothing has arrived for a time; a list that is being read counts as arriving.
+    /// Whether no message has arrived for a time. The pages of a list count as messages.
     mutating func isSilent(for limit: Duration) -> Bool {
         if isListing { heardAt = .now }
         return ContinuousClock.now - heardAt >= limit
@@ -111,8 +111,8 @@ extension MirrorState {
         round?.cancel()
     }
 
-    /// A read has shown changes that the connection did not deliver: another connection may; after a second time in a row,
-    /// a list does.
+    /// A read has shown changes that the connection did not deliver: another connection may; after a second time in a
+    /// row, a list does.
     mutating func missedChanges() {
         missedCount += 1
         if missedCount > 1 { needsList = true }
@@ -130,7 +130,7 @@ extension MirrorState {
 // MARK: Content
 
 extension MirrorState {
-    /// What a reported change makes of the value of a name; nil if it is older than the content.
+    /// The new state of a name after a reported change; nil if the content is newer than the change.
     func accepted(
         _ name: KeyName, _ entry: KVEntry?, _ revision: UInt64?, over current: UInt64?
     ) -> MirroredChange? {
@@ -146,7 +146,7 @@ extension MirrorState {
         return MirroredChange(name: name, entry: nil)
     }
 
-    /// The stream needs a list; whether it may be delayed, and still be requested meanwhile.
+    /// Prepares for a list that the stream needs. Returns whether it may be delayed.
     mutating func mayDelayList() -> Bool {
         if !isUrgent { isListing = false }
         return !isUrgent

@@ -4,16 +4,16 @@ public import Foundation
 extension MirroredKVStore {
     /// The limits of a mirror.
     public struct Configuration: Sendable {
-        /// What the synchronous writes of ``KVStoring`` do.
+        /// The behaviour of the synchronous writes of ``KVStoring``.
         public enum SynchronousWrites: Hashable, Sendable {
             /// They throw `.readOnly`.
             case refused
 
-            /// They block the calling thread until the mirror shows the write, at most for a time; after that they throw
-            /// `.unknownOutcome`.
+            /// They block the calling thread until the mirror shows the write, at most for a time; after that they
+            /// throw `.unknownOutcome`.
             ///
-            /// For threads of one's own. Tasks and Dispatch queues must not call them: if all threads of the pool wait,
-            /// nothing is left to carry out the writes, and each call ends with its time.
+            /// Call them only from threads that you have created, not from tasks or Dispatch queues: if every thread of
+            /// the pool waits, no thread remains to carry out the writes, and each call times out.
             case blocking(upTo: Duration)
         }
 
@@ -40,14 +40,15 @@ extension MirroredKVStore {
             }
         }
 
-        /// What the synchronous writes do; `.refused` by default.
+        /// The behaviour of the synchronous writes: `.refused` by default.
         public var synchronousWrites = SynchronousWrites.refused
 
-        /// How long a write of ``MirroredKVStore/remote-swift.property`` waits for the mirror, after it was applied: 10 seconds.
+        /// How long a write of ``MirroredKVStore/remote-swift.property`` waits for the mirror, after it was applied: 10
+        /// seconds.
         public var visibilityLimit = Duration.seconds(10)
 
-        /// The longest silence of the stream of changes, after which it is checked: a minute. Each wait is up to a tenth
-        /// shorter, at random.
+        /// The longest silence of the stream of changes, after which it is checked: a minute. Each wait is up to a
+        /// tenth shorter, at random.
         ///
         /// A store without revisions is listed again after each silence.
         public var silenceLimit = Duration.seconds(60)
@@ -65,11 +66,11 @@ extension MirroredKVStore {
         /// The number of values in a page of a list; smaller after a list has failed. 500 by default.
         public var pageSize = 500
 
-        /// Where to keep a copy, so that a process has the last known values while the remote store cannot be reached;
-        /// nil for none.
+        /// The place of a copy on disk, from which a process starts with the last known values while the remote store
+        /// cannot be reached; nil for none.
         ///
-        /// The copy is a ``FileKVStore`` for one process. A crash leaves it at a state that the mirror has had, with its
-        /// revision; a power cut, perhaps at an earlier one.
+        /// The copy is a ``FileKVStore`` for one process. A crash leaves it at a state that the mirror has had, with
+        /// its revision; a power cut, perhaps at an earlier one.
         public var copy: Copy?
 
         /// Creates a configuration with default values.

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A copy in memory of an asynchronous store, kept current by its changes; it is read without waiting.
+/// A copy of an asynchronous store in memory, kept current by the store's changes and read without waiting.
 ///
 /// ```swift
 /// let mirror = try MirroredKVStore(LocalAsyncKVStore(InMemoryKVStore()))
@@ -13,9 +13,9 @@ import Synchronization
 /// Kubernetes do. It needs a store that reports changes (``AsyncKVCapabilities/changes-swift.property``); with
 /// another one it stays empty, and ``failure`` says `.refused`. ``NamespacedAsyncKVStore`` mirrors a part of a store.
 ///
-/// - Reads are those of ``InMemoryKVStore``: lock-free, without a system call. The revisions of entries are those of the
-///   remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()`` shows
-///   whole batches.
+/// - Reads are those of ``InMemoryKVStore``: lock-free, without a system call. The revisions of entries are those of
+///   the remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()``
+///   shows whole batches.
 /// - The mirror continues from the last revision that the stream of changes or a list has delivered. It lists again if
 ///   the remote store cannot replay from there, if it has another identity or a lower revision, or if `wait` needs a
 ///   revision that the stream does not reach. The list is applied as a difference: observers and readers see only what
@@ -26,11 +26,11 @@ import Synchronization
 /// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
 ///   together, and nil, "any may have changed", if there are more.
 ///
-/// Writes go to the remote store: ``remote-swift.property`` has asynchronous ones, which return when the mirror shows them. The
-/// synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait for a network,
-/// unless ``Configuration/synchronousWrites-swift.property`` permits them to block the calling thread. It is no
-/// ``KVTransactionalStoring``: the batches and conditions of a remote store have outcomes and limits that its synchronous
-/// calls cannot tell; those of ``remote-swift.property`` can.
+/// Writes go to the remote store: ``remote-swift.property`` has asynchronous ones, which return when the mirror shows
+/// them. The synchronous writes of ``KVStoring`` throw `.readOnly`, because code with an `any KVStoring` must not wait
+/// for a network, unless ``Configuration/synchronousWrites-swift.property`` permits them to block the calling thread.
+/// It is no ``KVTransactionalStoring``: the batches and conditions of a remote store have outcomes and limits that its
+/// synchronous calls cannot tell; those of ``remote-swift.property`` can.
 ///
 /// A value whose time to live ends disappears with the change that the remote store reports; ``LocalAsyncKVStore`` does
 /// not report it. An object that is released ends its connection; ``close()`` also waits for that.
@@ -46,8 +46,8 @@ public final class MirroredKVStore: KVRawStoring {
     /// - Parameters:
     ///   - remote: The store.
     ///   - configuration: Limits, and where to keep a copy.
-    /// - Throws: ``KVStoreError`` if the copy on disk cannot be opened, for example because it is in use. Damaged copies
-    ///   are discarded.
+    /// - Throws: ``KVStoreError`` if the copy on disk cannot be opened, for example because it is in use. Damaged
+    ///   copies are discarded.
     public init(_ remote: any AsyncKVStoring, _ configuration: Configuration = Configuration()) throws {
         self.configuration = configuration
         let feed = try MirrorFeed(remote, configuration)

@@ -42,7 +42,8 @@ extension KVTransactionalStoring {
 
     /// Updates a value atomically if there is one.
     ///
-    /// The closure runs again after a concurrent write, so it must have no other effect. If it throws, nothing is stored.
+    /// The closure runs again after a concurrent write, so it must have no other effect. If it throws, nothing is
+    /// stored.
     ///
     /// - Returns: The stored value; nil if the key is absent.
     /// - Throws: ``KVStoreError``, and the error of the closure; the old value is kept, unless the code is

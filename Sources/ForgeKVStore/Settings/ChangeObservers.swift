@@ -57,7 +57,8 @@ final class ChangeObservers: Sendable {
         }
     }
 
-    /// Reports that the values of names may have changed; nil if any may have. Call it once the change is visible to reads.
+    /// Reports that the values of names may have changed; nil if any may have. Call it once the change is visible to
+    /// reads.
     @inline(never)
     func notify(_ names: [KeyName]?) {
         let wasScheduled = state.withLock { state in

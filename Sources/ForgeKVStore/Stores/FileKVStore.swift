@@ -113,7 +113,7 @@ public final class FileKVStore: KVTransactionalStoring {
         self.init(try EngineRegistry.open(path, options: options, on: fileSystem), options)
     }
 
-    /// Opens the store in an open directory for writing, whatever has the path of the directory meanwhile.
+    /// Opens the store in an open directory for writing, even if the directory's path leads elsewhere now.
     ///
     /// - Parameters:
     ///   - directory: The directory, which the store takes over; it is closed even if this throws.

@@ -8,8 +8,8 @@ import CForgeKVStore
 /// Update", 2012): the writer makes the threads of the process pass a fence, so that readers need none. Where the
 /// system cannot do that, each reader passes a fence of its own.
 ///
-/// All tables share the records: there is one per thread, not per table. Every ``TableView`` has a copy of this, so that
-/// a reader need not ask how to enter.
+/// All tables share the records: there is one per thread, not per table. Every ``TableView`` has a copy of this, so
+/// that a reader need not ask how to enter.
 struct ReadDomain: Sendable {
     private let writerFencesReaders = forge_writer_fences_readers()
 

@@ -1,8 +1,8 @@
 /// An ``EvictionQueue`` that chooses its policy: the one that would have had more hits recently.
 ///
 /// Both policies are tried on the hashes of a sample of the keys (as in Waldspurger et al., "Cache Modeling and
-/// Optimization using Miniature Simulations", USENIX ATC 2017), so both see the same requests. Hits are noted and added to
-/// the trial by the next insertion.
+/// Optimization using Miniature Simulations", USENIX ATC 2017), so both see the same requests. Hits are noted and added
+/// to the trial by the next insertion.
 package struct AdaptiveEvictionQueue<Key: Hashable & Sendable, Payload: Sendable>: Sendable {
     package typealias Entry = EvictionQueue<Key, Payload>.Entry
 

@@ -4,8 +4,9 @@ import SystemPackage
 
 /// The layer of a cache on disk: one ``CacheFile`` per key, named by the key's ``FlatFileName`` and `.forgecache`.
 ///
-/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular, that have a second
-/// hard link, or whose names have another form belong to other programs: they are neither read, replaced nor removed.
+/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular, that have a
+/// second hard link, or whose names have another form belong to other programs: they are neither read, replaced nor
+/// removed.
 final class CacheDirectory: Sendable {
     /// The result of reading a key's file.
     enum Reading {
@@ -51,8 +52,8 @@ final class CacheDirectory: Sendable {
         }
     }
 
-    /// Stores an entry, unless `isWanted` returns false just before, and calls `didStore` before a later change of the same
-    /// key can take effect.
+    /// Stores an entry, unless `isWanted` returns false just before, and calls `didStore` before a later change of the
+    /// same key can take effect.
     func store(_ file: CacheFile, isWanted: () -> Bool, didStore: () -> Void) throws {
         let name = Self.fileName(of: file.key)
         let header = file.header()

@@ -1,4 +1,4 @@
-/// What loading the value of a key gave.
+/// The result of loading the value of a key.
 public enum CacheLoad<Value: Sendable>: Sendable {
     /// A value, its lifetime (nil for no end) and a tag to ask for changes with, such as an entity tag of HTTP.
     case value(Value, expiresAfter: Duration? = nil, tag: String? = nil)

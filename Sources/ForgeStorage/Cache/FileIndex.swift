@@ -2,11 +2,12 @@ import Synchronization
 
 /// The names and sizes of a cache's files, in the order of their eviction; it exists in memory only.
 ///
-/// The directory is the index on disk: it is listed once, by the first call that needs sizes, so a crash cannot damage or
-/// outdate anything. Calls may block.
+/// The directory is the index on disk: it is listed once, by the first call that needs sizes, so a crash cannot damage
+/// or outdate anything. Calls may block.
 ///
-/// A name's file and its entry here change under the lock of the name, so they agree when no call is under way. Files that
-/// other processes add are counted from the next listing on, files that they remove until the eviction of their names.
+/// A name's file and its entry here change under the lock of the name, so they agree when no call is under way. Files
+/// that other processes add are counted from the next listing on, files that they remove until the eviction of their
+/// names.
 final class FileIndex: Sendable {
     /// A file, as the directory lists it.
     struct Listed {
@@ -48,10 +49,11 @@ final class FileIndex: Sendable {
 
     /// Calls `write` to store a file, unless it returns false, and removes files until the limits are kept.
     ///
-    /// A file that exceeds the limits alone is removed, together with the one that it would have replaced, and not written.
+    /// A file that exceeds the limits alone is removed, together with the one that it would have replaced, and not
+    /// written.
     ///
-    /// - Throws: The error of listing or of `write`; or the first error of removing an evicted file, after the others were
-    ///   removed.
+    /// - Throws: The error of listing or of `write`; or the first error of removing an evicted file, after the others
+    ///   were removed.
     func store(_ name: String, sizeInBytes: Int, write: () throws -> Bool) throws {
         try listOnce()
         guard sizeInBytes <= limits.sizeInBytes, limits.count > 0 else { return try remove(name) }

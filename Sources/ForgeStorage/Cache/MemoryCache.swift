@@ -33,8 +33,8 @@ public final class MemoryCache<Value: Sendable>: Sendable {
         (entries.hit(key) as? Box)?.value
     }
 
-    /// Inserts a value, or replaces the one of the key, and evicts entries until the limits are kept. A value whose cost
-    /// exceeds the limit is not kept, nor is the one that it replaces.
+    /// Inserts a value, or replaces the one of the key, and evicts entries until the limits are kept. A value whose
+    /// cost exceeds the limit is not kept, nor is the one that it replaces.
     public func insert(_ value: Value, for key: String) {
         entries.insert(Box(value), for: CacheKey(key), sizeInBytes: cost(value))
     }

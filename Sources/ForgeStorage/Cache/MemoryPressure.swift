@@ -16,9 +16,9 @@ public struct MemoryPressure: Sendable {
 
     /// Creates a source.
     ///
-    /// - Parameter start: Starts to call a handler with every warning, on any thread. Every cache calls it once and keeps
-    ///   the returned object as long as it lives. The `deinit` of the object should end the calls; later ones have no
-    ///   effect. The object may be released during a call of the handler, on its thread.
+    /// - Parameter start: Starts to call a handler with every warning, on any thread. Every cache calls it once and
+    ///   keeps the returned object as long as it lives. The `deinit` of the object should end the calls; later ones
+    ///   have no effect. The object may be released during a call of the handler, on its thread.
     public init(_ start: @escaping @Sendable (_ handler: @escaping @Sendable (Level) -> Void) -> AnyObject?) {
         self.start = start
     }

@@ -3,9 +3,9 @@ public import Foundation
 
 /// A cache of images on disk, or on any other file system.
 ///
-/// Without limits it evicts nothing: an image stays until it is replaced or deleted. With limits, caching an image removes
-/// others until the limits are kept; which ones, ``MemoryCache`` describes. An image that exceeds the limits alone is not
-/// kept, nor is the one that it replaces.
+/// Without limits it evicts nothing: an image stays until it is replaced or deleted. With limits, caching an image
+/// removes others until the limits are kept; which ones, ``MemoryCache`` describes. An image that exceeds the limits
+/// alone is not kept, nor is the one that it replaces.
 ///
 /// Each image is a file in the cache's directory: `<id>.cache` if the id consists of `a`–`z`, `0`–`9`, `-`, `_` and
 /// inner dots only, has 1 to 180 bytes, and is not a device name of Windows up to its first dot, such as `con`. The
@@ -37,7 +37,8 @@ public final class ImageCacheManager: Sendable {
     ///   - cacheDirectory: The directory; nil for `ImageCache` in the user's cache directory. On Linux, and on a Mac
     ///     without sandbox, apps share that directory: pass one of the app's own there.
     ///   - limits: The limits of the images' files, which the next ``cacheImage(id:data:)`` keeps; nil for none. The
-    ///     directory is listed once; with a file system that is only a `FileSystemProtocol`, every file is read for that.
+    ///     directory is listed once; with a file system that is only a `FileSystemProtocol`, every file is read for
+    ///     that.
     ///   - decodedLimits: The limits of the decoded images in memory; 64 MiB by default.
     ///   - memoryPressure: The source of warnings on which decoded images are evicted; the operating system by default.
     ///   - now: The clock of ``CachedImage/cachedAt``.

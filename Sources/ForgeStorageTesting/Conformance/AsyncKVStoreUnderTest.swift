@@ -11,8 +11,8 @@ public struct AsyncKVStoreUnderTest: Sendable {
     /// Lets time pass: waits, or advances the clock of the store.
     public var pass: @Sendable (Duration) async throws -> Void
 
-    /// Ends all processes of the store, as far as the declared durability goes, and opens it again. Nil if it cannot be;
-    /// then it may declare `.memory` alone.
+    /// Ends all processes of the store, as far as the declared durability goes, and opens it again. Nil if it cannot
+    /// be; then it may declare `.memory` alone.
     public var reopen: (@Sendable () async throws -> any AsyncKVStoring)?
 
     /// Creates a subject.

@@ -1,5 +1,5 @@
-// The symbols of Image I/O that the Apple-only files of ForgeStorage use. The types of Core Foundation stand for those that
-// Swift bridges to them. Nothing here is ever run.
+// The symbols of Image I/O that the Apple-only files of ForgeStorage use. The types of Core Foundation stand for those
+// that Swift bridges to them. Nothing here is ever run.
 public import CoreGraphics
 
 public typealias CFData = AnyObject

@@ -99,7 +99,7 @@ struct MirrorCopyTests {
         #expect(revisions.count >= 6)
     }
 
-    @Test("a copy that cannot be written is told, and later written as a whole")
+    @Test("reports a copy that cannot be written, and writes it completely once it can")
     func fullDevice() async throws {
         let disk = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 20)))
         let remote = RemoteDouble()

@@ -42,7 +42,7 @@ struct MirrorWaitTests {
         #expect(error?.code == .unavailable)
     }
 
-    @Test("a failure is told, and ends when the mirror has caught up")
+    @Test("reports a failure until the mirror has caught up again")
     func failure() async throws {
         let remote = RemoteDouble()
         remote.state.withLock { $0.isDown = true }
@@ -94,7 +94,7 @@ struct MirrorWaitTests {
         try await until { try mirror.numbers == ["a": 1] }
     }
 
-    @Test("a write returns when the mirror shows it, whatever the store tells", arguments: [true, false])
+    @Test("a write returns when the mirror shows it, with or without revisions", arguments: [true, false])
     func writes(_ tellsRevisions: Bool) async throws {
         let store: any AsyncKVStoring = tellsRevisions ? RemoteDouble() : LocalAsyncKVStore(InMemoryKVStore())
         let mirror = try await MirroredKVStore(store, .test).caughtUp()
@@ -112,7 +112,7 @@ struct MirrorWaitTests {
         #expect(!mirror.contains(key))
     }
 
-    @Test("removing what is absent also removes what the mirror has not seen yet")
+    @Test("a removal also reaches names that the mirror does not show yet")
     func removalOfTheUnseen() async throws {
         let remote = RemoteDouble()
         let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(100))).caughtUp()

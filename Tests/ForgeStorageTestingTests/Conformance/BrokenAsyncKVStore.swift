@@ -184,7 +184,7 @@ extension KVBatch {
 }
 
 extension AsyncKVChanges {
-    /// What a filter sees of a change.
+    /// The part of a change that a filter decides on.
     fileprivate enum Seen: Equatable {
         case changed(String)
         case resync

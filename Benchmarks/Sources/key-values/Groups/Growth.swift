@@ -9,7 +9,7 @@ struct Growth {
     /// The argument that marks a child process.
     static let argument = "--growth"
 
-    /// What MMKV took on the machine of the recorded figures.
+    /// MMKV's bytes per key on the machine of the recorded figures.
     private static let elsewhere = [50_000: 162.0, 300_000: 139.0]
 
     static func line(count: Int, _ goal: Double, _ workspace: Workspace) throws -> GoalLine {

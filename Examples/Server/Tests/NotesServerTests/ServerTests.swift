@@ -52,7 +52,8 @@ final class ServerTests: Sendable {
         #expect(Set(notes).count == notes.count)
     }
 
-    /// Sends SIGTERM after half of a request that adds the note "last", and returns when the server accepts no connection.
+    /// Sends SIGTERM after half of a request that adds the note "last", and returns when the server accepts no
+    /// connection.
     private func stopDuringRequest(_ server: ServerProcess, _ token: String) async throws -> Connection {
         let connection = try Connection(port: server.port)
         // The answer to the first request shows that the server has read the beginning of the second.

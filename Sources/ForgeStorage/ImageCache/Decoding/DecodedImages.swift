@@ -2,7 +2,7 @@ import Synchronization
 
 /// The decoded images of an ``ImageCacheManager``, by id; an image may be there in several sizes.
 final class DecodedImages: Sendable {
-    /// What an image was decoded to.
+    /// The decoder of an image, and the largest length it was decoded to.
     struct Variant: Hashable, Sendable {
         var decoder: ObjectIdentifier
         var length: Int?

@@ -1,8 +1,9 @@
 extension ImageCacheManager {
     /// The decoded image that was cached as `id`, from memory if it was decoded before; nil if there is none.
     ///
-    /// The size is checked before any pixel is decoded. Decoded images are kept in memory within the limits that the cache
-    /// was created with, counted with all their frames; caching or deleting an image through this object removes them.
+    /// The size is checked before any pixel is decoded. Decoded images are kept in memory within the limits that the
+    /// cache was created with, counted with all their frames; caching or deleting an image through this object removes
+    /// them.
     ///
     /// - Parameters:
     ///   - id: The identifier.
