@@ -111,6 +111,22 @@ struct CommandRun {
     struct NotBuilt: Error {}
 }
 
+extension Process {
+    /// Starts the process, which control-C interrupts even if this process ignores it, as a background job of a shell does.
+    func runInterruptibly() throws {
+        signal(SIGINT, SIG_DFL)
+        try run()
+    }
+
+    /// Waits for the end of the process, which must come within a minute: it is killed then.
+    func waitForEnd() {
+        let end = ContinuousClock.now + .seconds(60)
+        while isRunning, ContinuousClock.now < end { usleep(1000) }
+        if isRunning { kill(processIdentifier, SIGKILL) }
+        waitUntilExit()
+    }
+}
+
 /// A directory of one test, removed with the last reference.
 final class Scratch: Sendable {
     let url = FileManager.default.temporaryDirectory.appendingPathComponent("forge-\(UUID().uuidString)")

@@ -53,14 +53,14 @@ struct InterruptionTests {
         process.standardInput = try FileHandle(forReadingFrom: input)
         process.standardOutput = output.pipe
         process.standardError = errors
-        try process.run()
+        try process.runInterruptibly()
         while process.isRunning, !isWriting(process) { usleep(1000) }
         // A verb that has something to tidy up is asked first.
         for _ in 0..<2 where process.isRunning {
             kill(process.processIdentifier, SIGINT)
             for _ in 0..<20 where process.isRunning { usleep(1000) }
         }
-        process.waitUntilExit()
+        process.waitForEnd()
         #expect(process.terminationReason == .exit)
         #expect(process.terminationStatus == 130)
         let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)

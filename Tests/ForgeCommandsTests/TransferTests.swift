@@ -408,10 +408,10 @@ struct TransferTests {
         let errors = Pipe()
         process.standardError = errors
         process.standardOutput = FileHandle.nullDevice
-        try process.run()
+        try process.runInterruptibly()
         while !FileManager.default.fileExists(atPath: scratch.path(path)), process.isRunning { usleep(200) }
         kill(process.processIdentifier, SIGINT)
-        process.waitUntilExit()
+        process.waitForEnd()
         #expect(process.terminationReason == .exit)
         let message = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         return (process.terminationStatus, message)
