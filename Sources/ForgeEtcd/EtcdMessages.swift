@@ -90,6 +90,10 @@ struct EtcdTransactionResponse: Decodable, Sendable {
     var succeeded: Bool?
 }
 
+struct EtcdPutResponse: Decodable, Sendable {
+    var header: EtcdHeader?
+}
+
 struct EtcdLeaseRequest: Encodable, Sendable {
     var TTL: EtcdInteger?
     var ID: EtcdInteger?

@@ -48,7 +48,7 @@ struct EtcdFaultTests {
         let recorder = try await history(stores, patient) { recorder in
             for fault in [FaultyProxy.Fault.losesRequest, .losesAnswer, .losesAnswer] {
                 try await calls(30, recorder)
-                proxy.next("/v3/kv/txn", fault)
+                proxy.next(.write, fault)
             }
             try await calls(30, recorder)
             proxy.cut()

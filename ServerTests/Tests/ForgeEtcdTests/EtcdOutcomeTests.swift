@@ -27,7 +27,7 @@ struct EtcdOutcomeTests {
         direct = try EtcdKVStore(configuration)
     }
 
-    private var transactions: Int { proxy.requests.count { $0 == "/v3/kv/txn" } }
+    private var writeCount: Int { proxy.count(of: .write) }
 
     @Test(
         "a write whose request or answer is lost is unknown, and not repeated",
@@ -40,12 +40,12 @@ struct EtcdOutcomeTests {
         ]
         try await direct.set(KVKey<Int>("c"), value: 1)
         for (index, call) in calls.enumerated() {
-            proxy.next("/v3/kv/txn", fault)
+            proxy.next(.write, fault)
             let error = await #expect(throws: AsyncKVStoreError.self) { try await call() }
             #expect(error?.code == .unknownOutcome)
             #expect(error?.endpoint == proxy.endpoint)
             #expect(error?.requestID?.isEmpty == false)
-            #expect(transactions == index + 1)
+            #expect(writeCount == index + 1)
         }
         #expect(try await direct.contains(key) == isApplied)
         #expect(try await direct.contains(KVKey<Int>("b")) == isApplied)
@@ -57,9 +57,9 @@ struct EtcdOutcomeTests {
         try await direct.set(key, value: 1)
         let revision = try await direct.entry(named: "a")?.revision
         try await direct.set(key, value: 2)
-        proxy.next("/v3/kv/txn", .losesAnswer)
+        proxy.next(.write, .losesAnswer)
         #expect(try await store.compareAndSet(key, revision: revision, value: 3) == false)
-        #expect(transactions == 1)
+        #expect(writeCount == 1)
     }
 
     @Test("a lost conditional write is unknown if another client may have stored the equal value")
@@ -67,7 +67,7 @@ struct EtcdOutcomeTests {
         try await direct.set(key, value: 1)
         let revision = try await direct.entry(named: "a")?.revision
         try await direct.set(key, value: 2)
-        proxy.next("/v3/kv/txn", .losesAnswer)
+        proxy.next(.write, .losesAnswer)
         let error = await #expect(throws: AsyncKVStoreError.self) {
             try await store.compareAndSet(key, revision: revision, value: 2)
         }
@@ -77,9 +77,9 @@ struct EtcdOutcomeTests {
     @Test("a read is repeated", arguments: [FaultyProxy.Fault.losesRequest, .losesAnswer])
     func repeatedRead(_ fault: FaultyProxy.Fault) async throws {
         try await direct.set(key, value: 7)
-        proxy.next("/v3/kv/range", fault)
+        proxy.next(.read, fault)
         #expect(try await store.read(key) == 7)
-        #expect(proxy.requests.count { $0 == "/v3/kv/range" } == 2)
+        #expect(proxy.count(of: .read) == 2)
     }
 
     @Test("a server that does not answer: reads time out, writes are unknown")
@@ -87,8 +87,8 @@ struct EtcdOutcomeTests {
         var configuration = configuration
         configuration.deadline = .seconds(1)
         let store = try EtcdKVStore(configuration)
-        for (path, code) in [("/v3/kv/range", AsyncKVStoreError.Code.timeout), ("/v3/kv/txn", .unknownOutcome)] {
-            proxy.next(path, .hangs)
+        for (request, code) in [(FaultyProxy.Request.read, AsyncKVStoreError.Code.timeout), (.write, .unknownOutcome)] {
+            proxy.next(request, .hangs)
             let start = ContinuousClock.now
             let error = await #expect(throws: AsyncKVStoreError.self) {
                 if code == .timeout { _ = try await store.read(key) } else { try await store.set(key, value: 1) }
@@ -100,8 +100,8 @@ struct EtcdOutcomeTests {
 
     @Test("cancelling a call frees its request")
     func cancellation() async throws {
-        for (path, code) in [("/v3/kv/range", AsyncKVStoreError.Code.cancelled), ("/v3/kv/txn", .unknownOutcome)] {
-            proxy.next(path, .hangs)
+        for (request, code) in [(FaultyProxy.Request.read, AsyncKVStoreError.Code.cancelled), (.write, .unknownOutcome)] {
+            proxy.next(request, .hangs)
             let count = proxy.requests.count
             let task = Task {
                 if code == .cancelled { _ = try await store.read(key) } else { try await store.set(key, value: 1) }
@@ -156,7 +156,7 @@ struct EtcdOutcomeTests {
 
     @Test("an error shows no value")
     func values() async throws {
-        proxy.next("/v3/kv/txn", .losesAnswer)
+        proxy.next(.write, .losesAnswer)
         let error = await #expect(throws: AsyncKVStoreError.self) {
             try await store.set(KVKey<String>("a"), value: "hidden-7")
         }

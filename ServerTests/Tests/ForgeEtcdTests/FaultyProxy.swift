@@ -14,14 +14,27 @@ final class FaultyProxy: Sendable {
         case hangs
     }
 
-    /// The requests so far, and the fault that the next request of a path meets.
+    /// The requests that a fault may meet.
+    enum Request: Hashable, Sendable {
+        case read
+        case write
+
+        func hasPath(_ path: String) -> Bool {
+            switch self {
+            case .read: path == "/v3/kv/range"
+            case .write: path == "/v3/kv/txn" || path == "/v3/kv/put"
+            }
+        }
+    }
+
+    /// The requests so far, and the fault that the next request of a kind meets.
     private final class State: Sendable {
-        let requests = Mutex((paths: [String](), fault: (kind: Fault, path: String)?.none))
+        let requests = Mutex((paths: [String](), fault: (kind: Fault, request: Request)?.none))
 
         func add(_ path: String) -> Fault? {
             requests.withLock { state in
                 state.paths.append(path)
-                guard let fault = state.fault, fault.path == path else { return nil }
+                guard let fault = state.fault, fault.request.hasPath(path) else { return nil }
                 state.fault = nil
                 return fault.kind
             }
@@ -49,8 +62,10 @@ final class FaultyProxy: Sendable {
     /// The number of open connections.
     var connectionCount: Int { proxy.connectionCount }
 
-    /// Lets the next request with this path meet a fault.
-    func next(_ path: String, _ fault: Fault) { state.requests.withLock { $0.fault = (fault, path) } }
+    func count(of request: Request) -> Int { requests.count { request.hasPath($0) } }
+
+    /// Lets the next request of a kind meet a fault.
+    func next(_ request: Request, _ fault: Fault) { state.requests.withLock { $0.fault = (fault, request) } }
 
     /// Cuts all connections.
     func cut() { proxy.cut() }
