@@ -166,7 +166,7 @@ public final class EtcdKVStore: AsyncKVStoring {
         let response: EtcdTransactionResponse
         do throws(AsyncKVStoreError) {
             var call = EtcdCall(path: "/v3/kv/txn", operation: .batch, key: key, isWrite: true)
-            if transaction.compare.isEmpty, transaction.success.count == 1, let put = transaction.success[0].request_put {
+            if let put = transaction.onlyPut {
                 // A fifth faster than a transaction with one operation.
                 call.path = "/v3/kv/put"
                 let answer: EtcdPutResponse = try await transport.call(call, put)

@@ -83,6 +83,11 @@ struct EtcdTransaction: Encodable, Sendable {
 
     var compare: [Compare]
     var success: [Operation]
+
+    /// The put of a transaction that consists of it alone.
+    var onlyPut: Operation.Put? {
+        compare.isEmpty && success.count == 1 ? success[0].request_put : nil
+    }
 }
 
 struct EtcdTransactionResponse: Decodable, Sendable {

@@ -13,7 +13,7 @@ struct ProcessUsage: Sendable {
         let pages = FileManager.default.contents(atPath: "/proc/self/statm").flatMap {
             Int(String(decoding: $0, as: UTF8.self).split(separator: " ").dropFirst().first ?? "")
         }
-        return ProcessUsage(descriptors: descriptors, memory: pages.map { $0 * Int(getpagesize()) >> 20 })
+        return ProcessUsage(descriptors: descriptors, memory: pages.map { ($0 * Int(getpagesize())) >> 20 })
     }
 }
 

@@ -87,7 +87,8 @@ struct EtcdOutcomeTests {
         var configuration = configuration
         configuration.deadline = .seconds(1)
         let store = try EtcdKVStore(configuration)
-        for (request, code) in [(FaultyProxy.Request.read, AsyncKVStoreError.Code.timeout), (.write, .unknownOutcome)] {
+        let codes: [(FaultyProxy.Request, AsyncKVStoreError.Code)] = [(.read, .timeout), (.write, .unknownOutcome)]
+        for (request, code) in codes {
             proxy.next(request, .hangs)
             let start = ContinuousClock.now
             let error = await #expect(throws: AsyncKVStoreError.self) {
@@ -100,7 +101,8 @@ struct EtcdOutcomeTests {
 
     @Test("cancelling a call frees its request")
     func cancellation() async throws {
-        for (request, code) in [(FaultyProxy.Request.read, AsyncKVStoreError.Code.cancelled), (.write, .unknownOutcome)] {
+        let codes: [(FaultyProxy.Request, AsyncKVStoreError.Code)] = [(.read, .cancelled), (.write, .unknownOutcome)]
+        for (request, code) in codes {
             proxy.next(request, .hangs)
             let count = proxy.requests.count
             let task = Task {
