@@ -183,7 +183,7 @@ final class EtcdTransport: Sendable {
         if let token { request.headers.add(name: "Authorization", value: token) }
         // A server that loses the leader ends the watch, which then goes on at another; otherwise it would stay silent.
         if isStream { request.headers.add(name: "Grpc-Metadata-hasleader", value: "true") }
-        request.body = .stream(body, length: .known(Int64(body.count)))
+        request.body = body.content
         // The other servers get their share of the time, if the request may be sent to them.
         let rest = end - ContinuousClock.now
         let limit = configuration.endpoints.count > 1 && !call.isWrite ? rest / 2 : rest

@@ -1,15 +1,17 @@
 #if Etcd || S3
+package import AsyncHTTPClient
 package import NIOCore
 import Synchronization
 
 /// The body of a request, which knows whether it was asked for: before that, nothing has reached a server.
 ///
-/// The client asks for a streamed body after it has a connection and has written the head of the request.
-package final class RequestBody: AsyncSequence, Sendable {
-    package typealias Element = ByteBuffer
-
-    private let bytes: ByteBuffer
+/// The client asks for a body after it has a connection and has written the head of the request.
+package final class RequestBody: Sendable {
+    fileprivate let bytes: ByteBuffer
     private let wasAskedFor = Mutex(false)
+
+    /// The largest body that is sent as a collection: faster than a sequence, but copied.
+    private static let copiedCount = 1 << 16
 
     package init(_ bytes: ByteBuffer) {
         self.bytes = bytes
@@ -21,22 +23,52 @@ package final class RequestBody: AsyncSequence, Sendable {
     /// Whether a server may have received the request.
     package var mayBeSent: Bool { wasAskedFor.withLock { $0 } }
 
-    package func makeAsyncIterator() -> Iterator { Iterator(body: self) }
+    /// The body for the client.
+    package var content: HTTPClientRequest.Body {
+        count <= Self.copiedCount
+            ? .bytes(Bytes(body: self)) : .stream(Parts(body: self), length: .known(Int64(count)))
+    }
 
-    package struct Iterator: AsyncIteratorProtocol {
-        fileprivate let body: RequestBody
-        private var isDone = false
+    fileprivate func ask() { wasAskedFor.withLock { $0 = true } }
 
-        fileprivate init(body: RequestBody) {
-            self.body = body
+    /// The bytes one by one. The client reads them when it needs them.
+    private struct Bytes: RandomAccessCollection {
+        let body: RequestBody
+
+        private var view: ByteBufferView { body.bytes.readableBytesView }
+        var startIndex: Int { view.startIndex }
+        var endIndex: Int { view.endIndex }
+
+        subscript(position: Int) -> UInt8 {
+            body.ask()
+            return view[position]
         }
 
-        package mutating func next() async -> ByteBuffer? {
-            guard !isDone else { return nil }
-            isDone = true
-            body.wasAskedFor.withLock { $0 = true }
-            return body.bytes
+        func withContiguousStorageIfAvailable<Result>(
+            _ body: (UnsafeBufferPointer<UInt8>) throws -> Result
+        ) rethrows -> Result? {
+            self.body.ask()
+            return try view.withContiguousStorageIfAvailable(body)
         }
+    }
+
+    /// All bytes as one element.
+    private struct Parts: AsyncSequence, Sendable {
+        let body: RequestBody
+
+        struct Iterator: AsyncIteratorProtocol {
+            let body: RequestBody
+            var isDone = false
+
+            mutating func next() async -> ByteBuffer? {
+                guard !isDone else { return nil }
+                isDone = true
+                body.ask()
+                return body.bytes
+            }
+        }
+
+        func makeAsyncIterator() -> Iterator { Iterator(body: self.body) }
     }
 }
 #endif

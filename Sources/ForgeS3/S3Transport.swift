@@ -169,7 +169,7 @@ final class S3Transport: Sendable {
         var sent = HTTPClientRequest(url: wire.url)
         sent.method = HTTPMethod(rawValue: request.method)
         sent.headers.add(contentsOf: wire.headers)
-        if body.count > 0 { sent.body = .stream(body, length: .known(Int64(body.count))) }
+        if body.count > 0 { sent.body = body.content }
         // The parts of a large object are put together for minutes, before its answer ends.
         let limit =
             request.answersBeforeItsEnd

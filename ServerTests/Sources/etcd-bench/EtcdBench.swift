@@ -18,6 +18,7 @@ struct EtcdBench {
         let server = try await EtcdServer.started()
         var configuration = EtcdKVStore.Configuration(endpoints: [server.endpoint])
         configuration.prefix = "bench/"
+        configuration.deadline = .seconds(60)
         let store = try EtcdKVStore(configuration)
         let client = HTTPClient(eventLoopGroupProvider: .singleton)
         let raw = RawEtcd(endpoint: server.endpoint, client: client)

@@ -5,36 +5,26 @@ import Synchronization
 
 /// Tasks that call one store in etcd: own keys, shared counters, batches, lists and watches.
 struct EtcdStress: Sendable {
-    /// The values that a task's own key may have.
-    private struct Values {
-        var acknowledged: Int?
-
-        /// Values of writes with unknown outcomes, which may take effect at any later moment.
-        var unknown: Set<Int> = []
-
-        func contain(_ value: Int?) -> Bool { value == acknowledged || value.map(unknown.contains) == true }
-    }
-
     private struct Counts {
         var done = 0
         var unknown = 0
     }
 
-    private final class Expected: Sendable {
-        let own = Mutex<[Int: Values]>([:])
-        let counters = Mutex<[Int: Counts]>([:])
+    private final class Counters: Sendable {
+        let counts = Mutex<[Int: Counts]>([:])
     }
 
     private static let counterCount = 500
     let store: EtcdKVStore
     let run: StressRun
-    private let expected = Expected()
+    private let own = OwnValues()
+    private let counters = Counters()
 
     init(_ store: EtcdKVStore, _ run: StressRun) {
         (self.store, self.run) = (store, run)
     }
 
-    private static func own(_ task: Int) -> KVKey<Int> { KVKey<Int>("own/\(task)") }
+    private static func key(of task: Int) -> KVKey<Int> { KVKey<Int>("own/\(task)") }
 
     private static func counter(_ number: Int) -> KVKey<Int> { KVKey<Int>("counter/\(number)") }
 
@@ -62,52 +52,38 @@ struct EtcdStress: Sendable {
     }
 
     private func read(_ task: Int) async throws {
-        let value = try await store.read(Self.own(task))
-        let isRight = expected.own.withLock { $0[task, default: Values()].contain(value) }
-        if !isRight { run.report("own/\(task) is \(value.map(String.init) ?? "absent")") }
+        let value = try await store.read(Self.key(of: task))
+        own.check(task, value, run)
     }
 
-    /// Writes the task's own key, which no other task writes.
     private func write(_ task: Int) async throws {
         let value = Int.random(in: 0 ... .max)
-        try await noting(task, value) {
-            try await store.set(Self.own(task), value: value)
+        try await own.note(task, value, isUnknown: Self.isUnknown) {
+            try await store.set(Self.key(of: task), value: value)
         }
     }
 
     private func batch(_ task: Int) async throws {
         let value = Int.random(in: 0 ... .max)
         var batch = KVBatch()
-        try batch.set(Self.own(task), value: value)
+        try batch.set(Self.key(of: task), value: value)
         try batch.set(KVKey<Int>("batch/\(task)"), value: value)
         let changes = batch
-        try await noting(task, value) {
+        try await own.note(task, value, isUnknown: Self.isUnknown) {
             try await store.commit(changes, timeToLive: nil)
         }
     }
 
-    private func noting(
-        _ task: Int, _ value: Int, _ write: () async throws -> Void
-    ) async throws {
-        do {
-            try await write()
-            expected.own.withLock { $0[task, default: Values()].acknowledged = value }
-        } catch let error as AsyncKVStoreError {
-            if error.code == .unknownOutcome {
-                expected.own.withLock { _ = $0[task, default: Values()].unknown.insert(value) }
-            }
-            throw error
-        }
+    private static func isUnknown(_ error: any Error) -> Bool {
+        (error as? AsyncKVStoreError)?.code == .unknownOutcome
     }
 
     private func increment(_ number: Int) async throws {
         do {
             try await store.update(Self.counter(number), default: 0) { $0 += 1 }
-            expected.counters.withLock { $0[number, default: .init()].done += 1 }
-        } catch let error as AsyncKVStoreError {
-            if error.code == .unknownOutcome {
-                expected.counters.withLock { $0[number, default: .init()].unknown += 1 }
-            }
+            counters.counts.withLock { $0[number, default: .init()].done += 1 }
+        } catch {
+            if Self.isUnknown(error) { counters.counts.withLock { $0[number, default: .init()].unknown += 1 } }
             throw error
         }
     }
@@ -120,12 +96,9 @@ struct EtcdStress: Sendable {
 
     /// Compares every own key and counter with the outcomes of the calls.
     func check() async throws {
-        for (task, values) in expected.own.withLock({ $0 }) {
-            let value = try await store.read(Self.own(task))
-            if !values.contain(value) { run.report("own/\(task) ends as \(value.map(String.init) ?? "absent")") }
-        }
+        for task in own.tasks { own.check(task, try await store.read(Self.key(of: task)), run) }
         var sum = 0
-        for (number, counts) in expected.counters.withLock({ $0 }) {
+        for (number, counts) in counters.counts.withLock({ $0 }) {
             let value = try await store.read(Self.counter(number)) ?? 0
             sum += counts.done
             if !(counts.done...counts.done + counts.unknown).contains(value) {
