@@ -24,6 +24,7 @@ let package = Package(
         .package(name: "ForgeStorage", path: "..", traits: ["Etcd", "S3"]),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
         .target(name: "ServerTestSupport", dependencies: metrics, swiftSettings: settings),
@@ -38,6 +39,17 @@ let package = Package(
                 "EtcdServers", "Histories", "ServerTestSupport",
                 .product(name: "ForgeEtcd", package: "ForgeStorage"),
                 .product(name: "ForgeKVStore", package: "ForgeStorage"),
+            ],
+            swiftSettings: settings),
+        // A mirror beside plain requests of the same client.
+        .executableTarget(
+            name: "mirror-bench",
+            dependencies: [
+                "EtcdServers",
+                .product(name: "ForgeEtcd", package: "ForgeStorage"),
+                .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
             ],
             swiftSettings: settings),
         .testTarget(
