@@ -43,14 +43,17 @@ let package = Package(
                 "EtcdServers", "Histories", "ServerTestSupport",
             ] + stores,
             swiftSettings: settings),
+        // A mirror beside plain requests of the same client.
         .executableTarget(
-            name: "etcd-bench",
+            name: "mirror-bench",
             dependencies: [
-                "EtcdServers", .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                "EtcdServers",
+                .product(name: "ForgeEtcd", package: "ForgeStorage"),
+                .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
-            ] + stores,
+            ],
             swiftSettings: settings),
-        .executableTarget(name: "server-stress", dependencies: ["EtcdServers"] + stores, swiftSettings: settings),
         .testTarget(
             name: "HistoriesTests",
             dependencies: ["Histories", .product(name: "ForgeKVStore", package: "ForgeStorage")],

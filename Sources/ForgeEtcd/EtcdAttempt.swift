@@ -38,6 +38,8 @@ struct EtcdAttempt: Error {
                 .cancelled
             } else if (cause as? HTTPClientError) == .deadlineExceeded {
                 .timeout
+            } else if cause is NIOTooManyBytesError {
+                .tooLarge
             } else {
                 .unavailable
             }

@@ -44,13 +44,10 @@ final class EtcdChangeSource: AsyncKVChangeSource {
     }
 
     func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
-        // The changes of the last message that `next` has not returned come first.
-        let rest = pending.withLock { $0.takeIfComplete() }
-        if let rest, !rest.changes.isEmpty { return rest }
-        while try await receive() {
-            if let update = pending.withLock({ $0.takeIfComplete() }) { return update }
-        }
-        return nil
+        // What `next` has left of the last message.
+        let rest = pending.withLock { $0.take() }
+        if !rest.changes.isEmpty { return rest }
+        return try await receive() ? pending.withLock { $0.take() } : nil
     }
 
     /// Adds the next message to what is pending; false if the task is cancelled.
@@ -80,7 +77,7 @@ final class EtcdChangeSource: AsyncKVChangeSource {
 private struct Pending {
     var changes: [AsyncKVChange] = []
 
-    /// The revision up to which they are complete; nil inside a batch.
+    /// The revision up to which every change was received.
     var revision: UInt64?
     private var deliveredCount = 0
 
@@ -93,9 +90,8 @@ private struct Pending {
         return changes[deliveredCount - 1]
     }
 
-    /// Takes the changes if they do not end inside a batch.
-    mutating func takeIfComplete() -> AsyncKVUpdate? {
-        guard let revision else { return nil }
+    /// Takes the changes, which are of complete transactions.
+    mutating func take() -> AsyncKVUpdate {
         defer { self = Pending() }
         return AsyncKVUpdate(changes: Array(changes.dropFirst(deliveredCount)), revision: revision)
     }

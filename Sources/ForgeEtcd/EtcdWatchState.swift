@@ -23,8 +23,8 @@ struct EtcdWatchState: Sendable {
     /// The first revision that was not reported; nil to begin with the present one.
     private(set) var next: UInt64?
 
-    /// Whether the last revision of the last message continues in the next one.
-    private var isInsideBatch = false
+    /// The changes of a transaction whose last event has not arrived.
+    private var unfinished: [AsyncKVChange] = []
 
     /// The cluster of the last connection.
     private var clusterID: String?
@@ -35,8 +35,8 @@ struct EtcdWatchState: Sendable {
     /// The maximum of that number that lagging members explain. Above it the cluster has lost its history.
     private static let lowRevisionLimit = 3
 
-    /// The revision up to which every change was reported; nil inside a batch.
-    var reported: UInt64? { isInsideBatch ? nil : next.map { $0 - 1 } }
+    /// The revision up to which every change was reported.
+    var reported: UInt64? { next.map { $0 - 1 } }
 
     /// Creates the state of a watch.
     ///
@@ -64,27 +64,33 @@ struct EtcdWatchState: Sendable {
             return .notPermitted(reason)
         }
         if message.created == true {
-            isInsideBatch = false
+            // The connection repeats the transaction.
+            unfinished = []
             guard isContinuing(message.header) else { return .interrupted }
         }
+        let events = message.events ?? []
+        // Nothing of a message that is not valid is reported.
+        guard events.allSatisfy({ 1..<UInt64(Int64.max) ~= $0.kv.entry.revision }) else { return .interrupted }
         var changes: [AsyncKVChange] = []
         if message.created == true, needsResync {
             needsResync = false
             changes.append(.resync)
             if next == nil { next = message.header?.revision.map { UInt64(clamping: $0.value) + 1 } }
         }
-        let events = message.events ?? []
         for (index, event) in events.enumerated() {
             let revision = event.kv.entry.revision
-            guard 1..<UInt64(Int64.max) ~= revision else { return .interrupted }
             let following = index + 1 < events.count ? events[index + 1].kv.entry.revision : nil
             // A watch resumes at a revision: one that ends inside a transaction repeats the whole transaction.
             let isLast = following.map { $0 != revision } ?? (message.fragment != true)
-            isInsideBatch = !isLast
             let seen = isLast ? revision : revision - 1
             next = max(next ?? 0, seen + 1)
-            guard let name = names.name(of: event.kv.key) else { continue }
-            changes.append(.changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: seen))
+            if let name = names.name(of: event.kv.key) {
+                unfinished.append(
+                    .changed(name: name, entry: event.type == "DELETE" ? nil : event.kv.entry, revision: seen))
+            }
+            guard isLast else { continue }
+            changes += unfinished
+            unfinished = []
         }
         // A progress notice. Those of older servers may come before the events that they cover.
         if replays, message.created != true, message.events?.isEmpty ?? true, let seen = message.header?.revision {

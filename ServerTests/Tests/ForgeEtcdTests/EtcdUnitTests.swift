@@ -149,10 +149,45 @@ struct EtcdWatchStateTests {
             return changes.map { if case .changed(_, _, let revision) = $0 { revision } else { nil } }
         }
         var state = EtcdWatchState(names, after: 5, replays: true)
-        #expect(positions(state.receive(try events([7, 7, 8], isSplit: true))) == [6, 7, 7])
+        #expect(positions(state.receive(try events([7, 7, 8], isSplit: true))) == [6, 7])
         #expect(state.next == 8)
-        #expect(positions(state.receive(try events([8, 8, 9]))) == [7, 8, 9])
+        #expect(positions(state.receive(try events([8, 8, 9]))) == [7, 7, 8, 9])
         #expect(state.next == 10)
+    }
+
+    @Test("a transaction whose message is cut is reported as a whole by the next connection")
+    func cutTransaction() throws {
+        func events(_ names: String..., isSplit: Bool = false) throws -> EtcdWatchResponse {
+            let events = names.map { name in
+                let key = Data("f/\(name)".utf8).base64EncodedString()
+                let type = name == "removed" ? #""type":"DELETE","# : ""
+                return #"{\#(type)"kv":{"key":"\#(key)","mod_revision":"7"}}"#
+            }
+            return try message(
+                #"{"header":{"revision":"9"},"fragment":\#(isSplit),"events":[\#(events.joined(separator: ","))]}"#)
+        }
+        var state = EtcdWatchState(names, after: 5, replays: true)
+        #expect(state.receive(try events("removed", "a", isSplit: true)) == .changes([]))
+        #expect(state.next == 7 && state.reported == 6)
+        state.interrupt()
+        #expect(state.receive(try message(#"{"header":{"revision":"9"},"created":true}"#)) == .changes([]))
+        #expect(state.next == 7)
+        let entry = KVEntry(bytes: [], revision: 7)
+        #expect(
+            state.receive(try events("removed", "a", "b"))
+                == .changes([
+                    .changed(name: "removed", entry: nil, revision: 6), .changed(name: "a", entry: entry, revision: 6),
+                    .changed(name: "b", entry: entry, revision: 7),
+                ]))
+        #expect(state.next == 8)
+    }
+
+    @Test("nothing of a message with an invalid event is reported")
+    func partlyInvalidMessage() throws {
+        var state = EtcdWatchState(names, after: 3, replays: true)
+        let events = [4, 0].map { #"{"kv":{"key":"Zi9h","mod_revision":"\#($0)"}}"# }.joined(separator: ",")
+        #expect(state.receive(try message(#"{"events":[\#(events)]}"#)) == .interrupted)
+        #expect(state.next == 4)
     }
 
     @Test("events without a valid revision end the connection", arguments: ["0", "-1", "9223372036854775807"])
@@ -217,7 +252,7 @@ struct EtcdWatchStateTests {
         #expect(state.receive(try created(3, "2")) == .changes([.resync]))
     }
 
-    @Test("what is reported is complete up to a revision outside batches alone")
+    @Test("what is reported is complete up to a revision, inside a transaction up to the one before")
     func completeness() throws {
         var state = EtcdWatchState(names, after: nil, replays: true)
         #expect(state.reported == nil)
@@ -226,7 +261,7 @@ struct EtcdWatchStateTests {
         _ = state.receive(
             try message(
                 #"{"header":{"revision":"9"},"fragment":true,"events":[{"kv":{"key":"Zi9h","mod_revision":"7"}}]}"#))
-        #expect(state.reported == nil)
+        #expect(state.reported == 6)
         _ = state.receive(try message(event))
         #expect(state.reported == 7)
         _ = state.receive(try message(progress))

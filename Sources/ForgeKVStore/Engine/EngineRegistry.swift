@@ -83,7 +83,8 @@ enum EngineRegistry {
                 }
             case .open(let use):
                 fileSystem.discard(directory)
-                guard use.engine.options.sharing == options.sharing else {
+                let other = use.engine.options
+                guard other.sharing == options.sharing, !other.isOnlyUse, !options.isOnlyUse else {
                     throw KVStoreError(
                         .unavailable(.inUse(processID: options.processes.own.id)), .open, store: String(path))
                 }

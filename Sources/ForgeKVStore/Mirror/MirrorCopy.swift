@@ -40,6 +40,8 @@ final class MirrorCopy: Sendable {
             default: break
             }
         }
+        // Two mirrors would mix their values and positions.
+        options.isOnlyUse = true
         path = place.path.description
         store = try FileKVStore(at: place.path, fileSystem: place.fileSystem, options: options)
     }

@@ -9,20 +9,24 @@ final class MirrorFeed: Sendable {
     let configuration: MirroredKVStore.Configuration
 
     /// The content. Values of any size are accepted: the remote store has the limit.
-    let memory = InMemoryKVStore(maximumValueSizeInBytes: .max)
+    let memory: InMemoryKVStore
     let state: Mutex<MirrorState>
-    private let copy: MirrorCopy?
+    let copy: MirrorCopyWriter?
     private let task = Mutex<Task<Void, Never>?>(nil)
-    let pageSize: Atomic<Int>
+
+    /// The largest number of values in a page of the next list.
+    let pageLimit = Atomic(MirrorFeed.largestPage)
 
     init(_ source: any AsyncKVStoring, _ configuration: MirroredKVStore.Configuration) throws {
         self.source = source
         self.configuration = configuration
-        copy = try configuration.copy.map { try MirrorCopy($0) }
+        let memory = InMemoryKVStore(maximumValueSizeInBytes: .max)
+        self.memory = memory
+        let copy = try configuration.copy.map { try MirrorCopy($0) }
         let (changes, position) = try copy?.content() ?? ([], MirrorState.Position())
         memory.apply(changes, reporting: [])
+        self.copy = copy.map { MirrorCopyWriter($0, of: memory, at: position) }
         state = Mutex(MirrorState(position))
-        pageSize = Atomic(max(configuration.pageSize, 1))
     }
 
     func start() { task.withLock { $0 = Task { await run() } } }
@@ -41,7 +45,7 @@ final class MirrorFeed: Sendable {
     func close() async throws {
         stop()
         await task.withLock { $0 }?.value
-        if let copy { try await BlockingWork.run { try copy.close() } }
+        try await copy?.close()
     }
 
     // MARK: Connections
@@ -49,6 +53,7 @@ final class MirrorFeed: Sendable {
     private func run() async {
         var limit = Self.firstBackoff
         while !Task.isCancelled {
+            let start = ContinuousClock.now
             let round = Task { try await follow() }
             let isClosed = state.withLock { state in
                 state.round = round
@@ -62,11 +67,14 @@ final class MirrorFeed: Sendable {
             }
             // A cancelled round is replaced at once.
             guard case .failure(let error) = result, !round.isCancelled else { continue }
-            let wasCaughtUp = state.withLock { state in
-                defer { state.fail(error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .changes)) }
-                return state.isCaughtUp
+            let hasProgressed = state.withLock { state in
+                state.fail(error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .changes))
+                return state.hasProgressed
             }
-            if wasCaughtUp { limit = Self.firstBackoff }
+            // A connection that can be checked, but ends at once, is one of a row of failures.
+            if hasProgressed || ContinuousClock.now - start >= configuration.longestBackoff {
+                limit = Self.firstBackoff
+            }
             do { try await Task.sleep(for: limit * Double.random(in: 0...1)) } catch { return }
             limit = min(limit * 2, configuration.longestBackoff)
         }
@@ -78,59 +86,62 @@ final class MirrorFeed: Sendable {
     private func follow() async throws {
         var from = state.withLock { $0.begin() }
         if from != nil {
-            let (page, asked) = try await check()
+            let asked = ContinuousClock.now
+            let page = try await firstEntry()
             if !state.withLock({ $0.canContinue(with: page, asked: asked) }) { from = nil }
             resumeWaiters()
         }
-        let isContinuing = from != nil
-        let supervisor = Task { await supervise(isContinuing: isContinuing) }
+        let supervisor = Task { await supervise() }
         defer { supervisor.cancel() }
         var changes = source.changes(prefix: "", from: from).makeAsyncIterator()
-        while let update = try await changes.nextUpdate() { try await receive(update) }
+        var batch = MirrorBatch()
+        while let update = try await changes.nextUpdate() {
+            state.withLock { $0.didHear() }
+            batch.append(update)
+            guard batch.isComplete else { continue }
+            try await receive(batch.take())
+        }
         guard !Task.isCancelled else { return }
         throw AsyncKVStoreError(.unavailable, .changes, detail: "the changes have ended")
     }
 
-    /// Asks for the revision and the identity of the remote store.
-    private func check() async throws(AsyncKVStoreError) -> (AsyncKVEntryPage, ContinuousClock.Instant) {
-        let asked = ContinuousClock.now
-        return (try await source.entries(prefix: "", after: nil, limit: 1, at: nil), asked)
+    /// Reads one entry, for the revision and the identity of the remote store.
+    private func firstEntry() async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        try await source.entries(prefix: "", after: nil, limit: 1, at: nil)
     }
 
-    /// Ends the round if it does not catch up, or if its silence means that changes were missed.
-    private func supervise(isContinuing: Bool) async {
-        do {
-            while isContinuing, !state.withLock({ $0.isCaughtUp }) {
-                try await Task.sleep(for: configuration.patience)
-                state.withLock { state in
-                    if !state.isCaughtUp, ContinuousClock.now - state.heardAt >= configuration.patience {
-                        state.requestList()
-                    }
-                }
+    /// Asks for the revision of the remote store.
+    func ask(_ question: MirrorState.Question) async throws(AsyncKVStoreError) {
+        defer { state.withLock { $0.isAsking = false } }
+        let page = try await firstEntry()
+        state.withLock { $0.learn(page, question) }
+        resumeWaiters()
+    }
+
+    /// Ends the round if its silence means that changes were missed.
+    private func supervise() async {
+        while !Task.isCancelled {
+            let limit = configuration.silenceLimit * Double.random(in: 0.9...1)
+            let patience = configuration.patience
+            let end = state.withLock { $0.examination(after: limit, patience: patience) }
+            do { try await Task.sleep(until: end, clock: .continuous) } catch { return }
+            let question = state.withLock { state -> MirrorState.Question? in
+                guard !Task.isCancelled, state.examination(after: limit, patience: patience) <= .now else { return nil }
+                return state.examine(patience: patience)
             }
-            while true {
-                let limit = configuration.silenceLimit * Double.random(in: 0.9...1)
-                try await Task.sleep(until: state.withLock { $0.heardAt } + limit, clock: .continuous)
-                guard state.withLock({ $0.isSilent(for: limit) }) else { continue }
-                let (page, asked) = try await check()
+            guard let question else { continue }
+            do throws(AsyncKVStoreError) {
+                try await ask(question)
+            } catch {
                 guard !Task.isCancelled else { return }
-                state.withLock { state in
-                    if !state.isProven(by: page, asked: asked) { state.missedChanges() }
-                }
+                state.withLock { $0.end(error, since: question) }
             }
-        } catch let error as AsyncKVStoreError {
-            guard !Task.isCancelled else { return }
-            state.withLock { state in
-                state.fail(error)
-                state.round?.cancel()
-            }
-        } catch {}
+        }
     }
 
     // MARK: Content
 
     private func receive(_ update: AsyncKVUpdate) async throws {
-        let instant = ContinuousClock.now
         var changes: [MirroredChange] = []
         // The last revision of a name in this update, which is not in memory yet.
         var changed: [KeyName: UInt64?] = [:]
@@ -149,64 +160,29 @@ final class MirrorFeed: Sendable {
                 changed[name] = .some(entry?.revision)
             }
         }
-        memory.apply(changes, reporting: changes.map(\.name))
-        let (position, isBehind) = state.withLock { state in
-            state.didReceive(upTo: update.revision, at: instant)
-            return (state.position, state.copyFailure != nil)
-        }
+        let position = state.withLock { $0.position(upTo: update.revision) }
+        apply(changes, reporting: changes.map(\.name), position)
+        state.withLock { $0.didReceive(changes.count, upTo: position) }
         resumeWaiters()
-        guard let copy, !changes.isEmpty || update.revision != nil else { return }
-        await write { [memory, changes] in
-            try isBehind ? copy.replace(by: memory.snapshot(), position) : copy.write(changes, position)
-        }
     }
 
     private func list() async throws {
-        if state.withLock({ $0.mayDelayList() }) {
+        if state.withLock({ $0.willList() }) {
             try await Task.sleep(for: configuration.listJitter * Double.random(in: 0...1))
         }
-        state.withLock { $0.willList() }
         let asked = ContinuousClock.now
-        let (entries, position) = try await readAll()
+        let (entries, position) = try await readList()
         try Task.checkCancellation()
         let difference = memory.difference(to: entries)
-        memory.apply(difference.changes, reporting: difference.names)
+        apply(difference.changes, reporting: difference.names, position)
         state.withLock { $0.didList(position, asked: asked) }
         resumeWaiters()
-        guard let copy else { return }
-        await write { [memory] in try copy.replace(by: memory.snapshot(), position) }
     }
 
-    private static let smallestPage = 16
-
-    /// All values at one revision.
-    private func readAll() async throws -> (entries: [(name: String, entry: KVEntry)], MirrorState.Position) {
-        let limit = pageSize.load(ordering: .relaxed)
-        // A page whose values are too large for one answer fails: the next list has smaller ones.
-        pageSize.store(min(limit, max(limit / 4, Self.smallestPage)), ordering: .relaxed)
-        var page = try await source.entries(prefix: "", after: nil, limit: limit, at: nil)
-        var entries = page.entries
-        let position = MirrorState.Position(storeID: page.storeID, revision: page.revision)
-        while page.hasMore, let last = page.entries.last {
-            page = try await source.entries(prefix: "", after: last.name, limit: limit, at: position.revision)
-            guard page.storeID == position.storeID else {
-                throw AsyncKVStoreError(.unavailable, .keys, detail: "another store answers")
-            }
-            entries += page.entries
-        }
-        guard !page.hasMore else { throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page") }
-        pageSize.store(min(limit * 2, max(configuration.pageSize, 1)), ordering: .relaxed)
-        // A longer name is not valid in any store of this process.
-        return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
-    }
-
-    /// Writes the copy on another thread; a failure is kept until a later write succeeds.
-    private func write(_ body: @escaping @Sendable () throws -> Void) async {
-        do {
-            try await BlockingWork.run(body)
-            state.withLock { $0.copyFailure = nil }
-        } catch {
-            state.withLock { $0.copyFailure = error }
-        }
+    private func apply(
+        _ changes: [MirroredChange], reporting names: [KeyName], _ position: MirrorState.Position
+    ) {
+        guard let copy else { return memory.apply(changes, reporting: names) }
+        copy.record(changes, position) { memory.apply(changes, reporting: names) }
     }
 }

@@ -18,30 +18,65 @@ struct MirrorState: Sendable {
         case entries([KeyName: UInt64?])
     }
 
+    /// What the present connection does.
+    enum Phase: Hashable, Sendable {
+        /// It asks whether it can continue from the position, or has ended.
+        case connecting
+
+        /// It waits for the beginning of the stream, which requires a list.
+        case awaitingList
+
+        /// It delays a list, or reads one.
+        case listing
+
+        /// It receives the changes after the position.
+        case following
+    }
+
+    /// A read of the remote store's revision.
+    struct Question: Sendable {
+        var asked: ContinuousClock.Instant
+
+        /// The revision of the mirror at that time.
+        var reached: UInt64?
+    }
+
+    /// A revision that the remote store had: when the mirror reaches it, the mirror was current at the time of the
+    /// question. The arrival of a message alone proves nothing, because the message may be late.
+    private struct Target {
+        var revision: UInt64
+        var asked: ContinuousClock.Instant
+        var answered: ContinuousClock.Instant
+    }
+
     private(set) var position: Position
+    private(set) var phase = Phase.connecting
 
     /// The revision of the last list: changes up to it are in the content already.
     private var listed: UInt64?
 
-    /// The revision at which the mirror has caught up.
-    private var target: UInt64?
+    /// The last answer that the mirror has not reached.
+    private var target: Target?
     private(set) var isCaughtUp = false
 
     /// Whether the next connection begins with a list.
     private(set) var needsList = true
 
-    /// Whether that list is not to be delayed.
-    private(set) var isUrgent = true
+    /// Whether nothing has been delivered since the mirror was created.
+    private var isFirst = true
 
-    /// Whether this connection will list, or is listing.
-    private(set) var isListing = false
-
-    /// The number of reads in a row that showed changes which were not delivered.
+    /// How often in a row the stream did not deliver changes that the remote store had.
     private var missedCount = 0
-    var provenAt: ContinuousClock.Instant?
-    var heardAt = ContinuousClock.now
-    var failure: AsyncKVStoreError?
-    var copyFailure: (any Error)?
+
+    /// Whether this connection has delivered something.
+    private(set) var hasProgressed = false
+    private(set) var provenAt: ContinuousClock.Instant?
+    private(set) var heardAt = ContinuousClock.now
+    private var askedAt = ContinuousClock.now
+
+    /// Whether a question is not answered yet.
+    var isAsking = false
+    private(set) var failure: AsyncKVStoreError?
     var isClosed = false
 
     /// The task that reads the present connection.
@@ -62,8 +97,10 @@ extension MirrorState {
     /// A connection begins; returns the revision from which it may continue.
     mutating func begin() -> UInt64? {
         heardAt = .now
+        target = nil
+        hasProgressed = false
         let revision = needsList ? nil : position.revision
-        isListing = revision == nil
+        phase = revision == nil ? .awaitingList : .connecting
         return revision
     }
 
@@ -73,28 +110,12 @@ extension MirrorState {
         guard page.storeID == position.storeID, let present = page.revision, let reached = position.revision,
             present >= reached
         else {
-            isListing = true
+            phase = .awaitingList
             return false
         }
-        target = present
-        failure = nil
-        advance(at: asked)
+        (phase, askedAt) = (.following, asked)
+        aim(at: present, asked)
         return true
-    }
-
-    /// Takes the revision that a read has found. Returns whether it proves that the mirror is current.
-    mutating func isProven(by page: AsyncKVEntryPage, asked: ContinuousClock.Instant) -> Bool {
-        guard page.storeID == position.storeID, page.revision != nil, page.revision == position.revision else {
-            return false
-        }
-        (provenAt, heardAt) = (asked, .now)
-        return true
-    }
-
-    /// Whether no message has arrived for a time. The pages of a list count as messages.
-    mutating func isSilent(for limit: Duration) -> Bool {
-        if isListing { heardAt = .now }
-        return ContinuousClock.now - heardAt >= limit
     }
 
     /// The connection has failed.
@@ -102,28 +123,116 @@ extension MirrorState {
         failure = error
         isCaughtUp = false
         target = nil
+        phase = .connecting
     }
 
-    /// Ends the present connection for a list, unless it will list anyway.
-    mutating func requestList() {
-        guard !isListing, !isClosed else { return }
-        (needsList, isUrgent) = (true, true)
+    /// Ends the present connection; the next one begins at once.
+    private mutating func end() {
+        phase = .connecting
         round?.cancel()
     }
 
-    /// A read has shown changes that the connection did not deliver: another connection may; after a second time in a
+    /// Ends a connection that should be used no more because of an error, unless it has delivered something since the
+    /// question was asked.
+    mutating func end(_ error: AsyncKVStoreError, since question: Question) {
+        guard phase == .following, heardAt < question.asked else { return }
+        fail(error)
+        end()
+    }
+
+    private mutating func requestList() {
+        needsList = true
+        end()
+    }
+}
+
+// MARK: Silence
+
+extension MirrorState {
+    /// Whether a stream is silent for so long that a call of `wait` asks why.
+    func isSilent(_ patience: Duration) -> Bool {
+        // For a store without revisions the question leads to a list.
+        let limit = position.revision == nil ? patience : patience / 4
+        return ContinuousClock.now - max(heardAt, askedAt) >= limit
+    }
+
+    /// The time at which the connection is to be examined, if nothing arrives.
+    ///
+    /// - Parameters:
+    ///   - limit: The time between two questions, and for the beginning of a stream.
+    ///   - patience: The time in which a stream delivers what the remote store has.
+    /// - Returns: The time.
+    func examination(after limit: Duration, patience: Duration) -> ContinuousClock.Instant {
+        switch phase {
+        case .connecting, .listing: .now + limit
+        case .awaitingList: heardAt + limit
+        case .following:
+            if isAsking {
+                .now + min(patience, limit)
+            } else if let target {
+                max(heardAt, target.answered) + patience
+            } else {
+                // Only another list tells about a store without revisions.
+                (position.revision == nil ? heardAt : askedAt) + limit
+            }
+        }
+    }
+
+    /// Ends a stream that does not begin, or that does not deliver what the remote store has; otherwise returns the
+    /// question to ask.
+    mutating func examine(patience: Duration) -> Question? {
+        guard phase != .awaitingList else {
+            end()
+            return nil
+        }
+        return question(patience: patience)
+    }
+
+    /// The question whether the stream has delivered everything; nil if it is being asked, or the last answer is still
+    /// being waited for. Ends a stream that does not deliver what the remote store has.
+    mutating func question(patience: Duration) -> Question? {
+        guard phase == .following, !isAsking else { return nil }
+        if let target {
+            if ContinuousClock.now - max(heardAt, target.answered) >= patience { missedChanges() }
+            return nil
+        }
+        isAsking = true
+        askedAt = .now
+        return Question(asked: askedAt, reached: position.revision)
+    }
+
+    /// The remote store has answered a question.
+    mutating func learn(_ page: AsyncKVEntryPage, _ question: Question) {
+        guard phase == .following else { return }
+        guard let present = page.revision else { return requestList() }
+        guard page.storeID == position.storeID, present >= question.reached ?? 0 else {
+            isCaughtUp = false
+            return requestList()
+        }
+        isFirst = false
+        aim(at: present, question.asked)
+    }
+
+    /// The stream did not deliver changes that the remote store has: another connection may; after a second time in a
     /// row, a list does.
-    mutating func missedChanges() {
+    private mutating func missedChanges() {
+        isCaughtUp = false
         missedCount += 1
         if missedCount > 1 { needsList = true }
-        round?.cancel()
+        end()
+    }
+
+    private mutating func aim(at revision: UInt64, _ asked: ContinuousClock.Instant) {
+        target = Target(revision: revision, asked: asked, answered: .now)
+        advance()
     }
 
     /// Compares the position with the target.
-    private mutating func advance(at instant: ContinuousClock.Instant) {
-        guard let target, let reached = position.revision, reached >= target else { return }
-        (isCaughtUp, failure) = (true, nil)
-        provenAt = max(provenAt ?? instant, instant)
+    private mutating func advance() {
+        guard let target, let reached = position.revision, reached >= target.revision else { return }
+        self.target = nil
+        (isCaughtUp, failure, missedCount) = (true, nil, 0)
+        provenAt = max(provenAt ?? target.asked, target.asked)
     }
 }
 
@@ -146,33 +255,41 @@ extension MirrorState {
         return MirroredChange(name: name, entry: nil)
     }
 
-    /// Prepares for a list that the stream needs. Returns whether it may be delayed.
-    mutating func mayDelayList() -> Bool {
-        if !isUrgent { isListing = false }
-        return !isUrgent
+    /// The stream needs a list; returns whether it is to be delayed.
+    ///
+    /// Only the list with which a process starts is not: what makes one process list again makes a fleet.
+    mutating func willList() -> Bool {
+        phase = .listing
+        return !isFirst
     }
-
-    /// A list begins.
-    mutating func willList() { isListing = true }
 
     /// A list was applied.
     mutating func didList(_ position: Position, asked: ContinuousClock.Instant) {
         self.position = position
-        (listed, target) = (position.revision, position.revision)
-        (needsList, isUrgent, isListing, isCaughtUp) = (false, false, false, true)
-        failure = nil
-        missedCount = 0
-        provenAt = asked
-        heardAt = .now
+        listed = position.revision
+        (target, failure, missedCount) = (nil, nil, 0)
+        (needsList, isFirst, isCaughtUp, hasProgressed) = (false, false, true, true)
+        (provenAt, askedAt, heardAt) = (asked, asked, .now)
+        phase = .following
     }
 
-    /// Changes were applied, or a notice arrived.
-    mutating func didReceive(upTo revision: UInt64?, at instant: ContinuousClock.Instant) {
-        heardAt = instant
-        guard let revision else { return }
-        missedCount = 0
-        position.revision = max(position.revision ?? 0, revision)
-        if isCaughtUp { provenAt = instant }
-        advance(at: instant)
+    /// Changes, a part of them, or a notice arrived.
+    mutating func didHear() { heardAt = .now }
+
+    /// The position after changes up to a revision.
+    func position(upTo revision: UInt64?) -> Position {
+        var position = position
+        if let revision { position.revision = max(position.revision ?? 0, revision) }
+        return position
+    }
+
+    /// Changes were applied, or a notice arrived, up to a position.
+    mutating func didReceive(_ changeCount: Int, upTo new: Position) {
+        heardAt = .now
+        (failure, isFirst) = (nil, false)
+        if changeCount > 0 || new != position { hasProgressed = true }
+        if new != position { missedCount = 0 }
+        position = new
+        advance()
     }
 }

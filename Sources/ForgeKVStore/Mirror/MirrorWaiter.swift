@@ -18,13 +18,15 @@ extension MirrorFeed {
             return state.lastWaiter
         }
         let timer = Task { [self] in
+            let patience = configuration.patience
+            let pause = max(patience / 4, .milliseconds(1))
             while ContinuousClock.now < end {
-                let patience = ContinuousClock.now + configuration.patience
-                do { try await Task.sleep(until: min(patience, end), clock: .continuous) } catch { return }
-                // A stream that is delivering changes is on its way to the goal.
-                state.withLock { state in
-                    if ContinuousClock.now - state.heardAt >= configuration.patience { state.requestList() }
-                }
+                do { try await Task.sleep(until: min(.now + pause, end), clock: .continuous) } catch { return }
+                // A stream that delivers changes is on its way to the goal; a silent one is compared with the remote
+                // store. If that cannot be read, the stream continues when it can.
+                let question = state.withLock { $0.isSilent(patience) ? $0.question(patience: patience) : nil }
+                guard let question else { continue }
+                Task { do { try await ask(question) } catch {} }
             }
             finish(id, AsyncKVStoreError(.timeout, .changes, underlying: state.withLock { $0.failure }))
         }

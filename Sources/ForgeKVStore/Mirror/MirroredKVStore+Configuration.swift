@@ -47,30 +47,35 @@ extension MirroredKVStore {
         /// seconds.
         public var visibilityLimit = Duration.seconds(10)
 
-        /// The longest silence of the stream of changes, after which it is checked: a minute. Each wait is up to a
-        /// tenth shorter, at random.
+        /// The time between two questions for the revision of the remote store: a minute. Each is up to a tenth shorter,
+        /// at random. A stream of changes that does not begin in this time is opened again.
         ///
-        /// A store without revisions is listed again after each silence.
+        /// A store without revisions is listed again after each silence of this length.
         public var silenceLimit = Duration.seconds(60)
 
-        /// How long `wait` trusts a stream of changes that delivers nothing, before the mirror lists again: a second.
+        /// How long a stream of changes may be silent while the remote store has a later revision, before it is opened
+        /// again: a second.
+        ///
+        /// `wait` asks for that revision after a silence of a quarter of it.
         public var patience = Duration.seconds(1)
 
-        /// The longest random wait before a list that is not the first, so that the processes of a fleet do not list at
-        /// once: two seconds. A list that `wait` needs is not delayed.
+        /// The longest random wait before a list, so that the processes of a fleet do not list at once: two seconds.
+        /// Only the first list of a mirror is not delayed.
         public var listJitter = Duration.seconds(2)
 
         /// The longest random wait after a failure, to which the limit doubles from 50 milliseconds: 10 seconds.
         public var longestBackoff = Duration.seconds(10)
 
-        /// The number of values in a page of a list; smaller after a list has failed. 500 by default.
+        /// The number of values in the first page of a list, 500 by default. The next pages have more, up to about 4 MiB;
+        /// after a page was too large or late, all pages have fewer.
         public var pageSize = 500
 
         /// The place of a copy on disk, from which a process starts with the last known values while the remote store
         /// cannot be reached; nil for none.
         ///
-        /// The copy is a ``FileKVStore`` for one process. A crash leaves it at a state that the mirror has had, with
-        /// its revision; a power cut, perhaps at an earlier one.
+        /// The copy is a ``FileKVStore`` for one mirror. It is written behind the mirror, several changes at once if the
+        /// device is slow, and completely by ``MirroredKVStore/close()``. A crash leaves it at a state that the mirror
+        /// has had, with its revision; a power cut, perhaps at an earlier one.
         public var copy: Copy?
 
         /// Creates a configuration with default values.

@@ -17,12 +17,13 @@ import Synchronization
 ///   the remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()``
 ///   shows whole batches.
 /// - The mirror continues from the last revision that the stream of changes or a list has delivered. It lists again if
-///   the remote store cannot replay from there, if it has another identity or a lower revision, or if `wait` needs a
-///   revision that the stream does not reach. The list is applied as a difference: observers and readers see only what
+///   the remote store cannot replay from there, if it has another identity or a lower revision, or if two streams in a
+///   row do not deliver what it has. The list is applied as a difference: observers and readers see only what
 ///   has changed. A store that lost its history, has the same identity, and has counted beyond the mirror's revision
 ///   again cannot be told apart.
-/// - A stream that is silent for ``Configuration/silenceLimit`` is checked by a read of one entry: it is trusted if the
-///   remote store is still at the mirror's revision, otherwise it is opened again.
+/// - While the remote store cannot be reached, the mirror keeps its position, also if `wait` is called.
+/// - Every ``Configuration/silenceLimit`` the mirror asks for the revision of the remote store, by a read of one entry.
+///   A stream that does not reach that revision and stays silent for ``Configuration/patience`` is opened again.
 /// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
 ///   together, and nil, "any may have changed", if there are more.
 ///
@@ -46,8 +47,8 @@ public final class MirroredKVStore: KVRawStoring {
     /// - Parameters:
     ///   - remote: The store.
     ///   - configuration: Limits, and where to keep a copy.
-    /// - Throws: ``KVStoreError`` if the copy on disk cannot be opened, for example because it is in use. Damaged
-    ///   copies are discarded.
+    /// - Throws: ``KVStoreError`` if the copy on disk cannot be opened; `.unavailable(.inUse(processID:))` if another
+    ///   mirror or store has it open, in this process or another one. Damaged copies are discarded.
     public init(_ remote: any AsyncKVStoring, _ configuration: Configuration = Configuration()) throws {
         self.configuration = configuration
         let feed = try MirrorFeed(remote, configuration)
@@ -89,28 +90,30 @@ public final class MirroredKVStore: KVRawStoring {
     /// The revision of the remote store that the mirror shows; nil if it shows none yet, or the store has none.
     public var revision: UInt64? { feed.state.withLock { $0.position.revision } }
 
-    /// Whether the mirror has reached the revision that the remote store had when it was last connected.
+    /// Whether the mirror has reached the revision that the remote store had when the mirror last asked for it.
     ///
-    /// False until the first list, with the content of a copy on disk, and from a failure of the connection until the
-    /// mirror has caught up again.
+    /// False until the first list, with the content of a copy on disk, and, until the mirror has caught up again, from a
+    /// failure of the connection or from a stream that did not deliver what the remote store has.
     public var isCaughtUp: Bool { feed.state.withLock { $0.isCaughtUp } }
 
-    /// The time since the mirror was last known to be current: since a change or a notice arrived, a list was
-    /// requested, or a check found the remote store at the mirror's revision. Nil if it never was.
+    /// The time since the mirror was last known to be current: since it asked for the list, or for the revision, that
+    /// it has reached. Nil if it never did.
     ///
-    /// In a remote store that does not change, it grows up to about ``Configuration/silenceLimit``.
+    /// It grows up to about ``Configuration/silenceLimit`` and begins again, however many changes arrive meanwhile: a
+    /// message may have been on its way for any time.
     public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
 
     /// Why the mirror is not connected; nil if it is.
     public var failure: AsyncKVStoreError? { feed.state.withLock { $0.failure } }
 
-    /// Why the copy on disk could not be written; nil if it is as current as the mirror, or there is none. The mirror
-    /// writes the whole difference with the next change.
-    public var copyFailure: (any Error)? { feed.state.withLock { $0.copyFailure } }
+    /// Why the copy on disk could not be written; nil if the last write succeeded, or there is none. The mirror writes the
+    /// whole difference with the next change.
+    public var copyFailure: (any Error)? { feed.copy?.failure }
 
     /// Waits until the mirror shows a revision of the remote store, or, with nil, until it has caught up.
     ///
-    /// A mirror that the stream of changes does not bring to the revision lists the remote store again.
+    /// While the stream of changes is silent, the mirror asks for the revision of the remote store, and lists it again if
+    /// two streams in a row do not deliver what it has. A list is delayed by up to ``Configuration/listJitter``.
     ///
     /// - Parameters:
     ///   - revision: The revision.

@@ -36,6 +36,9 @@ extension FileKVStore {
         /// milliseconds by default, between a millisecond and a day. A check is one load from memory.
         public var pollingInterval: Duration
 
+        /// Whether other objects of this process may not have the store open at the same time.
+        var isOnlyUse = false
+
         /// The process information available to the store.
         package var processes = ProcessTable.system
 

@@ -76,6 +76,8 @@ struct MirrorCopyTests {
         for value in 2...6 {
             let revision = remote.change([("a", value), ("b", value % 3 == 0 ? nil : value)])
             try await mirror.wait(for: revision, upTo: .seconds(300))
+            // The copy is written behind the mirror, perhaps several changes at once.
+            try await until { mirror.feed.copy?.isIdle == true }
             remote.cut()
         }
         try await mirror.close()

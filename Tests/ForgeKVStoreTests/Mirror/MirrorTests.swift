@@ -20,7 +20,7 @@ private struct LimitedPages: AsyncKVStoring {
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        guard limit <= self.limit else { throw AsyncKVStoreError(.unavailable, .keys, detail: "too large") }
+        guard limit <= self.limit else { throw AsyncKVStoreError(.tooLarge, .keys) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
 

@@ -1,0 +1,101 @@
+import ForgeFileSystem
+import Synchronization
+
+/// Writes the content of a mirror to its copy, behind the mirror: the device delays no change in memory.
+///
+/// While one write runs, the names that change are collected; the next write stores their values as they are then. If
+/// the names are too many, or a write has failed, the next write compares the whole content with the copy.
+final class MirrorCopyWriter: Sendable {
+    private struct State {
+        var position: MirrorState.Position
+
+        /// The names whose values were changed since the last write began; nil if any may differ from the copy.
+        var names: Set<KeyName>? = []
+
+        /// Whether the position or a value has changed since the last write began.
+        var isBehind = false
+        var task: Task<Void, Never>?
+        var failure: (any Error)?
+    }
+
+    private enum Work: Sendable {
+        case changes([MirroredChange])
+        case all(KVSnapshot)
+    }
+
+    /// The largest number of collected names.
+    static let limit = 10_000
+
+    private let copy: MirrorCopy
+    private let memory: InMemoryKVStore
+
+    /// Held for every change in memory, so that a write takes values and position of one instant.
+    private let state: Mutex<State>
+
+    /// Creates the writer of a copy whose content the memory has.
+    init(_ copy: MirrorCopy, of memory: InMemoryKVStore, at position: MirrorState.Position) {
+        self.copy = copy
+        self.memory = memory
+        state = Mutex(State(position: position))
+    }
+
+    /// Why the last write failed.
+    var failure: (any Error)? { state.withLock { $0.failure } }
+
+    /// Whether no write runs.
+    var isIdle: Bool { state.withLock { $0.task == nil } }
+
+    /// Makes changes in memory that lead to a position, and writes them later.
+    func record(_ changes: [MirroredChange], _ position: MirrorState.Position, _ apply: () -> Void) {
+        state.withLock { state in
+            apply()
+            guard !changes.isEmpty || position != state.position else { return }
+            (state.position, state.isBehind) = (position, true)
+            state.names?.formUnion(changes.lazy.map(\.name))
+            if state.names?.count ?? 0 > Self.limit { state.names = nil }
+            if state.task == nil { state.task = Task { await write() } }
+        }
+    }
+
+    private func write() async {
+        do {
+            while let (work, position) = try takeWork() {
+                try await BlockingWork.run { [copy] in
+                    switch work {
+                    case .changes(let changes): try copy.write(changes, position)
+                    case .all(let content): try copy.replace(by: content, position)
+                    }
+                }
+                state.withLock { $0.failure = nil }
+            }
+        } catch {
+            // The next change begins another write.
+            state.withLock { ($0.names, $0.task, $0.failure) = (nil, nil, error) }
+        }
+    }
+
+    /// What is to be written; nil if nothing is, and the task ends.
+    private func takeWork() throws -> (Work, MirrorState.Position)? {
+        try state.withLock { state in
+            guard state.isBehind else {
+                state.task = nil
+                return nil
+            }
+            let work: Work =
+                if let names = state.names {
+                    .changes(
+                        names.map { MirroredChange(name: $0, entry: memory.cell(of: $0).map { KVEntry($0) }) })
+                } else {
+                    .all(try memory.snapshot())
+                }
+            (state.names, state.isBehind) = ([], false)
+            return (work, state.position)
+        }
+    }
+
+    /// Waits for the writes, and closes the copy durably.
+    func close() async throws {
+        while let task = state.withLock({ $0.task }) { await task.value }
+        try await BlockingWork.run { [copy] in try copy.close() }
+    }
+}

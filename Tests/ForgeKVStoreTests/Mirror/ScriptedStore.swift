@@ -1,0 +1,73 @@
+import ForgeKVStore
+import Synchronization
+
+/// A store whose stream delivers what a test tells it to.
+final class ScriptedStore: AsyncKVStoring {
+    let base = RemoteDouble()
+    private let updates = Mutex<[AsyncKVUpdate]>([])
+
+    /// Whether an update is reported by the elements of `next`.
+    let isSplit: Bool
+
+    let connectionCount = Atomic(0)
+
+    init(isSplit: Bool = false) { self.isSplit = isSplit }
+
+    func deliver(_ changes: [AsyncKVChange], upTo revision: UInt64? = nil) {
+        updates.withLock { $0.append(AsyncKVUpdate(changes: changes, revision: revision)) }
+    }
+
+    /// Whether everything was taken.
+    var isEmpty: Bool { updates.withLock { $0.isEmpty } }
+
+    fileprivate func take() -> AsyncKVUpdate? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
+
+    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
+
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
+
+    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
+        try await base.keys(prefix: prefix, after: after, limit: limit)
+    }
+
+    func entries(
+        prefix: String, after: String?, limit: Int, at revision: UInt64?
+    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
+        try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        try await base.commit(batch, timeToLive: timeToLive)
+    }
+
+    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
+        connectionCount.add(1, ordering: .relaxed)
+        return AsyncKVChanges(isSplit ? SplitSource(self) : ScriptedSource(self))
+    }
+}
+
+/// Delivers whole updates.
+private final class ScriptedSource: AsyncKVChangeSource {
+    private let store: ScriptedStore
+
+    init(_ store: ScriptedStore) { self.store = store }
+
+    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? { try await nextUpdate()?.changes.first }
+
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        while !Task.isCancelled {
+            if let update = store.take() { return update }
+            do { try await Task.sleep(for: .milliseconds(1)) } catch { return nil }
+        }
+        return nil
+    }
+}
+
+/// Delivers single changes, of which the protocol makes updates.
+private final class SplitSource: AsyncKVChangeSource {
+    private let source: ScriptedSource
+
+    init(_ store: ScriptedStore) { source = ScriptedSource(store) }
+
+    func next() async throws(AsyncKVStoreError) -> AsyncKVChange? { try await source.next() }
+}
