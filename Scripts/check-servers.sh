@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests the stores on servers with their traits: etcd and moto (S3) on loopback, which the tests start, in temporary directories.
+# Tests the stores on servers with their traits, and Examples/Fleet: etcd and moto (S3) on loopback, which the tests start, in temporary directories.
 # Installs etcd where apt-get can, and moto with pip.
 set -eu
 cd "$(dirname "$0")/.."

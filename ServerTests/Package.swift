@@ -26,6 +26,7 @@ let package = Package(
     platforms: [.macOS(.v15)],
     dependencies: [
         .package(name: "ForgeStorage", path: "..", traits: ["Etcd", "S3"]),
+        .package(name: "Fleet", path: "../Examples/Fleet"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
@@ -37,6 +38,7 @@ let package = Package(
             name: "Histories", dependencies: [.product(name: "ForgeKVStore", package: "ForgeStorage")],
             swiftSettings: settings),
         .target(name: "EtcdServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
+        .target(name: "MotoServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
         .executableTarget(
             name: "etcd-faults",
             dependencies: [
@@ -64,6 +66,7 @@ let package = Package(
                 "EtcdServers", "Histories", "ServerTestSupport",
                 .product(name: "ForgeEtcd", package: "ForgeStorage"),
                 .product(name: "ForgeKVStore", package: "ForgeStorage"),
+                .product(name: "ForgeStorage", package: "ForgeStorage"),
                 .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ] + metrics,
@@ -71,13 +74,20 @@ let package = Package(
         .testTarget(
             name: "ForgeS3Tests",
             dependencies: [
-                "ServerTestSupport",
+                "MotoServers", "ServerTestSupport",
                 .product(name: "ForgeS3", package: "ForgeStorage"),
                 .product(name: "ForgeFileStore", package: "ForgeStorage"),
                 .product(name: "ForgeFileSystem", package: "ForgeStorage"),
                 .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ] + metrics,
+            swiftSettings: settings),
+        .testTarget(
+            name: "FleetTests",
+            dependencies: [
+                "EtcdServers", "MotoServers", "ServerTestSupport",
+                .product(name: "fleet-server", package: "Fleet"),
+            ],
             swiftSettings: settings),
     ]
 )

@@ -54,6 +54,24 @@ import Testing
         #expect(try await base.read(KVKey<Int>("a")) == 7)
     }
 
+    @Test("a store that is recorded conforms", arguments: ConformanceChecks.asyncKeyValueStore)
+    func recorded(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let clock = ManualClock()
+        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
+        try await check.run(
+            on: AsyncKVStoreUnderTest(
+                RecordingAsyncKVStore(base), other: RecordingAsyncKVStore(base), pass: { clock.advance($0) }))
+    }
+
+    @Test("a store whose calls may fail conforms while none does", arguments: ConformanceChecks.asyncKeyValueStore)
+    func faultless(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
+        let clock = ManualClock()
+        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
+        try await check.run(
+            on: AsyncKVStoreUnderTest(
+                FaultingAsyncKVStore(base) { _ in nil }, other: base, pass: { clock.advance($0) }))
+    }
+
     @Test("errors in a namespace have the caller's name")
     func namesOfErrors() async throws {
         let base = LocalAsyncKVStore(InMemoryKVStore())
@@ -79,6 +97,50 @@ import Testing
             #expect(error?.operation == .set)
         }
         #expect(try await store.keys() == ["after"])
+    }
+
+    @Test("a fault of the changes loses none of them")
+    func faultsOfChanges() async throws {
+        let base = InMemoryKVStore()
+        let fault = Mutex<FaultingAsyncKVStore<LocalAsyncKVStore>.Fault?>(nil)
+        let store = FaultingAsyncKVStore(LocalAsyncKVStore(base)) { call in
+            call == AsyncKVStoreCall(.changes, ["p/"]) ? fault.withLock { $0 } : nil
+        }
+        var iterator = store.changes(prefix: "p/", from: nil).makeAsyncIterator()
+        #expect(try await iterator.next() == .resync)
+        try base.set(KVKey<Int>("p/a"), value: 1)
+        for planned in [FaultingAsyncKVStore<LocalAsyncKVStore>.Fault.before(.unavailable), .after(.timeout)] {
+            fault.withLock { $0 = planned }
+            let error = await #expect(throws: AsyncKVStoreError.self) { _ = try await iterator.nextUpdate() }
+            #expect(error?.operation == .changes)
+            #expect(planned == .before(.unavailable) ? error?.code == .unavailable : error?.code == .timeout)
+        }
+        fault.withLock { $0 = nil }
+        #expect(try await iterator.next() == .changed(name: "p/a", entry: base.entry(named: "p/a"), revision: nil))
+    }
+
+    @Test("a record contains operations and names in order, and no values")
+    func recording() async throws {
+        let store = RecordingAsyncKVStore(LocalAsyncKVStore(InMemoryKVStore()))
+        let key = KVKey<Int>("a")
+        _ = try await store.capabilities()
+        try await store.set(KVKey<String>("name\n"), value: "secret")
+        try await store.update(key, default: 1) { $0 += 1 }
+        _ = try await store.keys(prefix: "p/")
+        _ = try await store.entries(prefix: "q/", after: nil, limit: 1, at: nil)
+        _ = store.changes(prefix: "r/", from: nil)
+        await #expect(throws: AsyncKVStoreError.self) {
+            try await store.createIfAbsent(key, value: 1, timeToLive: .seconds(1))
+        }
+        let calls = store.calls
+        #expect(calls.map(\.operation) == [.capabilities, .batch, .read, .batch, .keys, .keys, .changes, .batch])
+        #expect(calls.map(\.names) == [[], ["name\n"], ["a"], ["a", "a"], ["p/"], ["q/"], ["r/"], ["a", "a"]])
+        #expect(calls[1].description == "batch \"name\\u{a}\"")
+        var dumped = ""
+        dump(calls, to: &dumped)
+        #expect(!dumped.contains("secret"))
+        store.clear()
+        #expect(store.calls == [])
     }
 
     @Test("waiting for a change ends when the task is cancelled")

@@ -1,6 +1,7 @@
 import ForgeFileStore
 import ForgeStorageTesting
 import Foundation
+import MotoServers
 import Testing
 
 @testable import ForgeS3

@@ -1,5 +1,6 @@
 import ForgeFileStore
 import Foundation
+import MotoServers
 import Synchronization
 import Testing
 

@@ -3,6 +3,7 @@ import ForgeFileSystem
 import Foundation
 import Metrics
 import MetricsTestKit
+import MotoServers
 import ServerTestSupport
 import Testing
 

@@ -24,6 +24,8 @@ public final class CryptSessionStorage<User: Codable & Sendable>: SessionStorage
     public func saveUser(_ user: User) throws(SessionStorageError) {
         do {
             try store.set(user, for: key)
+        } catch let error as CryptError where error.code == .durabilityUnknown {
+            throw .unknownOutcome(error)
         } catch {
             throw .cantSave(error)
         }
@@ -42,6 +44,8 @@ public final class CryptSessionStorage<User: Codable & Sendable>: SessionStorage
     public func clearUser() throws(SessionStorageError) {
         do {
             try store.delete(key)
+        } catch let error as CryptError where error.code == .durabilityUnknown {
+            throw .unknownOutcome(error)
         } catch {
             throw .cantClear(error)
         }

@@ -50,6 +50,8 @@ public final class KVSessionStorage<User: Codable & Sendable>: SessionStorage, S
     public func saveUser(_ user: User) throws(SessionStorageError) {
         do {
             try save(user)
+        } catch let error as KVStoreError where error.code.isPerhapsDone {
+            throw .unknownOutcome(error)
         } catch {
             throw .cantSave(error)
         }
@@ -68,6 +70,8 @@ public final class KVSessionStorage<User: Codable & Sendable>: SessionStorage, S
     public func clearUser() throws(SessionStorageError) {
         do {
             try store.remove(key)
+        } catch let error as KVStoreError where error.code.isPerhapsDone {
+            throw .unknownOutcome(error)
         } catch {
             throw .cantClear(error)
         }
@@ -77,4 +81,7 @@ public final class KVSessionStorage<User: Codable & Sendable>: SessionStorage, S
 extension KVStoreError.Code {
     /// Whether the value is there, but is not of the key's type or version: reading again gives the same result.
     fileprivate var isUnreadableValue: Bool { self == .undecodable || newerVersion != nil }
+
+    /// Whether the write was made, or may be.
+    fileprivate var isPerhapsDone: Bool { self == .unknownOutcome || self == .durabilityUnknown }
 }

@@ -13,6 +13,10 @@ public enum SessionStorageError: Error {
 
     /// The user was not removed.
     case cantClear(any Error)
+
+    /// The user was stored or removed, but a power cut may undo it, or it is unknown whether and when that happens: load
+    /// the user before deciding. The error of the store tells which.
+    case unknownOutcome(any Error)
 }
 
 extension SessionStorageError: CustomStringConvertible {
@@ -22,6 +26,7 @@ extension SessionStorageError: CustomStringConvertible {
         case .unavailable(let error): "cannot load the user: \(error)"
         case .cantSave(let error): "cannot save the user: \(error)"
         case .cantClear(let error): "cannot clear the user: \(error)"
+        case .unknownOutcome(let error): "perhaps stored or removed the user: \(error)"
         }
     }
 }

@@ -67,6 +67,13 @@ extension ConformanceSuite where Subject == any SessionStorage<ConformanceUser> 
     public static var sessionStorage: Self { Self("session storage", ConformanceChecks.sessionStorage) }
 }
 
+extension ConformanceSuite where Subject == AsyncSessionStorageUnderTest {
+    /// The promises of an asynchronous session storage.
+    public static var asyncSessionStorage: Self {
+        Self("asynchronous session storage", ConformanceChecks.asyncSessionStorage)
+    }
+}
+
 extension ConformanceSuite where Subject == any Storage {
     /// The promises of a byte storage; some need ``ConformanceCapability/removal``,
     /// ``ConformanceCapability/keysArePaths`` or ``ConformanceCapability/orderedHandlers``.

@@ -16,54 +16,100 @@ public struct ConformanceUser: Codable, Hashable, Sendable {
 
 extension ConformanceChecks {
     /// The promises of a session storage.
-    public static let sessionStorage: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
+    public static let sessionStorage: [ConformanceCheck<any SessionStorage<ConformanceUser>>] =
+        sessions.map { check in check.on { SynchronousSession(base: $0) } } + managedSessions
+
+    /// The promises of an asynchronous session storage. Each check needs a new, empty storage.
+    public static let asyncSessionStorage: [ConformanceCheck<AsyncSessionStorageUnderTest>] =
+        sessions.map { check in check.on { $0.storage } } + sharedSessions
+
+    private static let sessions: [ConformanceCheck<any AsyncSessionStorage<ConformanceUser>>] = [
         ConformanceCheck("a new storage is empty") { storage in
-            try expectEqual(try storage.loadUser(), nil, "the user of a new storage")
+            try await expectEqual(storage.loadUser(), nil, "the user of a new storage")
         },
         ConformanceCheck("a saved user can be loaded repeatedly") { storage in
-            try storage.saveUser(john)
-            try expectEqual(try storage.loadUser(), john, "the user, the first time")
-            try expectEqual(try storage.loadUser(), john, "the user, the second time")
+            try await storage.saveUser(john)
+            try await expectEqual(storage.loadUser(), john, "the user, the first time")
+            try await expectEqual(storage.loadUser(), john, "the user, the second time")
         },
         ConformanceCheck("saving replaces the previous user") { storage in
-            try storage.saveUser(john)
-            try storage.saveUser(jane)
-            try expectEqual(try storage.loadUser(), jane, "the user after the second save")
+            try await storage.saveUser(john)
+            try await storage.saveUser(jane)
+            try await expectEqual(storage.loadUser(), jane, "the user after the second save")
         },
         ConformanceCheck("clearing removes the user") { storage in
-            try storage.saveUser(john)
-            try storage.clearUser()
-            try expectEqual(try storage.loadUser(), nil, "the user after clearing")
+            try await storage.saveUser(john)
+            try await storage.clearUser()
+            try await expectEqual(storage.loadUser(), nil, "the user after clearing")
         },
         ConformanceCheck("clearing an empty storage succeeds") { storage in
-            try storage.clearUser()
-            try storage.clearUser()
-            try expectEqual(try storage.loadUser(), nil, "the user after clearing twice")
+            try await storage.clearUser()
+            try await storage.clearUser()
+            try await expectEqual(storage.loadUser(), nil, "the user after clearing twice")
         },
         ConformanceCheck("a user can be saved after clearing") { storage in
-            try storage.saveUser(john)
-            try storage.clearUser()
-            try storage.saveUser(jane)
-            try expectEqual(try storage.loadUser(), jane, "the user after clearing and saving")
+            try await storage.saveUser(john)
+            try await storage.clearUser()
+            try await storage.saveUser(jane)
+            try await expectEqual(storage.loadUser(), jane, "the user after clearing and saving")
         },
         ConformanceCheck("nil and empty fields are preserved") { storage in
             let user = ConformanceUser(id: "", name: "", email: nil)
-            try storage.saveUser(user)
-            try expectEqual(try storage.loadUser(), user, "the user of empty parts")
+            try await storage.saveUser(user)
+            try await expectEqual(storage.loadUser(), user, "the user of empty parts")
         },
         ConformanceCheck("any text round-trips byte for byte") { storage in
             for name in [
                 "Jos\u{e9}", "Jose\u{301}", "👩‍👩‍👧‍👦", "\0\u{1}\u{7f}\n\"\\", String(repeating: "ab\u{1F600}", count: 20_000),
             ] {
-                try storage.saveUser(ConformanceUser(id: "1", name: name))
-                let loaded = try storage.loadUser()
+                try await storage.saveUser(ConformanceUser(id: "1", name: name))
+                let loaded = try await storage.loadUser()
                 try expect(
                     loaded?.name.utf8.elementsEqual(name.utf8) ?? false,
                     "a name of \(name.utf8.count) bytes was changed")
             }
         },
+    ]
+
+    private static let managedSessions: [ConformanceCheck<any SessionStorage<ConformanceUser>>] = [
         ConformanceCheck("a session manager and its storage see the same user") { storage in
             try checkManager(over: storage)
+        }
+    ]
+
+    private static let sharedSessions: [ConformanceCheck<AsyncSessionStorageUnderTest>] = [
+        ConformanceCheck("another process loads the user that was saved last, and none after clearing") { subject in
+            for user in [john, jane] {
+                try await subject.storage.saveUser(user)
+                try await expectEqual(subject.other.loadUser(), user, "the user that the other process loads")
+            }
+            try await subject.other.saveUser(john)
+            try await expectEqual(subject.storage.loadUser(), john, "the user that the other process saved")
+            try await subject.other.clearUser()
+            try await expectEqual(subject.storage.loadUser(), nil, "the user after the other process cleared it")
+        },
+        ConformanceCheck("a session ends its lifetime after the last save, not earlier; without a lifetime, never") {
+            subject in
+            guard let lifetime = subject.lifetime else {
+                try await subject.storage.saveUser(john)
+                try await subject.pass(.seconds(1))
+                return try await expectEqual(subject.storage.loadUser(), john, "the user after a second")
+            }
+            for attempt in 1... {
+                try await subject.storage.saveUser(john)
+                try await subject.pass(lifetime / 2)
+                let start = ContinuousClock.now
+                try await subject.storage.saveUser(jane)
+                try await subject.pass(lifetime / 2)
+                let user = try await subject.storage.loadUser()
+                // A busy machine may have let the whole lifetime pass: then once more.
+                if user == nil, ContinuousClock.now - start >= lifetime, attempt < 10 { continue }
+                try expectEqual(user, jane, "the user before the end of the session")
+                break
+            }
+            try await subject.pass(lifetime / 2 + subject.tolerance)
+            try await expectEqual(subject.storage.loadUser(), nil, "the user after the end of the session")
+            try await expectEqual(subject.other.loadUser(), nil, "the user after the end, in the other process")
         },
     ]
 
@@ -83,4 +129,13 @@ extension ConformanceChecks {
         try manager.clearUser()
         try expectEqual(try storage.loadUser(), nil, "the storage's user after the manager cleared it")
     }
+}
+
+/// A synchronous storage as an asynchronous one. Only one task uses it at a time.
+private struct SynchronousSession: AsyncSessionStorage, @unchecked Sendable {
+    let base: any SessionStorage<ConformanceUser>
+
+    func saveUser(_ user: ConformanceUser) async throws { try base.saveUser(user) }
+    func loadUser() async throws -> ConformanceUser? { try base.loadUser() }
+    func clearUser() async throws { try base.clearUser() }
 }

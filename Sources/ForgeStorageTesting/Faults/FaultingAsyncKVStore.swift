@@ -7,16 +7,10 @@ public import ForgeKVStore
 ///     call.operation == .batch ? .after(.unknownOutcome) : nil
 /// }
 /// ```
+///
+/// An unknown outcome is `.before(.unknownOutcome)` for a write that is not applied, `.after(.unknownOutcome)` for one that
+/// is. A fault of `.changes`, of either kind, is thrown instead of waiting for the next element, and loses none.
 public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
-    /// A call that may fail.
-    public struct Call: Hashable, Sendable {
-        /// The operation: `.read`, `.batch` (every write), `.keys`, `.changes` (each element) or `.capabilities`.
-        public var operation: AsyncKVStoreError.Operation
-
-        /// The names that the call reads or changes.
-        public var names: [String]
-    }
-
     /// How a call fails.
     public enum Fault: Hashable, Sendable {
         /// The base store is not called.
@@ -27,28 +21,33 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     }
 
     private let base: Base
-    private let fault: @Sendable (Call) -> Fault?
+    fileprivate let fault: @Sendable (AsyncKVStoreCall) -> Fault?
 
     /// Makes calls of `base` fail.
     ///
     /// - Parameters:
     ///   - base: The base store.
-    ///   - fault: How a call fails; nil if it does not. Called once for each call, from any thread.
-    public init(_ base: Base, _ fault: @escaping @Sendable (_ call: Call) -> Fault?) {
+    ///   - fault: How a call fails; nil if it does not. Called once for each call, and for each element of the changes,
+    ///     from any thread.
+    public init(_ base: Base, _ fault: @escaping @Sendable (_ call: AsyncKVStoreCall) -> Fault?) {
         self.base = base
         self.fault = fault
     }
 
     public func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities {
-        try await failing(.capabilities, []) { () async throws(AsyncKVStoreError) in try await base.capabilities() }
+        try await failing(AsyncKVStoreCall(.capabilities)) { () async throws(AsyncKVStoreError) in
+            try await base.capabilities()
+        }
     }
 
     public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
-        try await failing(.read, [name]) { () async throws(AsyncKVStoreError) in try await base.entry(named: name) }
+        try await failing(AsyncKVStoreCall(.read, [name])) { () async throws(AsyncKVStoreError) in
+            try await base.entry(named: name)
+        }
     }
 
     public func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
-        try await failing(.keys, [prefix]) { () async throws(AsyncKVStoreError) in
+        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(AsyncKVStoreError) in
             try await base.keys(prefix: prefix, after: after, limit: limit)
         }
     }
@@ -56,14 +55,14 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     public func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        try await failing(.keys, [prefix]) { () async throws(AsyncKVStoreError) in
+        try await failing(AsyncKVStoreCall(.keys, [prefix])) { () async throws(AsyncKVStoreError) in
             try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
         }
     }
 
     @discardableResult
     public func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        try await failing(.batch, batch.changes.map(\.name)) { () async throws(AsyncKVStoreError) in
+        try await failing(AsyncKVStoreCall(batch)) { () async throws(AsyncKVStoreError) in
             try await base.commit(batch, timeToLive: timeToLive)
         }
     }
@@ -72,14 +71,13 @@ public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
         AsyncKVChanges(FaultingChangeSource(self, base.changes(prefix: prefix, from: revision), prefix))
     }
 
-    fileprivate func failing<Result>(
-        _ operation: AsyncKVStoreError.Operation, _ names: [String],
-        _ body: () async throws(AsyncKVStoreError) -> Result
+    private func failing<Result>(
+        _ call: AsyncKVStoreCall, _ body: () async throws(AsyncKVStoreError) -> Result
     ) async throws(AsyncKVStoreError) -> Result {
-        let fault = fault(Call(operation: operation, names: names))
-        if case .before(let code) = fault { throw AsyncKVStoreError(code, operation, key: names.first) }
+        let fault = fault(call)
+        if case .before(let code) = fault { throw AsyncKVStoreError(code, call.operation, key: call.names.first) }
         let result = try await body()
-        if case .after(let code) = fault { throw AsyncKVStoreError(code, operation, key: names.first) }
+        if case .after(let code) = fault { throw AsyncKVStoreError(code, call.operation, key: call.names.first) }
         return result
     }
 }
@@ -96,16 +94,21 @@ private final class FaultingChangeSource<Base: AsyncKVStoring>: AsyncKVChangeSou
     }
 
     func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
-        try await store.failing(.changes, [prefix]) { () async throws(AsyncKVStoreError) in
-            var iterator = base.makeAsyncIterator()
-            return try await iterator.next()
-        }
+        try failIfPlanned()
+        var iterator = base.makeAsyncIterator()
+        return try await iterator.next()
     }
 
     func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
-        try await store.failing(.changes, [prefix]) { () async throws(AsyncKVStoreError) in
-            var iterator = base.makeAsyncIterator()
-            return try await iterator.nextUpdate()
+        try failIfPlanned()
+        var iterator = base.makeAsyncIterator()
+        return try await iterator.nextUpdate()
+    }
+
+    private func failIfPlanned() throws(AsyncKVStoreError) {
+        switch store.fault(AsyncKVStoreCall(.changes, [prefix])) {
+        case .before(let code), .after(let code): throw AsyncKVStoreError(code, .changes, key: prefix)
+        case nil: return
         }
     }
 }

@@ -82,6 +82,7 @@ struct ConformanceSuiteTests {
             ConformanceSuite<any FileStoring>.fileStore.checks.map(\.description),
             ConformanceSuite<any CryptStoring>.secretStore.checks.map(\.description),
             ConformanceSuite<any SessionStorage<ConformanceUser>>.sessionStorage.checks.map(\.description),
+            ConformanceSuite.asyncSessionStorage.checks.map(\.description),
             ConformanceSuite<any Storage>.storage.checks.map(\.description),
             ConformanceSuite<FileSystemUnderTest>.fileSystem.checks.map(\.description),
         ]

@@ -105,7 +105,7 @@ struct KVSessionStorageTests {
 
     @Test("a store that cannot be read, written or cleared is three errors, never an absent user")
     func unavailable() throws {
-        let session = KVSessionStorage<User>(store: LockedKVStore())
+        let session = KVSessionStorage<User>(store: FailingKVStore(code: .unavailable(.locked)))
         let load = #expect(throws: SessionStorageError.self) { try session.loadUser() }
         let save = #expect(throws: SessionStorageError.self) { try session.saveUser(User(id: 1)) }
         let clear = #expect(throws: SessionStorageError.self) { try session.clearUser() }
@@ -113,14 +113,31 @@ struct KVSessionStorageTests {
         #expect(save.map(String.init(describing:))?.hasPrefix("cannot save the user: set") == true)
         #expect(clear.map(String.init(describing:))?.hasPrefix("cannot clear the user: remove") == true)
     }
+
+    @Test(
+        "a write that may have been made says so",
+        arguments: [KVStoreError.Code.durabilityUnknown, .unknownOutcome])
+    func unknownOutcome(_ code: KVStoreError.Code) throws {
+        let session = KVSessionStorage<User>(store: FailingKVStore(code: code))
+        for call in [{ try session.saveUser(User(id: 1)) }, { try session.clearUser() }] {
+            let error = #expect(throws: SessionStorageError.self) { try call() }
+            guard case .unknownOutcome(let cause as KVStoreError) = try #require(error) else {
+                Issue.record("expected an unknown outcome, got \(String(describing: error))")
+                return
+            }
+            #expect(cause.code == code)
+        }
+    }
 }
 
-/// A store on a locked device.
-private struct LockedKVStore: KVStoring {
+/// A store whose calls fail.
+private struct FailingKVStore: KVStoring {
+    let code: KVStoreError.Code
+
     func get<T>(_ key: KVKey<T>) -> T? { nil }
-    func read<T>(_ key: KVKey<T>) throws -> T? { throw KVStoreError(.unavailable(.locked), .read, key: key.name) }
-    func set<T>(_ key: KVKey<T>, value: T) throws { throw KVStoreError(.unavailable(.locked), .set, key: key.name) }
-    func remove<T>(_ key: KVKey<T>) throws { throw KVStoreError(.unavailable(.locked), .remove, key: key.name) }
+    func read<T>(_ key: KVKey<T>) throws -> T? { throw KVStoreError(code, .read, key: key.name) }
+    func set<T>(_ key: KVKey<T>, value: T) throws { throw KVStoreError(code, .set, key: key.name) }
+    func remove<T>(_ key: KVKey<T>) throws { throw KVStoreError(code, .remove, key: key.name) }
     func contains<T>(_ key: KVKey<T>) -> Bool { false }
-    func removeAll() throws { throw KVStoreError(.unavailable(.locked), .removeAll) }
+    func removeAll() throws { throw KVStoreError(code, .removeAll) }
 }
