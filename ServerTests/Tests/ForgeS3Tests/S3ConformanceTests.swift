@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeS3
 
-@Suite("The store in S3 conforms", .enabled(if: MotoServer.isInstalled))
+@Suite("The store in S3 conforms", .enabled(if: S3TestServer.isAvailable))
 struct S3ConformanceTests {
     /// What a store in S3 has: directories by their markers, but no files with URLs.
     static let capabilities: Set<ConformanceCapability> = [.emptyDirectories]

@@ -8,7 +8,7 @@ import Testing
 
 @testable import ForgeS3
 
-@Suite("The store in S3 on moto", .enabled(if: MotoServer.isInstalled))
+@Suite("The store in S3 on a server", .enabled(if: S3TestServer.isAvailable))
 struct S3FileStoreTests {
     @Test("large files are stored and loaded in parts, and exclusively")
     func parts() async throws {
