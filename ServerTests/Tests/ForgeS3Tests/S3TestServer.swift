@@ -11,8 +11,14 @@ enum S3TestServer {
     /// The server that a script has started.
     private static let endpoint = variables["FORGE_S3_ENDPOINT"]
 
-    /// Whether it is moto, which ignores the condition of a save in parts.
-    static let isMoto = endpoint == nil
+    /// Whether it is moto; otherwise it is radosgw, as the script starts it.
+    private static let isMoto = endpoint == nil
+
+    /// Whether it keeps `If-None-Match` at the end of an upload in parts. radosgw ignores it.
+    static let createsPartsExclusively = isMoto
+
+    /// Whether it keeps `If-Match` of a plain save. radosgw compares the quotes too, and refuses every ETag.
+    static let replacesConditionally = isMoto
 
     /// Whether the tests can run.
     static let isAvailable = !isMoto || MotoServer.isInstalled
