@@ -29,6 +29,7 @@ let package = Package(
         .package(name: "Fleet", path: "../Examples/Fleet"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
     ],
     targets: [
@@ -56,6 +57,19 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
             ],
             swiftSettings: settings),
+        // Its folder `Signing` has links to sources of ForgeS3, which are compiled with the trait.
+        .executableTarget(
+            name: "s3-bench",
+            dependencies: [
+                .product(name: "ForgeS3", package: "ForgeStorage"),
+                .product(name: "ForgeFileStore", package: "ForgeStorage"),
+                .product(name: "AsyncHTTPClient", package: "async-http-client"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            swiftSettings: settings + [.define("S3")]),
         .testTarget(
             name: "HistoriesTests",
             dependencies: ["Histories", .product(name: "ForgeKVStore", package: "ForgeStorage")],

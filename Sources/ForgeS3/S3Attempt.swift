@@ -3,6 +3,7 @@ import AsyncHTTPClient
 import Foundation
 import NIOCore
 import NIOHTTP1
+import NIOPosix
 
 /// One attempt of a request that failed.
 struct S3Attempt: Error {
@@ -67,7 +68,8 @@ struct S3Attempt: Error {
         } else if (cause as? HTTPClientError) == .alreadyShutdown {
             (error, repetition, mayBeApplied) = (S3Error(.unavailable, detail: "the store is closed"), .never, false)
         } else if cause is NIOTooManyBytesError {
-            (error, repetition) = (S3Error(.invalidAnswer, detail: "it is too large"), .never)
+            let limit = (cause as? NIOTooManyBytesError)?.maxBytes.map { "more than \($0)" } ?? "too many"
+            (error, repetition) = (S3Error(.invalidAnswer, detail: "it has \(limit) bytes"), .never)
         } else {
             let isLate = (cause as? HTTPClientError) == .deadlineExceeded
             (error, repetition) = (S3Error(isLate ? .timeout : .unavailable, detail: "\(type(of: cause))"), .later(nil))
@@ -75,7 +77,15 @@ struct S3Attempt: Error {
         }
     }
 
-    /// Codes for expired credentials.
+    /// Whether no connection was made, so that no server has received the request.
+    static func hasNoConnection(_ error: any Error) -> Bool {
+        if error is NIOConnectionError || (error as? HTTPClientError) == .connectTimeout { return true }
+        // Of an address without a name.
+        guard let error = error as? IOError else { return false }
+        return [ECONNREFUSED, ENETUNREACH, EHOSTUNREACH].contains(error.errnoCode)
+    }
+
+    /// Codes of credentials that have ended.
     private static let expired: Set = ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"]
 
     /// Codes of transient failures ("Error responses", Amazon S3 API Reference).

@@ -1,4 +1,5 @@
 #if S3
+import ForgeHTTP
 import Foundation
 import Synchronization
 
@@ -7,9 +8,20 @@ final class S3CredentialCache: Sendable {
     /// The time before their expiration at which credentials are renewed.
     static let margin: TimeInterval = 300
 
+    /// The longest pause after a renewal that has failed.
+    static let longestPause: TimeInterval = 60
+
     private struct State {
         var known: S3Credentials?
         var renewal: Task<S3Credentials, any Error>?
+        var pause: Pause?
+    }
+
+    /// What follows a renewal that has failed.
+    private struct Pause {
+        var failures: Int
+        var cause: any Error
+        var end: Date
     }
 
     private let state = Mutex(State())
@@ -21,23 +33,40 @@ final class S3CredentialCache: Sendable {
         self.load = load
     }
 
-    /// Credentials that have not expired.
+    /// Credentials that need no renewal yet; nil if there are none.
+    var present: S3Credentials? {
+        state.withLock { $0.known.flatMap { rest(of: $0) > Self.margin ? $0 : nil } }
+    }
+
+    private enum Step {
+        case done(Result<S3Credentials, any Error>)
+        case renewal(Task<S3Credentials, any Error>, known: S3Credentials?)
+    }
+
+    /// Credentials that have not ended.
     ///
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {
-        let (known, renewal) = state.withLock { state -> (S3Credentials?, Task<S3Credentials, any Error>?) in
-            if let known = state.known, rest(of: known) > Self.margin { return (known, nil) }
+        let step = state.withLock { state -> Step in
+            if let known = state.known, rest(of: known) > Self.margin { return .done(.success(known)) }
+            if let pause = state.pause, isLasting(pause) {
+                if let known = state.known, rest(of: known) > 0 { return .done(.success(known)) }
+                return .done(.failure(pause.cause))
+            }
             let renewal = state.renewal ?? renewing()
             state.renewal = renewal
-            return (state.known, renewal)
+            return .renewal(renewal, known: state.known)
         }
-        guard let renewal else { return try known.get() }
-        do {
-            return try await cancellably(renewal)
-        } catch {
-            try Task.checkCancellation()
-            if let known, rest(of: known) > 0 { return known }
-            throw error
+        switch step {
+        case .done(let result): return try result.get()
+        case .renewal(let renewal, let known):
+            do {
+                return try await renewal.valueForWaiter()
+            } catch {
+                try Task.checkCancellation()
+                if let known, rest(of: known) > 0 { return known }
+                throw error
+            }
         }
     }
 
@@ -58,34 +87,30 @@ final class S3CredentialCache: Sendable {
             do { result = .success(try await load()) } catch { result = .failure(error) }
             state.withLock { state in
                 state.renewal = nil
-                if case .success(let new) = result { state.known = new }
+                switch result {
+                case .success(let new):
+                    state.known = new
+                    state.pause = nil
+                case .failure(let error):
+                    state.pause = pause(after: state.pause, error)
+                }
             }
             return try result.get()
         }
     }
 
-    /// Waits for a renewal, which goes on for other calls if this one is cancelled.
-    private func cancellably(_ renewal: Task<S3Credentials, any Error>) async throws -> S3Credentials {
-        try await withThrowingTaskGroup(of: S3Credentials?.self) { group in
-            let (ended, end) = AsyncStream.makeStream(of: Result<S3Credentials, any Error>.self)
-            Task {
-                end.yield(await renewal.result)
-                end.finish()
-            }
-            group.addTask {
-                for await result in ended { return try result.get() }
-                throw CancellationError()
-            }
-            guard let credentials = try await group.next(), let credentials else { throw CancellationError() }
-            return credentials
-        }
+    /// A pause of 1 second, which doubles with every failure; up to half of it is left out at random.
+    private func pause(after last: Pause?, _ cause: any Error) -> Pause {
+        let failures = last?.failures ?? 0
+        var generator = SystemRandomNumberGenerator()
+        let seconds = min(Self.longestPause, TimeInterval(1 << min(failures, 10)))
+        return Pause(
+            failures: failures + 1, cause: cause, end: now() + seconds * .random(in: 0.5...1, using: &generator))
     }
-}
 
-extension S3Credentials? {
-    fileprivate func get() throws(S3Error) -> S3Credentials {
-        guard let self else { throw S3Error(.noCredentials) }
-        return self
+    /// Whether a pause has not ended; a clock that is set back ends it.
+    private func isLasting(_ pause: Pause) -> Bool {
+        0...Self.longestPause ~= pause.end.timeIntervalSince(now()) && pause.end > now()
     }
 }
 #endif

@@ -7,19 +7,22 @@ import NIOHTTP1
 
 /// Reads credentials from their sources.
 struct S3CredentialLoader: Sendable {
-    /// The time for one request to an endpoint of credentials, which is on this machine or beside it.
-    static let limit = Duration.seconds(5)
+    /// The time for one request to an endpoint of credentials, which is on this machine or beside it. A connection has
+    /// less, so that an instance without a metadata service is told from one whose service is slow.
+    static let limit = Duration.seconds(8)
 
     let client: HTTPClient
 
     /// Reads credentials.
     ///
-    /// - Throws: ``S3Error`` with the reason `noCredentials`, or `CancellationError`.
+    /// - Throws: ``S3Error`` with the reason `noCredentials` if the source is not configured, `credentialsUnavailable` if it
+    ///   fails, or `CancellationError`.
     func load(_ source: S3CredentialSource) async throws -> S3Credentials {
         switch source.kind {
         case .values(let credentials): return credentials
         case .environment(let variables): return try Self.credentials(in: variables)
-        case .profile(let name, let path): return try S3ProfileFile(path: path).credentials(of: name)
+        case .profile(let name, let path, let isRequired):
+            return try S3ProfileFile(path: path, isRequired: isRequired).credentials(of: name)
         case .container(let variables): return try await container(variables)
         case .instance(let endpoint): return try await instance(endpoint)
         case .custom(let body):
@@ -29,15 +32,17 @@ struct S3CredentialLoader: Sendable {
                 throw error
             } catch {
                 try Task.checkCancellation()
-                // The description of an unknown error could contain a secret.
-                throw S3Error(.noCredentials, detail: "the closure has thrown \(type(of: error))")
+                // The description of an unknown error could have a secret.
+                throw S3Error(.credentialsUnavailable, detail: "the closure has thrown \(type(of: error))")
             }
         case .chain(let sources):
             var reasons: [String] = []
             for source in sources {
                 do {
                     return try await load(source)
-                } catch let error as S3Error {
+                } catch let error as S3Error where error.reason == .noCredentials {
+                    // The credentials of the next source can be of another account: only a source that is not
+                    // configured is skipped.
                     reasons.append(error.detail ?? error.description)
                 }
             }
@@ -46,9 +51,13 @@ struct S3CredentialLoader: Sendable {
     }
 
     static func credentials(in variables: [String: String]) throws(S3Error) -> S3Credentials {
-        guard let id = variables["AWS_ACCESS_KEY_ID"], let secret = variables["AWS_SECRET_ACCESS_KEY"], !id.isEmpty,
-            !secret.isEmpty
-        else { throw S3Error(.noCredentials, detail: "the environment has none") }
+        let (id, secret) = (variables["AWS_ACCESS_KEY_ID"] ?? "", variables["AWS_SECRET_ACCESS_KEY"] ?? "")
+        guard !id.isEmpty || !secret.isEmpty else {
+            throw S3Error(.noCredentials, detail: "the environment has none")
+        }
+        guard !id.isEmpty, !secret.isEmpty else {
+            throw S3Error(.credentialsUnavailable, detail: "the environment has only half of the keys")
+        }
         let token = variables["AWS_SESSION_TOKEN"].flatMap { $0.isEmpty ? nil : $0 }
         return S3Credentials(accessKeyID: id, secretAccessKey: secret, sessionToken: token)
     }
@@ -58,10 +67,15 @@ struct S3CredentialLoader: Sendable {
     private func container(_ variables: [String: String]) async throws -> S3Credentials {
         let url: String
         if let path = variables["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"], !path.isEmpty {
+            // Without the slash the path would continue the name of the host.
+            guard path.hasPrefix("/") else {
+                throw S3Error(.credentialsUnavailable, detail: "the container's relative URI has no slash")
+            }
             url = "http://169.254.170.2\(path)"
         } else if let full = variables["AWS_CONTAINER_CREDENTIALS_FULL_URI"], !full.isEmpty {
             guard Self.isTrusted(full) else {
-                throw S3Error(.noCredentials, detail: "the container's URI is neither https nor on this machine")
+                throw S3Error(
+                    .credentialsUnavailable, detail: "the container's URI is neither https nor on this machine")
             }
             url = full
         } else {
@@ -72,7 +86,7 @@ struct S3CredentialLoader: Sendable {
             do {
                 token = try String(contentsOfFile: path, encoding: .utf8).trimmingCharacters(in: .newlines)
             } catch {
-                throw S3Error(.noCredentials, detail: "the container's token file cannot be read")
+                throw S3Error(.credentialsUnavailable, detail: "the container's token file cannot be read")
             }
         }
         return try await decoded(get(url, headers: token.map { [("Authorization", $0)] } ?? [], "container"))
@@ -92,10 +106,10 @@ struct S3CredentialLoader: Sendable {
     private func instance(_ endpoint: String) async throws -> S3Credentials {
         let token = try await get(
             "\(endpoint)/latest/api/token", method: .PUT,
-            headers: [("X-aws-ec2-metadata-token-ttl-seconds", "21600")], "instance")
+            headers: [("X-aws-ec2-metadata-token-ttl-seconds", "21600")], "instance", isOptional: true)
         let headers = [("X-aws-ec2-metadata-token", String(buffer: token))]
         let path = "\(endpoint)/latest/meta-data/iam/security-credentials/"
-        let roles = String(buffer: try await get(path, headers: headers, "instance"))
+        let roles = String(buffer: try await get(path, headers: headers, "instance", isOptional: true))
         guard let role = roles.split(separator: "\n").first else {
             throw S3Error(.noCredentials, detail: "the instance has no role")
         }
@@ -110,18 +124,25 @@ struct S3CredentialLoader: Sendable {
     }
 
     private func decoded(_ bytes: ByteBuffer) throws(S3Error) -> S3Credentials {
+        let answer: Answer
         do {
-            let answer = try JSONDecoder().decode(Answer.self, from: Data(bytes.readableBytesView))
-            return S3Credentials(
-                accessKeyID: answer.AccessKeyId, secretAccessKey: answer.SecretAccessKey, sessionToken: answer.Token,
-                expiration: S3Date.listed(answer.Expiration))
+            answer = try JSONDecoder().decode(Answer.self, from: Data(bytes.readableBytesView))
         } catch {
-            throw S3Error(.noCredentials, detail: "the answer of the endpoint is not valid")
+            throw S3Error(.credentialsUnavailable, detail: "the answer of the endpoint is not valid")
         }
+        let expiration = S3Date.listed(answer.Expiration)
+        // Credentials whose end is not understood would be used for ever.
+        guard answer.Expiration == nil || expiration != nil else {
+            throw S3Error(.credentialsUnavailable, detail: "the end of the credentials is not a time")
+        }
+        return S3Credentials(
+            accessKeyID: answer.AccessKeyId, secretAccessKey: answer.SecretAccessKey, sessionToken: answer.Token,
+            expiration: expiration)
     }
 
+    /// The body of an answer; `isOptional` says whether an endpoint that does not exist is a source that is not configured.
     private func get(
-        _ url: String, method: HTTPMethod = .GET, headers: [(String, String)], _ name: String
+        _ url: String, method: HTTPMethod = .GET, headers: [(String, String)], _ name: String, isOptional: Bool = false
     ) async throws -> ByteBuffer {
         var request = HTTPClientRequest(url: url)
         request.method = method
@@ -132,8 +153,8 @@ struct S3CredentialLoader: Sendable {
                 let response = try await client.execute(request, deadline: .distantFuture)
                 guard response.status == .ok else {
                     throw S3Error(
-                        .noCredentials, status: Int(response.status.code), detail: "the \(name) has refused the request"
-                    )
+                        isOptional && response.status == .notFound ? .noCredentials : .credentialsUnavailable,
+                        status: Int(response.status.code), detail: "the \(name) has refused the request")
                 }
                 return try await response.body.collect(upTo: 1 << 20)
             }
@@ -141,7 +162,10 @@ struct S3CredentialLoader: Sendable {
             throw error
         } catch {
             try Task.checkCancellation()
-            throw S3Error(.noCredentials, detail: "the \(name) does not answer")
+            let isAbsent = S3Attempt.hasNoConnection(error)
+            throw S3Error(
+                isOptional && isAbsent ? .noCredentials : .credentialsUnavailable, detail: "the \(name) does not answer"
+            )
         }
     }
 }

@@ -3,13 +3,14 @@ public import Foundation
 
 /// The source of a store's credentials.
 ///
-/// Temporary credentials are renewed five minutes before they expire. If the renewal fails, they are used until they
-/// expire. Concurrent calls share one renewal.
+/// Temporary credentials are renewed five minutes before they end. Calls at the same time share one renewal. After a renewal
+/// that fails, the next begins 1 second later, and the pause doubles up to a minute, with jitter; until then, calls use the
+/// credentials that have not ended, or throw the error of the renewal.
 public struct S3CredentialSource: Sendable {
     enum Kind: Sendable {
         case values(S3Credentials)
         case environment([String: String])
-        case profile(name: String, path: String)
+        case profile(name: String, path: String, isRequired: Bool)
         case container([String: String])
         case instance(endpoint: String)
         case chain([S3CredentialSource])
@@ -28,6 +29,8 @@ public struct S3CredentialSource: Sendable {
 
     /// A profile of a credentials file. The file is read again when the server refuses the credentials as expired.
     ///
+    /// A profile that `AWS_PROFILE` names must exist. Only profiles with keys are supported.
+    ///
     /// - Parameters:
     ///   - name: The name of the profile; nil for that in `AWS_PROFILE`, or `default`.
     ///   - path: The path of the file; nil for that in `AWS_SHARED_CREDENTIALS_FILE`, or `~/.aws/credentials`.
@@ -38,7 +41,8 @@ public struct S3CredentialSource: Sendable {
         return Self(
             kind: .profile(
                 name: name ?? variables["AWS_PROFILE"] ?? "default",
-                path: path ?? variables["AWS_SHARED_CREDENTIALS_FILE"] ?? "\(home)/.aws/credentials"))
+                path: path ?? variables["AWS_SHARED_CREDENTIALS_FILE"] ?? "\(home)/.aws/credentials",
+                isRequired: name == nil && variables["AWS_PROFILE"] != nil))
     }
 
     /// The endpoint that ECS and EKS name in `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` or
@@ -50,12 +54,16 @@ public struct S3CredentialSource: Sendable {
         Self(kind: .container(variables))
     }
 
-    /// The metadata service of an EC2 instance, with a session (IMDSv2).
+    /// The metadata service of an EC2 instance, with a session (IMDSv2). It is not configured if no connection to it can be
+    /// made, or if the instance has no role.
     public static func instanceMetadata(endpoint: String = "http://169.254.169.254") -> Self {
         Self(kind: .instance(endpoint: endpoint))
     }
 
-    /// The first of several sources that has credentials.
+    /// The first of several sources that is configured.
+    ///
+    /// A source that is configured and fails ends the call with an error: the next source can have the credentials of
+    /// another account. A closure of ``custom(_:)`` is always configured.
     public static func first(of sources: [S3CredentialSource]) -> Self { Self(kind: .chain(sources)) }
 
     /// The credentials that a closure returns. The store calls it again before they expire.
@@ -75,7 +83,7 @@ extension S3CredentialSource: CustomStringConvertible, CustomReflectable {
         switch kind {
         case .values(let credentials): credentials.description
         case .environment: "the environment"
-        case .profile(let name, _): "profile \(name)"
+        case .profile(let name, _, _): "profile \(name)"
         case .container: "the container"
         case .instance: "the instance"
         case .chain(let sources): sources.map(\.description).joined(separator: ", ")

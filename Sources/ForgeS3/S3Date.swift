@@ -18,12 +18,26 @@ enum S3Date {
         return date([words[3], Substring("\(month + 1)"), words[1]], words[4].split(separator: ":"))
     }
 
-    /// Reads `2013-05-24T00:00:00.000Z`, as in listings and credentials; fractions of a second are ignored.
+    /// Reads `2013-05-24T00:00:00.000Z`, as in listings and credentials, also with a difference from UTC such as `+01:00`
+    /// instead of `Z` (RFC 3339, 5.6); fractions of a second are ignored.
     static func listed(_ text: String?) -> Date? {
-        guard let text, text.hasSuffix("Z") else { return nil }
-        let halves = text.dropLast().prefix { $0 != "." }.split(separator: "T")
-        guard halves.count == 2 else { return nil }
-        return date(halves[0].split(separator: "-"), halves[1].split(separator: ":"))
+        guard let halves = text?.split(separator: "T"), halves.count == 2,
+            let zone = halves[1].firstIndex(where: { "Z+-".contains($0) }),
+            let difference = seconds(halves[1][zone...])
+        else { return nil }
+        let time = halves[1][..<zone].prefix { $0 != "." }
+        return date(halves[0].split(separator: "-"), time.split(separator: ":")).map { $0 - difference }
+    }
+
+    /// The difference of a zone from UTC: `Z`, or hours and minutes.
+    private static func seconds(_ zone: Substring) -> TimeInterval? {
+        guard zone != "Z" else { return 0 }
+        let parts = zone.dropFirst().split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.count == 2 }), let hours = UInt8(parts[0]), hours < 24,
+            let minutes = UInt8(parts[1]), minutes < 60
+        else { return nil }
+        let seconds = TimeInterval(Int(hours) * 3600 + Int(minutes) * 60)
+        return zone.first == "-" ? -seconds : seconds
     }
 
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

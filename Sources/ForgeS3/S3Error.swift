@@ -22,8 +22,11 @@ public struct S3Error: Error, Hashable, Sendable {
         /// The task was cancelled.
         case cancelled
 
-        /// No source has credentials; see ``S3Error/detail``.
+        /// No source of credentials is configured; see ``S3Error/detail``.
         case noCredentials
+
+        /// A source of credentials is configured and fails; see ``S3Error/detail``.
+        case credentialsUnavailable
 
         /// The answer is not one of S3.
         case invalidAnswer
@@ -79,6 +82,7 @@ extension S3Error: CustomStringConvertible, FileStoreCause {
             case .unknownOutcome: "the outcome is unknown"
             case .cancelled: "cancelled"
             case .noCredentials: "no credentials"
+            case .credentialsUnavailable: "the credentials cannot be read"
             case .invalidAnswer: "the answer is not valid"
             case .noExclusiveCreation: "the server does not create exclusively"
             case .noConditionalReplacement: "the server does not replace conditionally"

@@ -19,7 +19,7 @@ public struct S3FileContents: AsyncSequence, Sendable {
 
         fileprivate init(_ transfer: S3Download) { self.transfer = transfer }
 
-        /// The next part; nil at the end.
+        /// The next part; nil at the end, and after an error.
         ///
         /// - Throws: `FileStoreError`, or `CancellationError`.
         public mutating func next() async throws -> Data? {
@@ -41,6 +41,7 @@ final class S3Download {
     private var hash = SHA256()
     private var rest: ArraySlice<Range<Int64>> = []
     private var tasks: ArraySlice<Task<ByteBuffer, any Error>> = []
+    private var hasFailed = false
 
     init(_ store: S3FileStore, key: String, maximumSizeInBytes: Int) {
         self.store = store
@@ -50,7 +51,20 @@ final class S3Download {
 
     deinit { for task in tasks { task.cancel() } }
 
+    /// The next part; nil at the end, and after an error: the parts behind a missing one are not the content.
     func next() async throws -> ByteBuffer? {
+        guard !hasFailed else { return nil }
+        do {
+            return try await advance()
+        } catch {
+            hasFailed = true
+            for task in tasks { task.cancel() }
+            tasks = []
+            throw error
+        }
+    }
+
+    private func advance() async throws -> ByteBuffer? {
         guard let object else {
             let (object, first) = try await store.open(key, maximumSizeInBytes: maximumSizeInBytes)
             self.object = object

@@ -33,7 +33,7 @@ extension S3FileStore {
                     throw failure(S3Error(.invalidAnswer), operation, key)
                 }
                 let isMarker = object.utf8.last == UInt8(ascii: "/")
-                if object == place.prefix || object == prefix
+                if object.utf8.elementsEqual(place.prefix.utf8) || object.utf8.elementsEqual(prefix.utf8)
                     || place.key(ofObject: isMarker ? String(object.dropLast()) : object) != nil
                 {
                     objects.append(object)

@@ -39,7 +39,8 @@ extension S3FileStore {
     public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
         let prefix = try prefix(of: directory, .list)
         var found: [StoredFile] = []
-        var directories: Set<String> = []
+        // As bytes: equal strings can be different keys.
+        var directories: Set<[UInt8]> = []
         var isEmpty = true
         try await forEachPage(S3ListRequest(prefix: prefix, isFlat: recursive), .list, directory) { page in
             isEmpty = isEmpty && page.isEmpty
@@ -49,7 +50,7 @@ extension S3FileStore {
                 guard let key = place.key(ofObject: isMarker ? String(entry.object.dropLast()) : entry.object)
                 else { continue }
                 for parent in Self.parents(of: key) + (isMarker ? [key] : [])
-                where parent.utf8.count > directory.utf8.count && directories.insert(parent).inserted {
+                where parent.utf8.count > directory.utf8.count && directories.insert(Array(parent.utf8)).inserted {
                     found.append(.directory(parent))
                 }
                 guard !isMarker else { continue }

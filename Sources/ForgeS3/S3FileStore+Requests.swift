@@ -100,8 +100,11 @@ extension S3FileStore {
 
 extension S3Response {
     /// The description of a file by the head of its object, without a revision, which listings do not have.
-    func file(_ key: String) -> StoredFile {
-        StoredFile(key: key, sizeInBytes: sizeInBytes ?? 0, modified: modified)
+    ///
+    /// - Throws: ``S3Error`` if the server does not say how long the object is.
+    func file(_ key: String) throws(S3Error) -> StoredFile {
+        guard let sizeInBytes else { throw S3Error(.invalidAnswer, status: status, detail: "the size is missing") }
+        return StoredFile(key: key, sizeInBytes: sizeInBytes, modified: modified)
     }
 }
 

@@ -26,7 +26,12 @@ extension S3FileStore {
             checksum: try await content.digest(partSize: configuration.partSizeInBytes))
         let write = S3Write(
             object: object, key: key, operation: operation, condition: condition, metadata: metadata, content: content)
-        return try await isMultipart ? upload(write) : put(write)
+        do {
+            return try await isMultipart ? upload(write) : put(write)
+        } catch let error as FileSystemError {
+            // The temporary file of a writer.
+            throw FileStoreError(error, operation, key: key)
+        }
     }
 
     /// The condition of requests for the condition of a save.
@@ -68,8 +73,11 @@ extension S3FileStore {
     /// attempt has stored it, and the write succeeded.
     func settle(_ write: S3Write, _ error: S3Error) async throws -> StoredFile {
         let isGone = error.code == "NoSuchUpload"
-        guard isGone || error.refuses(write.condition) else { throw failure(error, write.operation, write.key) }
         let isUnknown = isGone || error.mayBeApplied
+        guard isGone || error.refuses(write.condition) else {
+            guard isUnknown else { throw failure(error, write.operation, write.key) }
+            throw FileStoreError(.unknownOutcome, write.operation, key: write.key, underlying: error)
+        }
         do {
             if let head = try await head(write.object, write.operation, write.key),
                 head.metadata.writeID == write.metadata.writeID

@@ -63,6 +63,11 @@ public final class S3FileStore: FileStoring {
 
     /// Stores `data` as the whole content of the file at `key`, if the existing file meets a condition.
     ///
+    /// A revision names a write, and servers compare ETags, which are equal for equal contents. The store compares the
+    /// write with a request before, and the server the ETag with the save. If another client writes the same content in
+    /// between, or replaces the file and writes the old content again, the save replaces that write: no content is lost
+    /// that the caller has not seen, but the revision of the other write is.
+    ///
     /// - Parameters:
     ///   - data: The content.
     ///   - key: The key of the file.
@@ -85,7 +90,9 @@ public final class S3FileStore: FileStoring {
 
     public func info(_ key: String) async throws -> StoredFile {
         let object = try place.object(key, .info)
-        if let found = try await head(object, .info, key) { return found.file(key) }
+        if let found = try await head(object, .info, key) {
+            do throws(S3Error) { return try found.file(key) } catch { throw failure(error, .info, key) }
+        }
         let failure = try await missing(key, .info)
         guard failure.code == .isDirectory else { throw failure }
         return .directory(key)
@@ -155,11 +162,16 @@ public final class S3FileStore: FileStoring {
         throw FileStoreError(.unsupported, .url, key: key)
     }
 
-    /// Removes uploads of this store that were begun and recorded ``Configuration/abandonedUploadAge`` ago and not
-    /// finished, because their process ended. Other uploads to the bucket are not touched.
+    /// Removes uploads that were not finished because their process ended, or because an answer was lost.
     ///
-    /// A store does this once, when it first uploads in parts. An upload whose process ended between its beginning and
-    /// its record stays: a rule of the bucket that aborts incomplete uploads removes it.
+    /// Every upload has a record in the bucket, from before its beginning until after its end. An upload is removed if it is
+    /// recorded, by any store with the prefix, and no part of it has arrived for ``Configuration/abandonedUploadAge``. Uploads
+    /// of other programs are not touched, with one exception: if the answer to the beginning of an upload was lost, so that its
+    /// name is not known, the record names the file and the time alone; all uploads to that file which begin in these minutes
+    /// are then taken for the store's. A store does this once, when it first uploads in parts.
+    ///
+    /// An upload whose beginning is repeated by a proxy, which HTTP forbids, stays: a rule of the bucket that aborts
+    /// incomplete uploads removes it.
     ///
     /// - Returns: The number of uploads removed.
     /// - Throws: `FileStoreError`.

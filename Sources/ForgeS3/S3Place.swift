@@ -10,6 +10,9 @@ struct S3Place: Sendable {
     /// Objects of the store itself, whose names are no valid keys of files.
     static let reserved = "#tmp-s3/"
 
+    /// The beginning of the objects of records of uploads.
+    var records: String { prefix + Self.reserved + "uploads/" }
+
     let scheme: String
     let host: String
     let bucketPath: String

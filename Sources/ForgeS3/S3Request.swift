@@ -19,15 +19,18 @@ struct S3Request: Sendable {
     /// Whether it changes something: then a lost answer leaves its outcome unknown.
     var isWrite = false
 
-    /// Whether an answer with status 200 may report an error, and begins before the work is done
-    /// ("CompleteMultipartUpload" and "CopyObject", Amazon S3 API Reference).
+    /// Whether it creates something that a lost answer leaves at the server, without effect on any object.
+    var isCreation = false
+
+    /// Whether an answer with status 200 may report an error, and begins before the work is done ("CompleteMultipartUpload"
+    /// and "CopyObject", Amazon S3 API Reference).
     var answersBeforeItsEnd = false
 
     /// Whether it is sent again after `409`, when another request for the object is under way.
     var repeatsAfterConflict = true
 
-    /// The maximum size of the answer.
-    var maximumAnswerSizeInBytes = 64 << 20
+    /// The maximum size of the answer. A page of 1,000 of the longest keys, encoded, has less than 4 MiB.
+    var maximumAnswerSizeInBytes = 8 << 20
 }
 
 /// An answer that is a success.
@@ -35,6 +38,9 @@ struct S3Response: Sendable {
     var status: Int
     var headers: HTTPHeaders
     var bytes = ByteBuffer()
+
+    /// Whether an earlier attempt of a creation may have taken effect too.
+    var followsLostAnswer = false
 
     /// The user's metadata.
     var metadata: S3Metadata { S3Metadata(headers) }

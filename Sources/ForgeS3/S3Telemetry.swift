@@ -35,7 +35,21 @@ enum S3Telemetry {
 }
 
 extension S3Error {
-    /// The value of a metric's label.
-    fileprivate var type: String { code ?? status.map(String.init) ?? "\(reason)" }
+    /// A word for metrics, of a bounded set: a known code, the status, or the reason.
+    var type: String {
+        if let code, Self.knownCodes.contains(code) { return code }
+        return status.map(String.init) ?? "\(reason)"
+    }
+
+    /// Codes that a store can meet ("Error responses", Amazon S3 API Reference). Servers have others of their own.
+    private static let knownCodes: Set = [
+        "AccessDenied", "AuthorizationHeaderMalformed", "BadDigest", "ConditionalRequestConflict", "EntityTooLarge",
+        "EntityTooSmall", "ExpiredToken", "InternalError", "InvalidAccessKeyId", "InvalidArgument",
+        "InvalidObjectState", "InvalidPart", "InvalidRange", "InvalidRequest", "InvalidToken", "KeyTooLongError",
+        "MalformedXML", "MethodNotAllowed", "NoSuchBucket", "NoSuchKey", "NoSuchUpload", "NotImplemented",
+        "OperationAborted", "PermanentRedirect", "PreconditionFailed", "QuotaExceeded", "RequestTimeTooSkewed",
+        "RequestTimeout", "ServiceUnavailable", "SignatureDoesNotMatch", "SlowDown", "TemporaryRedirect",
+        "XAmzContentSHA256Mismatch",
+    ]
 }
 #endif

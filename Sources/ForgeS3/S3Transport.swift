@@ -6,7 +6,6 @@ import Foundation
 import Logging
 import NIOCore
 import NIOHTTP1
-import NIOPosix
 import NIOSSL
 import Synchronization
 
@@ -82,13 +81,15 @@ final class S3Transport: Sendable {
     }
 
     private func currentCredentials(until end: ContinuousClock.Instant) async throws(S3Error) -> S3Credentials {
+        if let present = credentials.present { return present }
         do {
             let credentials = credentials
             return try await Deadline.limiting(end - ContinuousClock.now) { try await credentials.current() }
         } catch let error as S3Error {
             throw error
         } catch {
-            throw S3Error(Task.isCancelled ? .cancelled : .noCredentials)
+            guard !Task.isCancelled else { throw S3Error(.cancelled) }
+            throw S3Error(.credentialsUnavailable, detail: "the source has not answered before the deadline")
         }
     }
 
@@ -101,39 +102,42 @@ final class S3Transport: Sendable {
         // The last failure explains more than `timeout` alone.
         var cause: S3Error?
         while true {
-            guard !Task.isCancelled else { throw S3Error(mayBeApplied ? .unknownOutcome : .cancelled) }
+            guard !Task.isCancelled else { throw outcome(of: S3Error(.cancelled), mayBeApplied, request) }
             let credentials: S3Credentials
             do throws(S3Error) {
                 credentials = try await currentCredentials(until: end)
             } catch {
-                throw outcome(of: error, mayBeApplied)
+                throw outcome(of: error, mayBeApplied, request)
             }
             do throws(S3Attempt) {
-                return try await attempt(request, payload, credentials, until: end)
+                var response = try await attempt(request, payload, credentials, until: end)
+                response.followsLostAnswer = request.isCreation && mayBeApplied
+                return response
             } catch {
-                mayBeApplied = mayBeApplied || request.isWrite && error.mayBeApplied
-                let failure = outcome(of: cause ?? error.error, mayBeApplied)
+                let hasEffect = request.isWrite || request.isCreation
+                mayBeApplied = mayBeApplied || hasEffect && error.mayBeApplied
+                let failure = outcome(of: cause ?? error.error, mayBeApplied, request)
                 if error.error.reason != .timeout { cause = error.error }
                 var wait = Duration.zero
                 switch error.repetition {
                 case .never:
                     // After a refused condition, the stored object shows the outcome of an earlier attempt.
                     guard error.error.reason == .refused, [404, 409, 412].contains(error.error.status) else {
-                        throw outcome(of: error.error, mayBeApplied)
+                        throw outcome(of: error.error, mayBeApplied, request)
                     }
                     var refusal = error.error
                     refusal.mayBeApplied = mayBeApplied
                     throw refusal
                 case .withTime(let date):
                     corrections += 1
-                    guard corrections < 3 else { throw outcome(of: error.error, mayBeApplied) }
+                    guard corrections < 3 else { throw outcome(of: error.error, mayBeApplied, request) }
                     let skew = date.timeIntervalSince(configuration.now())
                     state.withLock { $0.skew = skew }
                     configuration.logger.notice("the server's clock differs", metadata: ["seconds": "\(skew)"])
                     continue
                 case .withCredentials:
                     renewals += 1
-                    guard renewals < 3 else { throw outcome(of: error.error, mayBeApplied) }
+                    guard renewals < 3 else { throw outcome(of: error.error, mayBeApplied, request) }
                     self.credentials.forget(credentials)
                     continue
                 case .later(let wish):
@@ -149,10 +153,11 @@ final class S3Transport: Sendable {
     }
 
     /// The error of a call whose last attempt failed.
-    private func outcome(of error: S3Error, _ mayBeApplied: Bool) -> S3Error {
+    private func outcome(of error: S3Error, _ mayBeApplied: Bool, _ request: S3Request) -> S3Error {
         guard mayBeApplied else { return error }
         var error = error
-        error.reason = .unknownOutcome
+        error.mayBeApplied = true
+        if request.isWrite { error.reason = .unknownOutcome }
         return error
     }
 
@@ -185,9 +190,8 @@ final class S3Transport: Sendable {
                     bytes: try await head.body.collect(upTo: maximum))
             }
         } catch {
-            // A request without a body reports no progress: only a failure to connect proves that it was not sent.
-            let hasNoConnection = error is NIOConnectionError || (error as? HTTPClientError) == .connectTimeout
-            throw S3Attempt(error, mayBeSent: body.count > 0 ? body.mayBeSent : !hasNoConnection)
+            // An empty body is not asked for.
+            throw S3Attempt(error, mayBeSent: body.count > 0 ? body.mayBeSent : !S3Attempt.hasNoConnection(error))
         }
         guard 200..<300 ~= response.status else {
             throw S3Attempt(

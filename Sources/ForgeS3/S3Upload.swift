@@ -9,11 +9,15 @@ struct S3Upload: Sendable {
 
     let object: String
     let id: String
-    private let transport: S3Transport
 
-    init(object: String, id: String, _ transport: S3Transport) {
+    /// Whether earlier attempts to begin it may have begun others.
+    let hasOthers: Bool
+    let transport: S3Transport
+
+    init(object: String, id: String, hasOthers: Bool = false, _ transport: S3Transport) {
         self.object = object
         self.id = id
+        self.hasOthers = hasOthers
         self.transport = transport
     }
 
@@ -24,15 +28,23 @@ struct S3Upload: Sendable {
     }
 
     /// Begins an upload. If its answer is lost, it is begun again, and the first stays at the server.
+    ///
+    /// - Throws: ``S3Error``; `mayBeApplied` says whether an upload may have begun.
     static func begin(
         _ object: String, _ headers: [(String, String)], _ transport: S3Transport
     ) async throws(S3Error) -> S3Upload {
         let response = try await transport.send(
             S3Request(
                 name: "CreateMultipartUpload", method: "POST", object: object, query: [("uploads", "")],
-                headers: headers))
-        guard let id = try response.document()["UploadId"]?.text, !id.isEmpty else { throw S3Error(.invalidAnswer) }
-        return S3Upload(object: object, id: id, transport)
+                headers: headers, isCreation: true))
+        do throws(S3Error) {
+            guard let id = try response.document()["UploadId"]?.text, !id.isEmpty else { throw S3Error(.invalidAnswer) }
+            return S3Upload(object: object, id: id, hasOthers: response.followsLostAnswer, transport)
+        } catch {
+            var error = error
+            error.mayBeApplied = true
+            throw error
+        }
     }
 
     func send(_ bytes: ByteBuffer, number: Int) async throws(S3Error) -> Part {
@@ -46,7 +58,8 @@ struct S3Upload: Sendable {
 
     /// Makes the object of the parts.
     ///
-    /// - Returns: The answer, and the ETag of the object.
+    /// - Returns: The answer, and the ETag of the object; nil if the server does not send it as it does later (radosgw
+    ///   sends none, or one without quotes).
     func complete(
         _ parts: [Part], _ condition: S3Condition
     ) async throws(S3Error) -> (answer: S3Response, etag: String?) {
@@ -61,7 +74,8 @@ struct S3Upload: Sendable {
                 name: "CompleteMultipartUpload", method: "POST", object: object, query: [("uploadId", id)],
                 headers: [("Content-Type", "application/xml")] + condition.headers, body: ByteBuffer(string: body),
                 isWrite: true, answersBeforeItsEnd: true, repeatsAfterConflict: false))
-        return (response, try response.document()["ETag"]?.text)
+        let etag = try response.document()["ETag"]?.text
+        return (response, etag?.hasPrefix("\"") == true ? etag : nil)
     }
 
     /// Removes the parts; also in a cancelled task.

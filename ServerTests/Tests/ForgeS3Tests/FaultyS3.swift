@@ -30,6 +30,12 @@ final class FaultyS3: Sendable {
         /// A byte of the body is changed.
         case damages
 
+        /// The answer is whole, but has fewer bytes of the content than the object or the range.
+        case shortens
+
+        /// The request is performed, and answered with status 200 and an error.
+        case hidesAnswer(String)
+
         /// Something else happens before the request is performed.
         case after(@Sendable (inout Content) -> Void)
 
@@ -44,9 +50,19 @@ final class FaultyS3: Sendable {
         var modified = Date()
     }
 
+    struct Upload: Sendable {
+        var key: String
+        var metadata: [String: String] = [:]
+        var parts: [Int: Data] = [:]
+        var begun = Date()
+
+        /// When the newest part arrived.
+        var used = Date()
+    }
+
     struct Content: Sendable {
         var objects: [String: Object] = [:]
-        var uploads: [String: (metadata: [String: String], parts: [Int: Data])] = [:]
+        var uploads: [String: Upload] = [:]
         var count = 0
 
         mutating func put(_ key: String, _ data: Data, _ metadata: [String: String] = [:]) -> Object {
@@ -71,10 +87,11 @@ final class FaultyS3: Sendable {
         var faults: [(method: String, suffix: String, fault: Fault)] = []
         var requests: [Request] = []
         var failures: [String: String] = [:]
+        var random: RandomFaults?
     }
 
     private let state = Mutex(State())
-    private let ignored: Ignored
+    let ignored: Ignored
     private let server = Mutex<LoopbackHTTP?>(nil)
 
     init(ignoring ignored: Ignored = []) throws {
@@ -120,12 +137,22 @@ final class FaultyS3: Sendable {
         requests.filter { $0.method == method && $0.target.hasSuffix(suffix) }.count
     }
 
+    /// Lets requests meet faults at random, instead of recording them; nil for no more.
+    func meet(_ faults: RandomFaults?) { state.withLock { $0.random = faults } }
+
+    /// The faults that requests have met at random.
+    var random: RandomFaults? { state.withLock { $0.random } }
+
     func change(_ body: (inout Content) -> Void) { state.withLock { body(&$0.content) } }
 
     // MARK: Answers
 
     private func answer(_ request: Request) -> Answer {
         let fault = state.withLock { state -> Fault? in
+            if var random = state.random {
+                defer { state.random = random }
+                return random.next(request)
+            }
             state.requests.append(request)
             let index = state.faults.firstIndex {
                 $0.method == request.method
@@ -147,7 +174,11 @@ final class FaultyS3: Sendable {
         case .repeats: answer = perform(request)
         case .cutsBody: answer.cutAfter = answer.body.count / 2
         case .isLate(let delay): answer.delay = delay
-        case .damages: answer.body[answer.body.startIndex] ^= 1
+        case .damages where !answer.body.isEmpty: answer.body[answer.body.startIndex] ^= 1
+        case .shortens:
+            answer.body = answer.body.dropLast()
+            answer.headers["Content-Length"] = nil
+        case .hidesAnswer(let code): answer = .error(200, code)
         case .before(let change): self.change(change)
         default: break
         }
@@ -158,13 +189,14 @@ final class FaultyS3: Sendable {
         state.withLock { state in
             let key = String(request.path.dropFirst("/b/".count))
             let metadata = request.headers.filter { $0.key.hasPrefix("x-amz-meta-") }
+            if request.query["uploads"] != nil, request.method == "GET" { return uploads(request, state.content) }
             if request.query["uploads"] != nil {
                 state.content.count += 1
                 let id = "upload\(state.content.count)"
-                state.content.uploads[id] = (metadata, [:])
+                state.content.uploads[id] = Upload(key: key, metadata: metadata)
                 return .xml("<R><UploadId>\(id)</UploadId></R>")
             }
-            if let id = request.query["uploadId"] { return multipart(request, key, id, &state) }
+            if let id = request.query["uploadId"] { return multipart(request, key, id, &state.content) }
             if request.query["list-type"] != nil { return list(request, &state) }
             if request.query["delete"] != nil { return delete(request, &state) }
             let object = state.content.objects[key]
@@ -183,7 +215,7 @@ final class FaultyS3: Sendable {
         }
     }
 
-    private func refusal(_ request: Request, _ object: Object?) -> Answer? {
+    func refusal(_ request: Request, _ object: Object?) -> Answer? {
         if request.headers["if-none-match"] == "*", object != nil { return .error(412, "PreconditionFailed") }
         guard let etag = request.headers["if-match"] else { return nil }
         guard let object else { return .error(404, "NoSuchKey") }
@@ -208,29 +240,6 @@ final class FaultyS3: Sendable {
         let end = min(bounds[1] + 1, object.data.count)
         headers["Content-Range"] = "bytes \(bounds[0])-\(end - 1)/\(object.data.count)"
         return Answer(status: 206, headers: headers, body: Data(object.data[bounds[0]..<end]))
-    }
-
-    private func multipart(_ request: Request, _ key: String, _ id: String, _ state: inout State) -> Answer {
-        guard let upload = state.content.uploads[id] else { return .error(404, "NoSuchUpload") }
-        switch request.method {
-        case "PUT":
-            guard let number = request.query["partNumber"].flatMap(Int.init) else { return .error(400, "BadRequest") }
-            state.content.uploads[id]?.parts[number] = request.body
-            return Answer(headers: ["ETag": "\"part\(number)\""])
-        case "POST":
-            if !ignored.contains(.multipart), let refusal = refusal(request, state.content.objects[key]) {
-                return refusal
-            }
-            state.content.uploads[id] = nil
-            let data = upload.parts.sorted { $0.key < $1.key }.reduce(into: Data()) { $0 += $1.value }
-            let object = state.content.put(key, data, upload.metadata)
-            return .xml(
-                "<CompleteMultipartUploadResult><ETag>&quot;\(object.etag.dropFirst().dropLast())&quot;</ETag></CompleteMultipartUploadResult>"
-            )
-        default:
-            state.content.uploads[id] = nil
-            return Answer(status: 204)
-        }
     }
 
     private func list(_ request: Request, _ state: inout State) -> Answer {

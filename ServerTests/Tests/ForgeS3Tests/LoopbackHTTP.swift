@@ -23,6 +23,9 @@ final class LoopbackHTTP: Sendable {
         /// Whether the connection is closed instead of answering.
         var isLost = false
 
+        /// Whether the answer says how long its body is.
+        var hasLength = true
+
         /// How long the answer takes.
         var delay = Duration.zero
     }
@@ -49,7 +52,8 @@ final class LoopbackHTTP: Sendable {
             guard !answer.isLost else { return }
             var head = "HTTP/1.1 \(answer.status) -\r\n"
             var headers = answer.headers
-            headers["Content-Length"] = headers["Content-Length"] ?? String(answer.body.count)
+            let length = headers["Content-Length"] ?? String(answer.body.count)
+            headers["Content-Length"] = answer.hasLength ? length : nil
             for (name, value) in headers { head += "\(name): \(value)\r\n" }
             let body = request.method == "HEAD" ? Data() : answer.body
             let sent = Data((head + "\r\n").utf8) + body.prefix(answer.cutAfter ?? body.count)

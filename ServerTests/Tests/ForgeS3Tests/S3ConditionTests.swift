@@ -1,4 +1,5 @@
 import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 import Testing
 
@@ -83,6 +84,31 @@ struct S3ConditionTests {
         for key in ["a", "b", "c"] { try await store.save(Data(), to: key, overwrite: false) }
         let tests = server.requests.filter { $0.method == "PUT" && $0.path.contains("#tmp-s3/test-") }
         #expect(tests.count == 3)
+    }
+
+    @Test("an answer without an ETag does not decide about a server")
+    func undecided() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("PUT", "~#tmp-s3/test-", .hidesAnswer("InternalError"))
+        await expectFailure(.unavailable(.server)) { try await store.save(Data(), to: "a", overwrite: false) }
+        try await store.save(Data(), to: "a", overwrite: false)
+    }
+
+    @Test("a cancelled save does not wait for the test of the server, which goes on for others")
+    func cancelledTest() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        server.next("PUT", "~#tmp-s3/test-", .isLate(.seconds(6)))
+        let start = ContinuousClock.now
+        let cancelled = Task { try await store.save(Data(), to: "a", overwrite: false) }
+        while server.requests.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
+        let other = Task { try await store.save(Data(), to: "b", overwrite: false) }
+        cancelled.cancel()
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        #expect(ContinuousClock.now - start < .seconds(5))
+        try await other.value
+        #expect(server.requests.filter { $0.path.contains("#tmp-s3/test-") && $0.method == "PUT" }.count == 2)
     }
 
     @Test("a save of a revision replaces only the write that it names", arguments: sizes)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ForgeS3
 
-@Suite("The store in S3 conforms", .enabled(if: MotoServer.isInstalled))
+@Suite("The store in S3 conforms", .enabled(if: S3TestServer.isAvailable))
 struct S3ConformanceTests {
     /// Empty directories exist, as marker objects. Files have no URLs.
     static let capabilities: Set<ConformanceCapability> = [.emptyDirectories]

@@ -1,4 +1,5 @@
 import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 import MotoServers
 import Synchronization
@@ -26,6 +27,9 @@ struct S3CredentialTests {
             try await load(.environment(variables.merging(["AWS_SESSION_TOKEN": "token-secret"]) { $1 }))
                 == Self.credentials)
         await #expect(throws: S3Error(.noCredentials, detail: "the environment has none")) {
+            try await load(.environment(["AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""]))
+        }
+        await #expect(throws: S3Error(.credentialsUnavailable, detail: "the environment has only half of the keys")) {
             try await load(.environment(["AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": ""]))
         }
     }
@@ -111,7 +115,7 @@ struct S3CredentialTests {
         }
         #expect(try await load(.instanceMetadata(endpoint: server.endpoint)).secretAccessKey == "top-secret")
         let broken = try LoopbackHTTP { _ in .xml("{}") }
-        await #expect(throws: S3Error(.noCredentials, detail: "the answer of the endpoint is not valid")) {
+        await #expect(throws: S3Error(.credentialsUnavailable, detail: "the answer of the endpoint is not valid")) {
             try await load(.instanceMetadata(endpoint: broken.endpoint))
         }
     }
@@ -126,7 +130,7 @@ struct S3CredentialTests {
                 return count
             }
             try await Task.sleep(for: .milliseconds(50))
-            if number == 3 { throw S3Error(.noCredentials) }
+            if number == 3 { throw S3Error(.credentialsUnavailable) }
             return S3Credentials(
                 accessKeyID: "\(number)", secretAccessKey: "s", expiration: now.withLock { $0 } + 3_600)
         }
@@ -144,6 +148,9 @@ struct S3CredentialTests {
         now.withLock { $0 += 3_400 }
         #expect(try await cache.current().accessKeyID == "2")
         #expect(count.withLock { $0 } == 3)
+        #expect(try await many() == ["2"])
+        #expect(count.withLock { $0 } == 3)
+        now.withLock { $0 += 2 }
         #expect(try await cache.current().accessKeyID == "4")
         cache.forget(try await cache.current())
         #expect(try await cache.current().accessKeyID == "5")
@@ -183,7 +190,7 @@ struct S3CredentialTests {
             struct Leak: Error { var secret = "top-secret" }
             throw Leak()
         }
-        let error = await expectFailure(.notPermitted) { try await S3FileStore(configuration).load("a") }
+        let error = await expectFailure(.unavailable(.server)) { try await S3FileStore(configuration).load("a") }
         texts += ["\(try #require(error))", String(reflecting: error)]
         for text in texts { #expect(!text.contains("secret"), "\(text)") }
     }

@@ -51,6 +51,7 @@ struct S3DocumentTests {
         #expect(S3Date.header("Fri, 24 May 2013 00:00:00 GMT") == date)
         #expect(S3Date.listed("2013-05-24T00:00:00.000Z") == date)
         #expect(S3Date.listed("2013-05-24T00:00:00Z") == date)
+        #expect(S3Date.listed("2013-05-24T02:00:00.5+02:00") == date)
         for text in ["", "Fri, 24 Foo 2013 00:00:00 GMT", "Fri, 24 May 2013 00:00:00 CET", "24"] {
             #expect(S3Date.header(text) == nil)
             #expect(S3Date.listed(text) == nil)

@@ -257,4 +257,15 @@ struct S3FailureTests {
         let error = await expectFailure(.unavailable(.server)) { try await store.list() }
         #expect((error?.underlying as? S3Error)?.reason == .invalidAnswer)
     }
+
+    @Test("contents that have thrown an error have ended")
+    func afterError() async throws {
+        let server = try FaultyS3()
+        let store = try server.store()
+        try await store.save(pattern(5_500), to: "a")
+        server.next("GET", "/b/a", .isLate(.zero), .fails(403, "AccessDenied"))
+        var iterator = store.contents(of: "a").makeAsyncIterator()
+        await expectFailure(.notPermitted) { while try await iterator.next() != nil {} }
+        #expect(try await iterator.next() == nil)
+    }
 }

@@ -29,9 +29,9 @@ extension S3FileStore.Configuration {
 }
 
 extension S3FileStore {
-    /// A store in a bucket of its own in moto.
+    /// A store in a bucket of its own.
     static func test(_ change: (inout Configuration) -> Void = { _ in }) async throws -> S3FileStore {
-        var configuration = try await MotoServer.shared().configuration()
+        var configuration = try await S3TestServer.configuration()
         change(&configuration)
         return try S3FileStore(configuration)
     }

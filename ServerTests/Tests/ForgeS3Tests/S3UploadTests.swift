@@ -62,7 +62,7 @@ struct S3UploadTests {
     @Test(
         "an upload that fails is aborted, with its record",
         arguments: [
-            ("PUT", "/b/a?partNumber&uploadId"), ("POST", "/b/a?uploadId"), ("PUT", "~#tmp-s3/uploads/"),
+            ("PUT", "/b/a?partNumber&uploadId"), ("POST", "/b/a?uploadId"), ("POST", "/b/a?uploads"),
         ])
     func aborted(_ method: String, _ request: String) async throws {
         let server = try FaultyS3()
@@ -73,7 +73,18 @@ struct S3UploadTests {
         #expect(server.content.objects.isEmpty)
     }
 
-    @Test("an error document with status 200 is an error; a transient one is retried, another ends the upload")
+    @Test("an upload is not begun without its record, and aborted if the record cannot name it", arguments: [0, 1])
+    func unrecorded(_ count: Int) async throws {
+        let server = try FaultyS3()
+        let faults = [FaultyS3.Fault](repeating: .repeats, count: count) + [.fails(403, "AccessDenied")]
+        for fault in faults { server.next("PUT", "~#tmp-s3/uploads/", fault) }
+        await expectFailure(.notPermitted) { try await server.store().save(pattern(5_000), to: "a") }
+        #expect(server.count("POST", "/b/a?uploads") == count)
+        #expect(server.content.uploads.isEmpty)
+        #expect(server.content.objects.isEmpty)
+    }
+
+    @Test("an error in an answer with status 200 is an error: one that passes is repeated, another ends the upload")
     func errorsIn200() async throws {
         let server = try FaultyS3()
         let store = try server.store()
@@ -112,31 +123,6 @@ struct S3UploadTests {
         await #expect(throws: CancellationError.self) { try await task.value }
         #expect(server.content.uploads.isEmpty)
         #expect(server.content.objects.isEmpty)
-    }
-
-    @Test("only old uploads of the store itself are removed")
-    func abandoned() async throws {
-        let server = try FaultyS3()
-        let store = try server.store { $0.abandonedUploadAge = .seconds(3_600) }
-        // The end of an upload whose outcome is unknown leaves its record.
-        let short = try server.store { $0.deadline = .seconds(9) }
-        server.next(
-            "POST", "/b/a?uploadId", .isLate(.seconds(20)), .isLate(.seconds(20)), .isLate(.seconds(20)),
-            .isLate(.seconds(20)))
-        await expectFailure(.unknownOutcome) { try await short.save(pattern(2_000), to: "a") }
-        server.change { content in
-            content.uploads["upload1"] = ([:], [:])
-            content.uploads["foreign"] = ([:], [:])
-        }
-        #expect(server.ownObjects.count == 1)
-        #expect(try await store.removeAbandonedUploads() == 0)
-        #expect(server.content.uploads.count == 2)
-        server.change { content in
-            for key in content.objects.keys { content.objects[key]?.modified -= 3_700 }
-        }
-        #expect(try await store.removeAbandonedUploads() == 1)
-        #expect(Set(server.content.uploads.keys) == ["foreign"])
-        #expect(server.ownObjects.isEmpty)
     }
 
     @Test("a copied file is sent in parts; a source that changes meanwhile is not stored")

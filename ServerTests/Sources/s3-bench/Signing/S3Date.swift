@@ -1,0 +1,1 @@
+../../../../Sources/ForgeS3/S3Date.swift
