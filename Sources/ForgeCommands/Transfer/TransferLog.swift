@@ -46,6 +46,9 @@ final class TransferLog: Sendable {
         progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
     }
 
+    /// Whether an item has failed.
+    var hasFailed: Bool { summary.withLock { $0.failed > 0 } }
+
     /// Throws if an item of the source failed: what the source lacks then may be what could not be read.
     func requireCompleteSource() throws {
         let failed = summary.withLock { $0.failed }
