@@ -32,6 +32,10 @@ let package = Package(
             name: "Histories", dependencies: [.product(name: "ForgeKVStore", package: "ForgeStorage")],
             swiftSettings: settings),
         .target(name: "EtcdServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
+        .target(
+            name: "S3Servers",
+            dependencies: ["ServerTestSupport", .product(name: "ForgeS3", package: "ForgeStorage")],
+            swiftSettings: settings),
         .executableTarget(
             name: "etcd-faults",
             dependencies: [
@@ -57,13 +61,24 @@ let package = Package(
         .testTarget(
             name: "ForgeS3Tests",
             dependencies: [
-                "ServerTestSupport",
+                "S3Servers", "ServerTestSupport",
                 .product(name: "ForgeS3", package: "ForgeStorage"),
                 .product(name: "ForgeFileStore", package: "ForgeStorage"),
                 .product(name: "ForgeFileSystem", package: "ForgeStorage"),
                 .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ] + metrics,
+            swiftSettings: settings),
+        // They run the executable, which is built with the traits here.
+        .testTarget(
+            name: "ForgeCommandsServerTests",
+            dependencies: [
+                "EtcdServers", "S3Servers", "ServerTestSupport",
+                .product(name: "forge", package: "ForgeStorage"),
+                .product(name: "ForgeEtcd", package: "ForgeStorage"),
+                .product(name: "ForgeS3", package: "ForgeStorage"),
+                .product(name: "ForgeStorage", package: "ForgeStorage"),
+            ],
             swiftSettings: settings),
     ]
 )

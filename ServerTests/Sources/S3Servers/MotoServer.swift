@@ -1,4 +1,4 @@
-import ForgeS3
+package import ForgeS3
 import Foundation
 import ServerTestSupport
 import Synchronization
@@ -6,9 +6,9 @@ import Synchronization
 /// moto, a server with the API of S3 in memory, which checks signatures and rights; it ends with the process.
 ///
 /// It serves one request after the other, because moto itself looks for an object and stores it in two steps.
-final class MotoServer: Sendable {
+package final class MotoServer: Sendable {
     /// Whether the tests can run; says so if they cannot.
-    static let isInstalled: Bool = {
+    package static let isInstalled: Bool = {
         let process = Process()
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = ["python3", "-c", "import moto.server"]
@@ -22,14 +22,19 @@ final class MotoServer: Sendable {
 
     private static let first = Task { try await onThread { try MotoServer() } }
 
-    static func shared() async throws -> MotoServer { try await first.value }
+    package static func shared() async throws -> MotoServer { try await first.value }
 
-    let port: UInt16
-    let credentials: S3Credentials
+    package let port: UInt16
+    package let accessKeyID: String
+    package let secretAccessKey: String
     private let process: Process
     private static let running = Mutex<Set<Int32>>([])
 
-    var endpoint: String { "http://127.0.0.1:\(port)" }
+    package var endpoint: String { "http://127.0.0.1:\(port)" }
+
+    package var credentials: S3Credentials {
+        S3Credentials(accessKeyID: accessKeyID, secretAccessKey: secretAccessKey)
+    }
 
     private static let script = """
         import hashlib, io, logging
@@ -74,7 +79,7 @@ final class MotoServer: Sendable {
         server.serve_forever()
         """
 
-    struct NotStarted: Error {}
+    package struct NotStarted: Error {}
 
     private init() throws {
         process = Process()
@@ -96,17 +101,6 @@ final class MotoServer: Sendable {
         let words = String(decoding: line, as: UTF8.self).split(whereSeparator: \.isWhitespace).map(String.init)
         guard words.count == 3, let port = UInt16(words[0]) else { throw NotStarted() }
         self.port = port
-        credentials = S3Credentials(accessKeyID: words[1], secretAccessKey: words[2])
-    }
-
-    /// A configuration with a bucket of its own, which is created.
-    func configuration() async throws -> S3FileStore.Configuration {
-        var configuration = S3FileStore.Configuration(
-            bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
-            endpoint: endpoint)
-        // Other processes may need the machine for a long time.
-        configuration.deadline = .seconds(180)
-        try await configuration.createBucket()
-        return configuration
+        (accessKeyID, secretAccessKey) = (words[1], words[2])
     }
 }

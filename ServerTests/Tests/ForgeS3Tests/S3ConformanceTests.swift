@@ -1,6 +1,7 @@
 import ForgeFileStore
 import ForgeStorageTesting
 import Foundation
+import S3Servers
 import Testing
 
 @testable import ForgeS3

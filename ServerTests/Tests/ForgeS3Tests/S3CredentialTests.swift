@@ -1,5 +1,6 @@
 import ForgeFileStore
 import Foundation
+import S3Servers
 import Synchronization
 import Testing
 

@@ -3,6 +3,7 @@ import ForgeFileSystem
 import Foundation
 import Metrics
 import MetricsTestKit
+import S3Servers
 import ServerTestSupport
 import Testing
 

@@ -1,6 +1,7 @@
 import ForgeFileStore
 import Foundation
 import NIOCore
+import S3Servers
 import Testing
 
 @testable import ForgeS3
@@ -9,6 +10,19 @@ extension S3FileStore.Configuration {
     func createBucket() async throws {
         let transport = try S3Transport(self)
         _ = try await transport.send(S3Request(name: "CreateBucket", method: "PUT"))
+    }
+}
+
+extension MotoServer {
+    /// A configuration with a bucket of its own, which is created.
+    func configuration() async throws -> S3FileStore.Configuration {
+        var configuration = S3FileStore.Configuration(
+            bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
+            endpoint: endpoint)
+        // Other processes may need the machine for a long time.
+        configuration.deadline = .seconds(180)
+        try await configuration.createBucket()
+        return configuration
     }
 }
 
