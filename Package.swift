@@ -155,7 +155,10 @@ let package = Package(
             swiftSettings: settings),
         .target(
             name: "ForgeCommands",
-            dependencies: ["ForgeStorage", "ForgeCoding", "ForgeInspector", system, crypto, logging, arguments],
+            dependencies: [
+                "ForgeStorage", "ForgeCoding", "ForgeEtcd", "ForgeS3", "ForgeInspector", system, crypto, logging,
+                arguments,
+            ],
             swiftSettings: settings),
         .executableTarget(name: "forge", dependencies: ["ForgeCommands", arguments], swiftSettings: settings),
         .testTarget(

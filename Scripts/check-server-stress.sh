@@ -4,10 +4,12 @@
 #
 # usage: check-server-stress.sh [TASKS] [SECONDS]
 #
-# By default 2000 tasks for 300 seconds.
+# By default 2000 tasks for 300 seconds on each store. Needs etcd and moto, which check-servers.sh installs.
 set -eu
 cd "$(dirname "$0")/.."
 
 command -v etcd >/dev/null || { echo "check-server-stress: etcd is not installed" >&2; exit 1; }
 swift build -c release --package-path ServerTests --product server-stress
-"$(swift build -c release --package-path ServerTests --show-bin-path)/server-stress" "$@"
+stress=$(swift build -c release --package-path ServerTests --show-bin-path)/server-stress
+"$stress" etcd "$@"
+"$stress" s3 "$@"

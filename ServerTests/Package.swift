@@ -17,8 +17,12 @@ let metrics: [Target.Dependency] = [
 ]
 
 let stores: [Target.Dependency] = [
-    .product(name: "ForgeEtcd", package: "ForgeStorage"), .product(name: "ForgeKVStore", package: "ForgeStorage"),
-]
+    "ForgeEtcd", "ForgeFileStore", "ForgeFileSystem", "ForgeKVStore", "ForgeS3", "ForgeStorage", "ForgeStorageTesting",
+].map { .product(name: $0, package: "ForgeStorage") }
+
+let client: [Target.Dependency] =
+    [.product(name: "AsyncHTTPClient", package: "async-http-client"), .product(name: "Crypto", package: "swift-crypto")]
+    + ["NIOCore", "NIOHTTP1", "NIOPosix"].map { .product(name: $0, package: "swift-nio") }
 
 // The tests of stores on servers, a package of its own: only it enables the traits and so builds SwiftNIO.
 let package = Package(
@@ -34,73 +38,45 @@ let package = Package(
     ],
     targets: [
         .target(name: "ServerTestSupport", dependencies: metrics, swiftSettings: settings),
-        // Linearizability of any store: recorded histories and their checker.
-        .target(
-            name: "Histories", dependencies: [.product(name: "ForgeKVStore", package: "ForgeStorage")],
-            swiftSettings: settings),
         .target(name: "EtcdServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
-        .target(name: "MotoServers", dependencies: ["ServerTestSupport"], swiftSettings: settings),
+        .target(name: "S3Servers", dependencies: ["ServerTestSupport"] + stores, swiftSettings: settings),
+        // Linearizability of any store: recorded histories and their checker.
+        .target(name: "Histories", dependencies: stores, swiftSettings: settings),
+
         .executableTarget(
-            name: "etcd-faults",
-            dependencies: [
-                "EtcdServers", "Histories", "ServerTestSupport",
-            ] + stores,
+            name: "etcd-faults", dependencies: ["EtcdServers", "Histories", "ServerTestSupport"] + stores,
             swiftSettings: settings),
-        // A mirror beside plain requests of the same client.
         .executableTarget(
-            name: "mirror-bench",
-            dependencies: [
-                "EtcdServers",
-                .product(name: "ForgeEtcd", package: "ForgeStorage"),
-                .product(name: "ForgeKVStore", package: "ForgeStorage"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOHTTP1", package: "swift-nio"),
-            ],
-            swiftSettings: settings),
+            name: "server-stress", dependencies: ["EtcdServers", "S3Servers"] + stores, swiftSettings: settings),
+
+        // Stores beside plain requests of the same client.
+        .executableTarget(
+            name: "etcd-bench", dependencies: ["EtcdServers"] + stores + client, swiftSettings: settings),
+        .executableTarget(
+            name: "mirror-bench", dependencies: ["EtcdServers"] + stores + client, swiftSettings: settings),
         // Its folder `Signing` has links to sources of ForgeS3, which are compiled with the trait.
         .executableTarget(
-            name: "s3-bench",
-            dependencies: [
-                .product(name: "ForgeS3", package: "ForgeStorage"),
-                .product(name: "ForgeFileStore", package: "ForgeStorage"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-            ],
-            swiftSettings: settings + [.define("S3")]),
-        .testTarget(
-            name: "HistoriesTests",
-            dependencies: ["Histories", .product(name: "ForgeKVStore", package: "ForgeStorage")],
-            swiftSettings: settings),
+            name: "s3-bench", dependencies: stores + client, swiftSettings: settings + [.define("S3")]),
+
+        .testTarget(name: "HistoriesTests", dependencies: ["Histories"] + stores, swiftSettings: settings),
         .testTarget(
             name: "ForgeEtcdTests",
-            dependencies: [
-                "EtcdServers", "Histories", "ServerTestSupport",
-                .product(name: "ForgeEtcd", package: "ForgeStorage"),
-                .product(name: "ForgeKVStore", package: "ForgeStorage"),
-                .product(name: "ForgeStorage", package: "ForgeStorage"),
-                .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
-                .product(name: "NIOCore", package: "swift-nio"),
-            ] + metrics,
+            dependencies: ["EtcdServers", "Histories", "ServerTestSupport"] + stores + client + metrics,
             swiftSettings: settings),
         .testTarget(
-            name: "ForgeS3Tests",
+            name: "ForgeS3Tests", dependencies: ["S3Servers", "ServerTestSupport"] + stores + client + metrics,
+            swiftSettings: settings),
+        // They run executables, which are built with the traits here.
+        .testTarget(
+            name: "ForgeCommandsServerTests",
             dependencies: [
-                "MotoServers", "ServerTestSupport",
-                .product(name: "ForgeS3", package: "ForgeStorage"),
-                .product(name: "ForgeFileStore", package: "ForgeStorage"),
-                .product(name: "ForgeFileSystem", package: "ForgeStorage"),
-                .product(name: "ForgeStorageTesting", package: "ForgeStorage"),
-                .product(name: "NIOCore", package: "swift-nio"),
-            ] + metrics,
+                "EtcdServers", "S3Servers", "ServerTestSupport", .product(name: "forge", package: "ForgeStorage"),
+            ] + stores,
             swiftSettings: settings),
         .testTarget(
             name: "FleetTests",
             dependencies: [
-                "EtcdServers", "MotoServers", "ServerTestSupport",
-                .product(name: "fleet-server", package: "Fleet"),
+                "EtcdServers", "S3Servers", "ServerTestSupport", .product(name: "fleet-server", package: "Fleet"),
             ],
             swiftSettings: settings),
     ]

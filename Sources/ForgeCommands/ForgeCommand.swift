@@ -14,6 +14,16 @@ public struct ForgeCommand: AsyncParsableCommand {
 
             Exit status: \(ExitStatus.allCases.map { "\($0.rawValue) \($0.meaning)" }.joined(separator: "; ")).
 
+            kv, file, copy, export, import and watch also take URLs of stores on servers, if this command was built with the \
+            trait Etcd or S3 (swift build --traits Etcd,S3). etcd://host:2379/prefix is a key-value store in etcd, \
+            etcds:// the same over TLS; several servers of a cluster are separated by commas, and without a prefix it is \
+            `forge/`. ETCDCTL_USER and ETCDCTL_PASSWORD have the user, ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY paths of \
+            certificates. s3://bucket/prefix is a file store in S3: AWS_REGION has the region, AWS_ENDPOINT_URL another server \
+            than AWS, AWS_CA_BUNDLE the path of its certificates, FORGE_S3_ADDRESSING `path` or `host`; credentials come from \
+            AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the profile in AWS_PROFILE, the container or the instance. A URL with \
+            a user or password is refused. FORGE_DEADLINE is the time for a request with its repetitions, in seconds: 5 by \
+            default for etcd, 60 for S3.
+
             `forge --generate-completion-script bash` prints completions for bash, and likewise for zsh and fish.
             """,
         version: "0.1.0-dev",

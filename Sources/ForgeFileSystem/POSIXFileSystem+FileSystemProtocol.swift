@@ -104,7 +104,7 @@ extension POSIXFileSystem {
     }
 
     /// The target of the symbolic links at the end of `path`, whether or not it exists.
-    private func followingFinalLinks(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
+    package func followingFinalLinks(_ path: POSIXPath) throws(FileSystemError) -> POSIXPath {
         var current = path
         for _ in 0..<40 {
             let target: POSIXPath
@@ -143,5 +143,5 @@ extension FilePermissions {
 
     /// The permissions that a file of another owner may inherit: set-user-ID and set-group-ID would grant the rights of
     /// the new owner.
-    var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
+    package var withoutSetID: FilePermissions { subtracting([.setUserID, .setGroupID]) }
 }

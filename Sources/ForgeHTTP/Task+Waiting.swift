@@ -1,6 +1,7 @@
 #if Etcd || S3
 extension Task where Failure == any Error {
-    /// Waits for the value of a task that several callers share. A caller that is cancelled stops waiting; the task goes on.
+    /// Waits for the value of a task that several callers share. A caller that is cancelled stops waiting; the task
+    /// goes on.
     ///
     /// - Throws: The error of the task, or `CancellationError`.
     package func valueForWaiter() async throws -> Success {

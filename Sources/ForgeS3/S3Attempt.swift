@@ -85,7 +85,7 @@ struct S3Attempt: Error {
         return [ECONNREFUSED, ENETUNREACH, EHOSTUNREACH].contains(error.errnoCode)
     }
 
-    /// Codes of credentials that have ended.
+    /// Codes for expired credentials.
     private static let expired: Set = ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"]
 
     /// Codes of transient failures ("Error responses", Amazon S3 API Reference).

@@ -40,6 +40,12 @@ struct S3Content: Sendable {
         read = { try await file.read($0) }
     }
 
+    init(sizeInBytes: Int64, checksum: String, read: @escaping @Sendable (Range<Int64>) async throws -> ByteBuffer) {
+        self.sizeInBytes = sizeInBytes
+        self.checksum = checksum
+        self.read = read
+    }
+
     /// The SHA-256 of the content in hexadecimal digits, read in parts.
     func digest(partSize: Int) async throws -> String {
         if let checksum { return checksum }

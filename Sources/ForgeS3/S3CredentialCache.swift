@@ -43,7 +43,7 @@ final class S3CredentialCache: Sendable {
         case renewal(Task<S3Credentials, any Error>, known: S3Credentials?)
     }
 
-    /// Credentials that have not ended.
+    /// Credentials that have not expired.
     ///
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {

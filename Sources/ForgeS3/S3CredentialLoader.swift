@@ -15,8 +15,8 @@ struct S3CredentialLoader: Sendable {
 
     /// Reads credentials.
     ///
-    /// - Throws: ``S3Error`` with the reason `noCredentials` if the source is not configured, `credentialsUnavailable` if it
-    ///   fails, or `CancellationError`.
+    /// - Throws: ``S3Error`` with the reason `noCredentials` if the source is not configured, `credentialsUnavailable`
+    ///   if it fails, or `CancellationError`.
     func load(_ source: S3CredentialSource) async throws -> S3Credentials {
         switch source.kind {
         case .values(let credentials): return credentials
@@ -32,7 +32,7 @@ struct S3CredentialLoader: Sendable {
                 throw error
             } catch {
                 try Task.checkCancellation()
-                // The description of an unknown error could have a secret.
+                // The description of an unknown error could contain a secret.
                 throw S3Error(.credentialsUnavailable, detail: "the closure has thrown \(type(of: error))")
             }
         case .chain(let sources):
@@ -140,7 +140,8 @@ struct S3CredentialLoader: Sendable {
             expiration: expiration)
     }
 
-    /// The body of an answer; `isOptional` says whether an endpoint that does not exist is a source that is not configured.
+    /// The body of an answer; `isOptional` says whether an endpoint that does not exist is a source that is not
+    /// configured.
     private func get(
         _ url: String, method: HTTPMethod = .GET, headers: [(String, String)], _ name: String, isOptional: Bool = false
     ) async throws -> ByteBuffer {

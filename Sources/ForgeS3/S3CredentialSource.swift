@@ -3,9 +3,9 @@ public import Foundation
 
 /// The source of a store's credentials.
 ///
-/// Temporary credentials are renewed five minutes before they end. Calls at the same time share one renewal. After a renewal
-/// that fails, the next begins 1 second later, and the pause doubles up to a minute, with jitter; until then, calls use the
-/// credentials that have not ended, or throw the error of the renewal.
+/// Temporary credentials are renewed five minutes before they end. Calls at the same time share one renewal. After a
+/// renewal that fails, the next begins 1 second later, and the pause doubles up to a minute, with jitter; until then,
+/// calls use the credentials that have not ended, or throw the error of the renewal.
 public struct S3CredentialSource: Sendable {
     enum Kind: Sendable {
         case values(S3Credentials)
@@ -54,8 +54,8 @@ public struct S3CredentialSource: Sendable {
         Self(kind: .container(variables))
     }
 
-    /// The metadata service of an EC2 instance, with a session (IMDSv2). It is not configured if no connection to it can be
-    /// made, or if the instance has no role.
+    /// The metadata service of an EC2 instance, with a session (IMDSv2). It is not configured if no connection to it
+    /// can be made, or if the instance has no role.
     public static func instanceMetadata(endpoint: String = "http://169.254.169.254") -> Self {
         Self(kind: .instance(endpoint: endpoint))
     }

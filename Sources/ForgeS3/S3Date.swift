@@ -18,8 +18,8 @@ enum S3Date {
         return date([words[3], Substring("\(month + 1)"), words[1]], words[4].split(separator: ":"))
     }
 
-    /// Reads `2013-05-24T00:00:00.000Z`, as in listings and credentials, also with a difference from UTC such as `+01:00`
-    /// instead of `Z` (RFC 3339, 5.6); fractions of a second are ignored.
+    /// Reads `2013-05-24T00:00:00.000Z`, as in listings and credentials, also with a difference from UTC such as
+    /// `+01:00` instead of `Z` (RFC 3339, 5.6); fractions of a second are ignored.
     static func listed(_ text: String?) -> Date? {
         guard let halves = text?.split(separator: "T"), halves.count == 2,
             let zone = halves[1].firstIndex(where: { "Z+-".contains($0) }),

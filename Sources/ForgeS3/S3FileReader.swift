@@ -23,6 +23,9 @@ public final class S3FileReader: FileReading {
     /// The revision of the file, for ``S3FileStore/save(_:to:if:)``.
     public var revision: FileRevision { object.revision }
 
+    /// The SHA-256 that was stored with the file, in hexadecimal digits; nil if another program has stored it.
+    package var checksum: String? { object.metadata.checksum }
+
     public func read(_ range: Range<Int64>) async throws -> Data {
         let range = range.clamped(to: 0..<file.sizeInBytes)
         guard !range.isEmpty else { return Data() }

@@ -164,11 +164,12 @@ public final class S3FileStore: FileStoring {
 
     /// Removes uploads that were not finished because their process ended, or because an answer was lost.
     ///
-    /// Every upload has a record in the bucket, from before its beginning until after its end. An upload is removed if it is
-    /// recorded, by any store with the prefix, and no part of it has arrived for ``Configuration/abandonedUploadAge``. Uploads
-    /// of other programs are not touched, with one exception: if the answer to the beginning of an upload was lost, so that its
-    /// name is not known, the record names the file and the time alone; all uploads to that file which begin in these minutes
-    /// are then taken for the store's. A store does this once, when it first uploads in parts.
+    /// Every upload has a record in the bucket, from before its beginning until after its end. An upload is removed if
+    /// it is recorded, by any store with the prefix, and no part of it has arrived for
+    /// ``Configuration/abandonedUploadAge``. Uploads of other programs are not touched, with one exception: if the
+    /// answer to the beginning of an upload was lost, so that its name is not known, the record names the file and the
+    /// time alone; all uploads to that file which begin in these minutes are then taken for the store's. A store does
+    /// this once, when it first uploads in parts.
     ///
     /// An upload whose beginning is repeated by a proxy, which HTTP forbids, stays: a rule of the bucket that aborts
     /// incomplete uploads removes it.

@@ -9,7 +9,8 @@ struct S3RecordedUpload: Sendable {
     private let name: String
     private let record: S3UploadRecord
 
-    /// Stores a record and begins an upload. The record is first, because the beginning can have an effect without an answer.
+    /// Stores a record and begins an upload. The record is first, because the beginning can have an effect without an
+    /// answer.
     static func begin(
         _ object: String, _ headers: [(String, String)], _ transport: S3Transport
     ) async throws(S3Error) -> S3RecordedUpload {

@@ -22,8 +22,8 @@ struct S3Request: Sendable {
     /// Whether it creates something that a lost answer leaves at the server, without effect on any object.
     var isCreation = false
 
-    /// Whether an answer with status 200 may report an error, and begins before the work is done ("CompleteMultipartUpload"
-    /// and "CopyObject", Amazon S3 API Reference).
+    /// Whether an answer with status 200 may report an error, and begins before the work is done
+    /// ("CompleteMultipartUpload" and "CopyObject", Amazon S3 API Reference).
     var answersBeforeItsEnd = false
 
     /// Whether it is sent again after `409`, when another request for the object is under way.

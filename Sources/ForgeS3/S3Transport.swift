@@ -190,7 +190,7 @@ final class S3Transport: Sendable {
                     bytes: try await head.body.collect(upTo: maximum))
             }
         } catch {
-            // An empty body is not asked for.
+            // HTTP has no range of an empty body.
             throw S3Attempt(error, mayBeSent: body.count > 0 ? body.mayBeSent : !S3Attempt.hasNoConnection(error))
         }
         guard 200..<300 ~= response.status else {

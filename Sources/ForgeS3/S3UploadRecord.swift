@@ -1,7 +1,8 @@
 #if S3
 import Foundation
 
-/// What the store keeps about an upload from before its beginning until its end, to remove it if its process ends first.
+/// What the store keeps about an upload from before its beginning until its end, to remove it if its process ends
+/// first.
 struct S3UploadRecord: Codable, Hashable {
     var version = 1
     var object: String
@@ -20,8 +21,8 @@ struct S3UploadRecord: Codable, Hashable {
         self.seconds = seconds
     }
 
-    /// Whether the record can name the uploads of a store: without a name of an upload, a request to abort it would be one
-    /// to delete the object.
+    /// Whether the record can name the uploads of a store: without a name of an upload, a request to abort it would be
+    /// one to delete the object.
     func isValid(prefix: String) -> Bool {
         object.utf8.starts(with: prefix.utf8) && upload != "" && (0...1_000_000).contains(seconds)
     }

@@ -112,7 +112,8 @@ struct CommandRun {
 }
 
 extension Process {
-    /// Starts the process, which control-C interrupts even if this process ignores it, as a background job of a shell does.
+    /// Starts the process, which control-C interrupts even if this process ignores it, as a background job of a shell
+    /// does.
     func runInterruptibly() throws {
         signal(SIGINT, SIG_DFL)
         try run()

@@ -12,7 +12,7 @@ struct ExitStatusTests {
 
     @Test("the statuses have the documented numbers")
     func numbers() {
-        #expect(ExitStatus.allCases.map(\.rawValue) == [0, 1, 2, 4, 5, 6, 64, 130])
+        #expect(ExitStatus.allCases.map(\.rawValue) == [0, 1, 2, 4, 5, 6, 7, 8, 64, 69, 130])
     }
 
     @Test("an error of a library has the status of its cause")
@@ -23,7 +23,13 @@ struct ExitStatusTests {
             (KVStoreError(.damaged, .open), .failure), (FileStoreError(.notFound, .load), .notFound),
             (FileStoreError(.invalidSource(.notFound), .copy), .notFound),
             (FileStoreError(.unavailable(.inUse(processID: nil)), .save), .inUse),
-            (FileStoreError(.noSpace, .save), .failure),
+            (FileStoreError(.noSpace, .save), .failure), (FileStoreError(.unavailable(.server), .load), .unreachable),
+            (FileStoreError(.unknownOutcome, .save), .unknownOutcome),
+            (AsyncKVStoreError(.timeout, .read), .unreachable),
+            (AsyncKVStoreError(.unavailable, .read), .unreachable),
+            (AsyncKVStoreError(.unknownOutcome, .batch), .unknownOutcome),
+            (AsyncKVStoreError(.refused, .logIn), .failure), (AsyncKVStoreError(.cancelled, .read), .interrupted),
+            (CommandFailure.notBuilt("a", trait: "b"), .notBuilt),
             (CryptError(.wrongKey, .get), .wrongKey), (CryptError(.unavailable(.inUse(processID: nil)), .set), .inUse),
             (CryptError(.tampered, .get), .failure), (FileSystemError(.open, .permissionDenied), .failure),
             (CancellationError(), .interrupted), (CommandFailure("", .partial), .partial),

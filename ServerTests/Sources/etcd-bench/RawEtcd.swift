@@ -3,7 +3,8 @@ import Foundation
 import NIOCore
 import NIOHTTP1
 
-/// The plainest correct client of etcd's JSON gateway: one request of the HTTP library for each call, the answer decoded.
+/// The plainest correct client of etcd's JSON gateway: one request of the HTTP library for each call, the answer
+/// decoded.
 struct RawEtcd: Sendable {
     private struct KeyValue: Codable {
         var key: Data

@@ -4,8 +4,8 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A server with the requests of S3 that the measurements need. It keeps sizes and metadata, discards bodies, and serves
-/// bytes of one pattern, so that it takes little of the machine.
+/// A server with the requests of S3 that the measurements need. It keeps sizes and metadata, discards bodies, and
+/// serves bytes of one pattern, so that it takes little of the machine.
 final class BenchServer: Sendable {
     /// The bytes of every object: repeated.
     static let period = 1 << 20

@@ -1,6 +1,6 @@
 import EtcdServers
 import Foundation
-import MotoServers
+import S3Servers
 import ServerTestSupport
 import Testing
 

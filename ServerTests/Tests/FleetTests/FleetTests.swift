@@ -1,6 +1,6 @@
 import EtcdServers
 import Foundation
-import MotoServers
+import S3Servers
 import Testing
 
 /// `Examples/Fleet` as processes that share a real etcd, and moto as S3.

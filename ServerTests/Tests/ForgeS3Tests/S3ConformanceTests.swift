@@ -1,7 +1,7 @@
 import ForgeFileStore
 import ForgeStorageTesting
 import Foundation
-import MotoServers
+import S3Servers
 import Testing
 
 @testable import ForgeS3

@@ -1,7 +1,7 @@
 import ForgeFileStore
 import ForgeFileSystem
 import Foundation
-import MotoServers
+import S3Servers
 import Synchronization
 import Testing
 

@@ -8,8 +8,8 @@ import Synchronization
 /// Loads and saves of a few files on a server that fails at random.
 ///
 /// Every file has one task that saves versions of it, and tasks that load it whole, in ranges or as a stream. A load
-/// must be of one version, which was not older than the last save that had returned when the load began, and whose save did
-/// not fail.
+/// must be of one version, which was not older than the last save that had returned when the load began, and whose save
+/// did not fail.
 final class S3FaultRun: Sendable {
     struct Tally: Sendable {
         var loads = 0
@@ -31,8 +31,8 @@ final class S3FaultRun: Sendable {
     private let tally = Mutex(Tally())
     private let limit: Int
 
-    /// Creates a run. `damaging` says whether a request may get a changed byte: by default loads of the whole file alone,
-    /// whose checksum is compared.
+    /// Creates a run. `damaging` says whether a request may get a changed byte: by default loads of the whole file
+    /// alone, whose checksum is compared.
     init(
         loads: Int, seed: UInt64, oneOf rate: Int = 10,
         damaging: @escaping @Sendable (FaultyS3.Request) -> Bool = { $0.path.hasPrefix("/b/whole") }

@@ -3,7 +3,7 @@ import ForgeFileSystem
 import Foundation
 import Metrics
 import MetricsTestKit
-import MotoServers
+import S3Servers
 import ServerTestSupport
 import Testing
 

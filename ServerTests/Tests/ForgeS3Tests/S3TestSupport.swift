@@ -1,7 +1,8 @@
 import ForgeFileStore
 import Foundation
-import MotoServers
+import S3Servers
 import NIOCore
+import S3Servers
 import Testing
 
 @testable import ForgeS3
@@ -14,7 +15,7 @@ extension MotoServer {
         var configuration = S3FileStore.Configuration(
             bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
             endpoint: endpoint)
-        // Other processes may need the machine for a long time.
+        // Enough time for a busy machine.
         configuration.deadline = .seconds(180)
         try await configuration.createBucket()
         return configuration
@@ -25,6 +26,19 @@ extension S3FileStore.Configuration {
     func createBucket() async throws {
         let transport = try S3Transport(self)
         _ = try await transport.send(S3Request(name: "CreateBucket", method: "PUT"))
+    }
+}
+
+extension MotoServer {
+    /// A configuration with a bucket of its own, which is created.
+    func configuration() async throws -> S3FileStore.Configuration {
+        var configuration = S3FileStore.Configuration(
+            bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
+            endpoint: endpoint)
+        // Enough time for a busy machine.
+        configuration.deadline = .seconds(180)
+        try await configuration.createBucket()
+        return configuration
     }
 }
 

@@ -84,7 +84,7 @@ struct S3UploadTests {
         #expect(server.content.objects.isEmpty)
     }
 
-    @Test("an error in an answer with status 200 is an error: one that passes is repeated, another ends the upload")
+    @Test("an error document with status 200 is an error; a transient one is retried, another ends the upload")
     func errorsIn200() async throws {
         let server = try FaultyS3()
         let store = try server.store()

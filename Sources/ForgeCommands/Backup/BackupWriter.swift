@@ -110,13 +110,19 @@ struct BackupWriter {
 
     private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
         let copy = try KVStoreArgument.open(url, .readWrite).store
-        let target = KVStoreTarget(copy)
+        var batch = KeyValueBatch(limit: .max)
         let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
         for key in keys {
             try Interruption.check()
-            if let bytes = try store.rawValue(named: key) { try target.set(key, bytes) }
+            guard let bytes = try store.rawValue(named: key) else { continue }
+            if batch.refuses(key, bytes) {
+                try copy.commit(batch.changes)
+                batch.removeAll()
+            }
+            batch.append(key, bytes)
         }
-        try target.finish()
+        try copy.commit(batch.changes)
+        try copy.synchronize()
         try copy.close()
         return keys.count
     }

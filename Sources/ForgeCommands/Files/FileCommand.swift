@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// Reads and changes a `DiskFileStore`.
+/// Reads and changes a file store.
 struct FileCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "file", abstract: "Read and change a file store.",
@@ -25,44 +25,15 @@ struct FileCommand: AsyncParsableCommand {
         }
 
         func run() async throws {
-            let reader = try await store.open(mustExist: true).reader(for: key)
+            let content = try await store.open(mustExist: true).content(of: key)
             guard let output else {
-                try forEachChunk(of: reader) { (chunk) throws(CommandFailure) in try StandardOutput.write(chunk) }
+                for try await part in content { try StandardOutput.write(part) }
                 return
             }
-            let fileSystem = SystemFileSystem()
-            // An error of the store, kept here because `replaceContents` can only throw a `FileSystemError`.
-            var storeError: (any Error)?
-            do {
-                try fileSystem.replaceContents(of: URL(fileURLWithPath: output)) { (target) throws(FileSystemError) in
-                    do {
-                        try forEachChunk(of: reader) { try fileSystem.writeBytes([UInt8]($0), to: target) }
-                    } catch let error as FileSystemError {
-                        throw error
-                    } catch {
-                        storeError = error
-                        throw FileSystemError(.read, .canceled)
-                    }
-                }
-            } catch {
-                throw storeError ?? error
-            }
+            let count = try await OutputFile.write(content, to: URL(fileURLWithPath: output))
             if json {
                 try StandardOutput.print(
-                    line: ActionLine(
-                        action: "get", key: key, bytes: Int(reader.file.sizeInBytes), destination: output))
-            }
-        }
-
-        private func forEachChunk(of reader: FileReader, _ body: (Data) throws -> Void) throws {
-            let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 20, alignment: 16)
-            defer { buffer.deallocate() }
-            var offset: Int64 = 0
-            while true {
-                let count = try reader.readBlocking(into: buffer, at: offset)
-                if count == 0 { return }
-                offset += Int64(count)
-                try body(Data(buffer[..<count]))
+                    line: ActionLine(action: "get", key: key, bytes: count, destination: output))
             }
         }
     }
@@ -87,7 +58,7 @@ struct FileCommand: AsyncParsableCommand {
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
-                try await files.write(to: key, if: new ? .absent : .always) { writer in
+                try await files.write(key, if: new ? .absent : .always) { writer in
                     while let chunk = try StandardInput.readChunk() { try await writer.write(chunk) }
                 }
             }
@@ -114,7 +85,7 @@ struct FileCommand: AsyncParsableCommand {
         func run() async throws {
             let files = try store.open(mustExist: true)
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Modified", .left)])
-            for try await file in files.files(in: key ?? "", FileListingOptions(sorted: true)) where !file.isDirectory {
+            try await files.forEachFile(in: key ?? "") { file in
                 let row = Row(key: file.key, bytes: Int(file.sizeInBytes), modified: file.modified)
                 if output.json {
                     try StandardOutput.print(line: row)
@@ -146,16 +117,21 @@ struct FileCommand: AsyncParsableCommand {
     }
 }
 
-/// The argument for the store's root directory.
+/// The location of a file store.
 struct FileStoreArgument: ParsableArguments {
-    @Argument(help: "The root directory of the store.") var path: String
+    @Argument(help: "The root directory of the store, or s3://bucket/prefix.") var path: String
 
     func validate() throws {
-        try requirePath(path, of: "store")
+        guard let server = try StoreURL.parsed(path) else { return try requirePath(path, of: "store") }
+        guard !server.isKeyValue else {
+            throw ValidationError("etcd:// is a key-value store, which forge kv reads and changes")
+        }
     }
 
-    /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`.
-    func open(mustExist: Bool) throws -> DiskFileStore {
+    /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`. A bucket must always
+    /// exist; a prefix without files is an empty store.
+    func open(mustExist: Bool) throws -> any CommandFileStore {
+        if let server = try StoreURL.parsed(path) { return try server.openFileStore() }
         let url = URL(fileURLWithPath: path)
         if mustExist { try requireStore("file store", at: url, isDirectory: true) }
         return DiskFileStore(root: url)

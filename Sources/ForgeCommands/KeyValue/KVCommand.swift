@@ -2,13 +2,13 @@ import ArgumentParser
 import ForgeStorage
 import Foundation
 
-/// Reads and changes a `FileKVStore` without knowing the types of its values.
+/// Reads and changes a key-value store without knowing the types of its values.
 struct KVCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "kv", abstract: "Read and change a key-value store.",
         subcommands: [Get.self, Set.self, List.self, Remove.self])
 
-    struct Get: ParsableCommand {
+    struct Get: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print the value of a key.",
             discussion: """
@@ -20,12 +20,12 @@ struct KVCommand: AsyncParsableCommand {
         @Argument(help: "The key.") var key: String
         @Flag(help: "Print JSON, a string with its quotes; errors too.") var json = false
 
-        func run() throws {
-            try store.withStore(.readOnly, printValue)
+        func run() async throws {
+            try await store.withStore(.readOnly, printValue)
         }
 
-        private func printValue(in kv: FileKVStore) throws {
-            guard let bytes = try kv.rawValue(named: key) else {
+        private func printValue(in kv: OpenedKVStore) async throws {
+            guard let bytes = try await kv.entry(named: key)?.bytes else {
                 throw CommandFailure("kv get \(key): there is no such key in \(store.path)", .notFound)
             }
             let value = try storedValue(bytes, of: key)
@@ -44,7 +44,7 @@ struct KVCommand: AsyncParsableCommand {
         }
     }
 
-    struct Set: ParsableCommand {
+    struct Set: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Store a value: JSON if it is JSON, otherwise a string.",
             discussion: "The value is durable when the command ends.")
@@ -56,25 +56,42 @@ struct KVCommand: AsyncParsableCommand {
         @Flag(help: "Store the value as a string, even if it is valid JSON.") var string = false
         @OptionGroup var output: JSONOption
 
-        func run() throws {
-            try store.withStore(.readWrite, setValue)
+        func run() async throws {
+            try await store.withStore(.readWrite, setValue)
         }
 
-        private func setValue(in kv: FileKVStore) throws {
-            let old = try stored(in: kv)
+        private func setValue(in kv: OpenedKVStore) async throws {
+            var attempts = 0
+            while true {
+                let old = try await kv.entry(named: key)
+                let bytes = try newValue(inPlaceOf: old.map { try decoded($0.bytes) })
+                var batch = KVBatch()
+                // The type and version are those of the value that is replaced.
+                batch.require(key, revision: old?.revision)
+                batch.append(.set(name: key, bytes: bytes))
+                do {
+                    try await kv.commit(batch)
+                } catch let error as AsyncKVStoreError where error.code == .conflict && attempts < 8 {
+                    attempts += 1
+                    continue
+                }
+                try kv.finish()
+                if output.json {
+                    try StandardOutput.print(line: ActionLine(action: "set", key: key, bytes: bytes.count))
+                }
+                return
+            }
+        }
+
+        private func newValue(inPlaceOf old: (value: CodedValue, version: UInt32)?) throws -> [UInt8] {
             var coded = string ? CodedValue.string(value) : jsonOrText(value)
             if !string, case .date(let date)? = old?.value { coded = try asDate(coded, inPlaceOf: date) }
             // The app decodes the value according to its stored schema version.
-            let envelope = ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded())
-            let bytes = envelope.encoded
-            try kv.setRawValue(bytes, named: key)
-            try kv.synchronize()
-            if output.json { try StandardOutput.print(line: ActionLine(action: "set", key: key, bytes: bytes.count)) }
+            return ValueEnvelope(schemaVersion: old?.version ?? 1, payload: try coded.encoded()).encoded
         }
 
-        /// The existing value; throws if it cannot be decoded, so that it is not overwritten.
-        private func stored(in kv: FileKVStore) throws -> (value: CodedValue, version: UInt32)? {
-            guard let bytes = try kv.rawValue(named: key) else { return nil }
+        /// An existing value; throws if it cannot be decoded, so that it is not overwritten.
+        private func decoded(_ bytes: [UInt8]) throws -> (value: CodedValue, version: UInt32) {
             do {
                 let envelope = try ValueEnvelope(decoding: bytes)
                 return (try CodedValue(decoding: envelope), envelope.schemaVersion)
@@ -95,7 +112,7 @@ struct KVCommand: AsyncParsableCommand {
         }
     }
 
-    struct List: ParsableCommand {
+    struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List all keys and their values.",
             discussion: """
@@ -107,22 +124,20 @@ struct KVCommand: AsyncParsableCommand {
         @OptionGroup var store: KVStoreArgument
         @OptionGroup var output: JSONOption
 
-        func run() throws {
-            try store.withStore(.readOnly, printValues)
+        func run() async throws {
+            try await store.withStore(.readOnly, printValues)
         }
 
-        private func printValues(in kv: FileKVStore) throws {
+        private func printValues(in kv: OpenedKVStore) async throws {
             var table = TextTable([("Key", .left), ("Bytes", .right), ("Value", .left)])
             var undecodable: [String] = []
-            for key in try kv.keys().sorted() {
-                guard let bytes = try kv.rawValue(named: key) else { continue }
-                let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: bytes)) }
+            try await kv.forEach { key, entry in
+                let value = Result { try CodedValue(decoding: ValueEnvelope(decoding: entry.bytes)) }
                 if case .failure = value { undecodable.append(key) }
                 guard !output.json else {
-                    try StandardOutput.print(json: Self.line(key, bytes, value))
-                    continue
+                    return try StandardOutput.print(json: Self.line(key, entry.bytes, value))
                 }
-                table.add([key, String(bytes.count), try Self.shown(value).shortened(to: 80)])
+                table.add([key, String(entry.bytes.count), try Self.shown(value).shortened(to: 80)])
             }
             if !output.json { try StandardOutput.print(table.lines) }
             guard undecodable.isEmpty else {
@@ -153,25 +168,23 @@ struct KVCommand: AsyncParsableCommand {
         }
     }
 
-    struct Remove: ParsableCommand {
+    struct Remove: AsyncParsableCommand {
         static let configuration = CommandConfiguration(commandName: "rm", abstract: "Remove a key.")
 
         @OptionGroup var store: KVStoreArgument
         @Argument(help: "The key.") var key: String
         @OptionGroup var output: JSONOption
 
-        func run() throws {
-            // Opening for writing would create a missing store.
-            _ = try store.open(.readOnly)
-            try store.withStore(.readWrite, removeValue)
+        func run() async throws {
+            try await store.withStore(.readWrite, mustExist: true, removeValue)
         }
 
-        private func removeValue(in kv: FileKVStore) throws {
-            guard try kv.rawValue(named: key) != nil else {
+        private func removeValue(in kv: OpenedKVStore) async throws {
+            guard try await kv.entry(named: key) != nil else {
                 throw CommandFailure("kv rm \(key): there is no such key in \(store.path)", .notFound)
             }
-            try kv.removeValue(named: key)
-            try kv.synchronize()
+            try await kv.remove(key)
+            try kv.finish()
             if output.json { try StandardOutput.print(line: ActionLine(action: "remove", key: key)) }
         }
     }

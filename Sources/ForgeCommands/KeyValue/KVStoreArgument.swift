@@ -7,40 +7,46 @@ import SystemPackage
 
 /// The location of the store.
 struct KVStoreArgument: ParsableArguments {
-    @Argument(help: "The directory of the store.") var path: String
+    @Argument(help: "The directory of the store, or etcd://host:2379/prefix.") var path: String
 
     private var url: URL { URL(fileURLWithPath: path) }
 
     func validate() throws {
-        try requirePath(path, of: "store")
+        guard let server = try StoreURL.parsed(path) else { return try requirePath(path, of: "store") }
+        guard server.isKeyValue else {
+            throw ValidationError("s3:// is a file store, which forge file reads and changes")
+        }
     }
 
-    /// Opens the store for `body`; if the store is damaged, throws after `body` has returned.
+    /// Opens the store for `body`; if the store is damaged, throws after `body` has returned. A store on servers cannot
+    /// be missing: one without keys is empty.
     ///
     /// - Parameters:
-    ///   - access: Read-only access, or creation of a missing store.
+    ///   - access: Read-only access, or writing.
+    ///   - mustExist: Whether a missing store is an error, instead of being created by writing.
     ///   - body: The work of the command.
     /// - Throws: ``CommandFailure`` about the damage, or the error of `body`.
-    func withStore(_ access: FileKVStore.Access, _ body: (FileKVStore) throws -> Void) throws {
-        let (store, damage) = try open(access)
-        guard !damage.isEmpty else { return try body(store) }
+    func withStore(
+        _ access: FileKVStore.Access, mustExist: Bool = false, _ body: (OpenedKVStore) async throws -> Void
+    ) async throws {
+        if let server = try StoreURL.parsed(path) { return try await body(OpenedKVStore(server.openKeyValueStore())) }
+        // Opening for writing would create a missing store.
+        if mustExist { _ = try Self.open(url, .readOnly) }
+        let (store, damage) = try Self.open(url, access)
+        let opened = OpenedKVStore(store)
+        guard !damage.isEmpty else { return try await body(opened) }
         let text = "the store at \(try POSIXPath(url)) is damaged: \(Self.summary(of: damage))"
         do {
-            try body(store)
+            try await body(opened)
         } catch let failure as CommandFailure {
             throw CommandFailure("\(failure); \(text)", failure.status)
         }
         throw CommandFailure(text)
     }
 
-    /// Opens the store; returns it with the damage found.
+    /// Opens the store in a directory; returns it with the damage found.
     ///
     /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
-    func open(_ access: FileKVStore.Access) throws -> (store: FileKVStore, damage: [String]) {
-        try Self.open(url, access)
-    }
-
-    /// Opens the store in a directory; returns it with the damage found.
     static func open(
         _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive
     ) throws -> (store: FileKVStore, damage: [String]) {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ForgeS3
 import ForgeStorage
 import SystemPackage
 
@@ -15,8 +16,14 @@ enum ExitStatus: Int32, CaseIterable {
     case inUse = 5
     /// A vault does not open with the given key.
     case wrongKey = 6
+    /// A server cannot be reached or does not answer in time. Nothing was changed.
+    case unreachable = 7
+    /// A change was sent to a server, and the answer is unknown: it may have taken effect, or still do.
+    case unknownOutcome = 8
     /// Wrong usage: the value of `ArgumentParser`, and of `EX_USAGE` in `sysexits.h`.
     case usage = 64
+    /// This command was built without the trait that the verb needs: the value of `EX_UNAVAILABLE` in `sysexits.h`.
+    case notBuilt = 69
     /// Ended by control-C: 128 and the number of `SIGINT`, as shells report it.
     case interrupted = 130
 
@@ -28,17 +35,39 @@ enum ExitStatus: Int32, CaseIterable {
             case let error as KVStoreError: error.isInUse ? .inUse : error.code == .noStore ? .notFound : .failure
             case let error as FileStoreError: Self.status(of: error)
             case let error as CryptError: error.isInUse ? .inUse : error.code == .wrongKey ? .wrongKey : .failure
+            case let error as AsyncKVStoreError: Self.status(of: error)
             case is CancellationError: .interrupted
             default: .failure
             }
+    }
+
+    private static func status(of error: AsyncKVStoreError) -> ExitStatus {
+        switch error.code {
+        case .unavailable, .timeout: .unreachable
+        case .unknownOutcome: .unknownOutcome
+        case .cancelled: .interrupted
+        default: .failure
+        }
     }
 
     private static func status(of error: FileStoreError) -> ExitStatus {
         switch error.code {
         case .notFound, .invalidSource(.notFound): .notFound
         case .unavailable(let reason) where reason.isInUse: .inUse
+        case .unavailable(.server): statusOfServer(error)
+        case .unknownOutcome: .unknownOutcome
         default: .failure
         }
+    }
+
+    private static func statusOfServer(_ error: FileStoreError) -> ExitStatus {
+        #if S3
+        guard let cause = error.underlying as? S3Error else { return .unreachable }
+        if cause.code == "NoSuchBucket" { return .notFound }
+        return [.unavailable, .timeout].contains(cause.reason) ? .unreachable : .failure
+        #else
+        return .unreachable
+        #endif
     }
 
     /// The word for the status in the JSON form of an error.
@@ -53,7 +82,10 @@ enum ExitStatus: Int32, CaseIterable {
         case .notFound: "no such store, key, file or secret"
         case .inUse: "the store is in use by another process"
         case .wrongKey: "the key does not open the vault"
+        case .unreachable: "a server cannot be reached"
+        case .unknownOutcome: "a change was sent to a server, and its outcome is unknown"
         case .usage: "wrong usage"
+        case .notBuilt: "this command was built without what the verb needs"
         case .interrupted: "interrupted by control-C"
         }
     }

@@ -43,6 +43,22 @@ public enum Interruption {
         isAwaited.store(true, ordering: .relaxed)
     }
 
+    /// Runs `body`, and cancels its task once control-C was pressed: a wait for a server ends then.
+    static func cancelling(_ body: @escaping @Sendable () async throws -> Void) async throws {
+        let work = Task(operation: body)
+        let watch = Task {
+            while !isRequested.load(ordering: .relaxed) { try await Task.sleep(for: .milliseconds(20)) }
+            work.cancel()
+        }
+        defer { watch.cancel() }
+        do {
+            try await work.value
+        } catch {
+            try check()
+            throw error
+        }
+    }
+
     /// Throws once control-C was pressed.
     static func check() throws(CommandFailure) {
         if isRequested.load(ordering: .relaxed) { throw CommandFailure("interrupted", .interrupted) }

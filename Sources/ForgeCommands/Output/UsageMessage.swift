@@ -14,7 +14,7 @@ struct UsageMessage {
         let isHarmless = verb != nil && verb != SecretCommand.self || words.first == "help" || words.isEmpty
         // These messages contain only declared names.
         guard !isHarmless, !message.hasPrefix("Error: Missing ") else {
-            text = message
+            text = Self.withoutCredentials(message)
             return
         }
         let subcommands = verb?.configuration.subcommands ?? []
@@ -24,5 +24,10 @@ struct UsageMessage {
             standard input.
             Usage: \(ForgeCommand.usageString(for: command))
             """
+    }
+
+    /// The message without what comes before an `@` in its URLs: it may be a user and a password.
+    private static func withoutCredentials(_ message: String) -> String {
+        message.replacing(/(etcds?|s3):\/\/[^\s'"]*@/) { "\($0.1)://…@" }
     }
 }

@@ -61,9 +61,7 @@ struct ServeCommand: AsyncParsableCommand {
             throw CommandFailure("cannot serve on 127.0.0.1:\(port): \(error)")
         }
         #else
-        StandardError.write(
-            "Error: this forge was built without the page; build it with: swift build --traits Inspector\n")
-        throw ExitCode(69)  // EX_UNAVAILABLE
+        throw CommandFailure.notBuilt("the page", trait: "Inspector")
         #endif
     }
 }

@@ -8,7 +8,7 @@ private let discussion = """
     in part goes on where it stopped, and --delete removes such parts of files that have changed. At the end everything \
     is flushed to the device. A missing or empty source is an error, so that a mistyped path deletes nothing.
 
-    kv:DIR is a key-value store, file:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
+    kv:DIR is a key-value store, file:DIR or disk:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
     that JSON cannot hold exactly. json:- is standard input or output; then everything else goes to standard error. \
     Links, pipes and devices are skipped and listed; empty directories are not copied. A tree is read and written \
@@ -16,6 +16,11 @@ private let discussion = """
 
     Files and new directories of a tree have the permissions of the source's when they are written, without special \
     bits; permissions alone are not compared. Of extended attributes, those that file stores have set are copied.
+
+    etcd://host:2379/prefix is a key-value store in etcd, etcds:// the same over TLS, s3://bucket/prefix a file store in \
+    S3; `forge help` describes their URLs. Values in etcd are compared and written in batches. Files in S3 are compared by \
+    the SHA-256 that is stored with them; they have no attributes and no permissions, so that those of the source are not \
+    copied. An interrupted upload of a long file begins again. A server may refuse a value that is too large, which is listed.
 
     Stores can be read while an app writes to them. A key-value store is copied as it was when it was opened; a file, \
     as it was when its copy began, and one that is changed during its copy fails.
@@ -42,7 +47,7 @@ struct ExportCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard arguments.source.scheme.isStore, !arguments.destination.scheme.isStore else {
-            throw ValidationError("export copies from kv or file to json or tree; copy does the rest")
+            throw ValidationError("export copies from kv, file, etcd or s3 to json or tree; copy does the rest")
         }
     }
 
@@ -60,7 +65,7 @@ struct ImportCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard !arguments.source.scheme.isStore, arguments.destination.scheme.isStore else {
-            throw ValidationError("import copies from json or tree to kv or file; copy does the rest")
+            throw ValidationError("import copies from json or tree to kv, file, etcd or s3; copy does the rest")
         }
     }
 

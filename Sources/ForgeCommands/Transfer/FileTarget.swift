@@ -19,14 +19,7 @@ struct FileTarget: Sendable {
 
     /// The reason why an item cannot be stored under its path; nil if it can.
     func refusal(of item: POSIXPath) -> String? {
-        guard store != nil else { return nil }
-        guard let key = String(validating: item) else { return "the name is not valid UTF-8" }
-        do {
-            _ = try RelativeKey(key)
-            return nil
-        } catch {
-            return "\(error)"
-        }
+        store == nil ? nil : item.keyRefusal
     }
 
     // MARK: Reading
@@ -83,8 +76,9 @@ struct FileTarget: Sendable {
         try flush.finish()
     }
 
-    /// Creates a directory of an ordinary tree, and those above it, with the permissions of the source's.
-    func prepare(_ directory: POSIXPath, like source: ConfinedDirectory) throws(FileSystemError) {
+    /// Creates a directory of an ordinary tree, and those above it, with the permissions of the source's if there is
+    /// one.
+    func prepare(_ directory: POSIXPath, like source: ConfinedDirectory?) throws(FileSystemError) {
         guard store == nil else { return }
         do throws(FileSystemError) {
             return fileSystem.discard(try openDirectory(directory))
@@ -98,8 +92,10 @@ struct FileTarget: Sendable {
         try prepare(parent, like: source)
         var permissions = FilePermissions.ownerReadWriteExecute
         do throws(FileSystemError) {
-            permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
-                try fileSystem.status(of: .descriptor(directory)).permissions
+            if let source {
+                permissions = try source.withDirectory(directory) { (directory) throws(FileSystemError) in
+                    try fileSystem.status(of: .descriptor(directory)).permissions
+                }
             }
         } catch _ {}  // Each copy from it reports that.
         let above = try openDirectory(parent)
@@ -154,5 +150,18 @@ struct FileTarget: Sendable {
     ) throws(FileSystemError) {
         guard !parent.isEmpty else { return try body(root) }
         try fileSystem.withDirectory(parent, at: root, resolution: Self.below, body)
+    }
+}
+
+extension POSIXPath {
+    /// The reason why the path is not the key of a file; nil if it is.
+    var keyRefusal: String? {
+        guard let key = String(validating: self) else { return "the name is not valid UTF-8" }
+        do {
+            _ = try RelativeKey(key)
+            return nil
+        } catch {
+            return "\(error)"
+        }
     }
 }

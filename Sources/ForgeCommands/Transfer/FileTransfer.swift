@@ -253,7 +253,7 @@ extension POSIXPath {
     var shown: String { String(validating: self) ?? description }
 
     /// Whether the last component is the name of a file that stores keep for themselves.
-    fileprivate var isOfStore: Bool {
+    var isOfStore: Bool {
         let name = splitLast().name
         return name.isReservedWhenFolded || ["#shared", "#reserve", "#log-new", "#quarantine-new"].contains(name)
     }

@@ -4,8 +4,9 @@ import SystemPackage
 
 /// The keys and values of a store, or of lines of JSON.
 enum KeyValueSource {
-    /// A store as it was when it was opened for reading.
-    case store(FileKVStore)
+    /// A store: on this machine as it was when it was opened for reading, on servers as it is when its first page is
+    /// read.
+    case store(OpenedKVStore)
     case lines(Home)
 
     /// A key that was read, or the reason why it could not be.
@@ -15,41 +16,36 @@ enum KeyValueSource {
     ///
     /// - Returns: The source, and the damage found in a store.
     static func open(_ home: Home) throws -> (KeyValueSource, damage: [String]) {
+        if let server = try home.server() { return (.store(OpenedKVStore(try server.openKeyValueStore())), []) }
         guard home.scheme == .keyValue else { return (.lines(home), []) }
         let (store, damage) = try KVStoreArgument.open(home.url, .readOnly)
-        return (.store(store), damage)
+        return (.store(OpenedKVStore(store)), damage)
     }
 
-    /// The number of keys, if it is known without reading everything.
-    func count() throws -> Int? {
+    /// The number of keys, if it is known without reading every value.
+    func count() async throws -> Int? {
         guard case .store(let store) = self else { return nil }
-        return try store.keys().count
+        return try await store.names().count
+    }
+
+    /// Whether it is known that there is no key.
+    func isEmpty() async throws -> Bool {
+        guard case .store(let store) = self else { return false }
+        return try await store.isEmpty()
     }
 
     /// Calls `body` with every key, in the order of their bytes, or of the lines.
-    func forEach(_ body: (Item) throws -> Void) throws {
+    func forEach(_ body: (Item) async throws -> Void) async throws {
         switch self {
         case .store(let store):
-            for key in try store.keys().sorted(by: { $0.utf8.lexicographicallyPrecedes($1.utf8) }) {
-                try Interruption.check()
-                guard let bytes = try store.rawValue(named: key) else { continue }
-                try body((key, .success(bytes)))
-            }
+            try await store.forEach { key, entry in try await body((key, .success(entry.bytes))) }
         case .lines(let home):
             let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
             // Only read: an error of closing it has no effect.
             defer { if !home.isStandardStream { try? descriptor.close() } }
-            try Self.forEachLine(of: descriptor, body)
+            try await Self.forEachLine(of: descriptor, body)
         }
     }
-
-    /// The value of a key in a store.
-    func value(of key: String) throws -> [UInt8]? {
-        guard case .store(let store) = self else { return nil }
-        return try store.rawValue(named: key)
-    }
-
-    var isStore: Bool { if case .store = self { true } else { false } }
 
     private static func openFile(_ home: Home) throws -> FileDescriptor {
         do {
@@ -59,7 +55,7 @@ enum KeyValueSource {
         }
     }
 
-    private static func forEachLine(of descriptor: FileDescriptor, _ body: (Item) throws -> Void) throws {
+    private static func forEachLine(of descriptor: FileDescriptor, _ body: (Item) async throws -> Void) async throws {
         var reader = LineReader(descriptor)
         var number = 0
         while let line = try reader.next() {
@@ -67,17 +63,17 @@ enum KeyValueSource {
             number += 1
             guard line.contains(where: { ![0x20, 0x09, 0x0D].contains($0) }) else { continue }
             guard let text = String(validating: line, as: UTF8.self) else {
-                try body(("line \(number)", .failure(CommandFailure("not valid UTF-8"))))
+                try await body(("line \(number)", .failure(CommandFailure("not valid UTF-8"))))
                 continue
             }
             let decoded: (key: String, bytes: [UInt8])
             do throws(CommandFailure) {
                 decoded = try KeyValueLine.decode(text)
             } catch {
-                try body(("line \(number)", .failure(error)))
+                try await body(("line \(number)", .failure(error)))
                 continue
             }
-            try body((decoded.key, .success(decoded.bytes)))
+            try await body((decoded.key, .success(decoded.bytes)))
         }
     }
 }

@@ -1,3 +1,4 @@
+import Crypto
 import ForgeStorage
 import Foundation
 
@@ -6,96 +7,125 @@ struct KeyValueTransfer {
     private let arguments: TransferArguments
     private let log: TransferLog
 
+    /// What `--delete` and `--verify` need of the source: its names, and the SHA-256 of their values.
+    private typealias Names = [KeyName: SHA256Digest]
+
     init(_ arguments: TransferArguments, _ log: TransferLog) {
         self.arguments = arguments
         self.log = log
     }
 
-    func run() throws {
-        guard
-            arguments.source.isStandardStream
-                || arguments.source.url.standardizedFileURL
-                    != arguments.destination.url.standardizedFileURL
-        else { throw CommandFailure("the source and the destination are the same", .usage) }
+    func run() async throws {
+        try requireSeparatePlaces()
         let (source, damage) = try KeyValueSource.open(arguments.source)
         for text in damage { try log.record(.fail, "", reason: "the source is damaged: \(text)") }
-        if log.progress.isVisible, let count = try source.count() {
+        if try await source.isEmpty() { throw empty }
+        if log.progress.isVisible, let count = try await source.count() {
             log.progress.expect(.init(items: count))
         }
-        try requireContent(of: source)
-        switch (arguments.dryRun, arguments.destination.scheme) {
-        case (true, _): try rehearse(source)
-        case (false, .keyValue): try copyToStore(source)
-        case (false, _): try copyToLines(source)
+        let names =
+            switch (arguments.dryRun, arguments.destination.scheme) {
+            case (true, _): try await rehearse(source)
+            case (false, .json): try await copyToLines(source)
+            case (false, _): try await copyToStore(source)
+            }
+        if arguments.verify, !arguments.dryRun { try await verify(names) }
+    }
+
+    private func requireSeparatePlaces() throws {
+        let (from, to) = (arguments.source, arguments.destination)
+        if let from = try from.server(), let to = try to.server() {
+            guard !from.contains(to), !to.contains(from) else {
+                throw CommandFailure("\(from.text) and \(to.text) contain one another", .usage)
+            }
+            return
         }
-        if arguments.verify, !arguments.dryRun { try verify(source) }
+        guard
+            from.isStandardStream || from.scheme.isServer || to.scheme.isServer
+                || from.url.standardizedFileURL != to.url.standardizedFileURL
+        else { throw CommandFailure("the source and the destination are the same", .usage) }
     }
 
-    private func requireContent(of source: KeyValueSource) throws {
-        if try source.count() == 0 { throw Self.empty(arguments.source) }
-    }
-
-    private static func empty(_ home: Home) -> CommandFailure {
-        CommandFailure("the source is empty: \(home.text); nothing was changed")
+    private var empty: CommandFailure {
+        CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
     }
 
     // MARK: Copying
 
-    private func rehearse(_ source: KeyValueSource) throws {
-        let home = arguments.destination
-        var present: FileKVStore?
-        do {
-            if home.scheme == .keyValue { present = try KVStoreArgument.open(home.url, .readOnly).store }
-        } catch let failure as CommandFailure where failure.status == .notFound {
-            present = nil
-        }
-        let names = try copy(source, present: { try present?.rawValue(named: $0) }, store: { _, _ in })
-        if let present, arguments.delete { try deleteOthers(than: names, source, in: present) }
+    private func rehearse(_ source: KeyValueSource) async throws -> Names {
+        let present = try openPresent()
+        let names = try await copy(source, to: present, limit: .max) { _ in }
+        if let present, arguments.delete { try await deleteOthers(than: names, in: present) }
+        return names
     }
 
-    private func copyToStore(_ source: KeyValueSource) throws {
-        try requireFirstLine(of: source)
-        let (store, damage) = try KVStoreArgument.openShared(arguments.destination.url)
-        for text in damage { try log.record(.fail, "", reason: "the destination was damaged: \(text)") }
+    /// The destination of a dry run; nil if it does not exist, or is written anew.
+    private func openPresent() throws -> OpenedKVStore? {
         do {
-            try copy(source, to: store)
+            guard case .store(let store) = try KeyValueSource.open(arguments.destination).0 else { return nil }
+            return store
+        } catch let failure as CommandFailure where failure.status == .notFound {
+            return nil
+        }
+    }
+
+    private func copyToStore(_ source: KeyValueSource) async throws -> Names {
+        try requireFirstLine(of: source)
+        let store: OpenedKVStore
+        if let server = try arguments.destination.server() {
+            store = OpenedKVStore(try server.openKeyValueStore())
+        } else {
+            let (local, damage) = try KVStoreArgument.openShared(arguments.destination.url)
+            for text in damage { try log.record(.fail, "", reason: "the destination was damaged: \(text)") }
+            store = OpenedKVStore(local)
+        }
+        let names: Names
+        do {
+            names = try await copy(source, to: store, limit: store.maximumBatchSize()) { try await store.commit($0) }
+            try store.finish()
+            if arguments.delete { try await deleteOthers(than: names, in: store) }
         } catch {
             // The first error is the one to report.
             do { try store.close() } catch _ {}
             throw error
         }
         try store.close()
-    }
-
-    private func copy(_ source: KeyValueSource, to store: FileKVStore) throws {
-        let target = KVStoreTarget(store)
-        let names = try copy(
-            source, present: { try target.value(of: $0) }, store: { try target.set($0, $1) })
-        try target.finish()
-        if arguments.delete { try deleteOthers(than: names, source, in: store) }
+        return names
     }
 
     /// A file without lines creates no store.
     private func requireFirstLine(of source: KeyValueSource) throws {
         guard case .lines(let home) = source, !home.isStandardStream else { return }
         let size = try SystemFileSystem().status(POSIXPath(home.url)).sizeInBytes
-        if size == 0 { throw Self.empty(home) }
+        if size == 0 { throw empty }
     }
 
-    private func copyToLines(_ source: KeyValueSource) throws {
+    private func copyToLines(_ source: KeyValueSource) async throws -> Names {
         var target = try LinesTarget(arguments.destination)
         defer { target.discard() }
-        _ = try copy(source, present: { _ in nil }, store: { try target.set($0, $1) })
+        let names = try await copy(source, to: nil, limit: .max) { batch in
+            for case .set(let key, let bytes) in batch.changes { try target.set(key, bytes) }
+        }
         try target.finish()
+        return names
     }
 
-    /// Copies every key; returns their names if they are needed later and cannot be looked up.
+    /// Copies every key.
+    ///
+    /// - Parameters:
+    ///   - source: The keys and values.
+    ///   - present: Where equal values are looked for; nil to copy all.
+    ///   - limit: The most changes that `store` takes at once.
+    ///   - store: Stores values.
+    /// - Returns: The names, if they are needed later.
+    /// - Throws: ``CommandFailure``, or the error of the source or of a store that concerns all keys.
     private func copy(
-        _ source: KeyValueSource, present: (String) throws -> [UInt8]?, store: (String, [UInt8]) throws -> Void
-    ) throws -> Set<String> {
-        var names: Set<String> = []
+        _ source: KeyValueSource, to present: OpenedKVStore?, limit: Int, _ store: (KVBatch) async throws -> Void
+    ) async throws -> Names {
+        var names: Names = [:]
         var isEmpty = true
-        try source.forEach { key, result in
+        var batch = KeyValueBatch(limit: limit)
+        try await source.forEach { key, result in
             isEmpty = false
             let bytes: [UInt8]
             do throws(CommandFailure) {
@@ -106,54 +136,110 @@ struct KeyValueTransfer {
             guard key.utf8.count <= KVKey<Bool>.maximumNameLength else {
                 return try log.record(.fail, key.shortened(to: 80), reason: "the name is too long")
             }
-            if arguments.delete, !source.isStore { names.insert(key) }
-            let old = try present(key)
-            guard old != bytes else { return try log.record(.equal, key, bytes: Int64(bytes.count)) }
-            try store(key, bytes)
-            try log.record(old == nil ? .copy : .replace, key, bytes: Int64(bytes.count))
+            if arguments.delete || arguments.verify { names[KeyName(key)] = SHA256.hash(data: bytes) }
+            if batch.refuses(key, bytes) {
+                try await copy(batch, to: present, store)
+                batch.removeAll()
+            }
+            batch.append(key, bytes)
         }
-        guard !isEmpty else { throw Self.empty(arguments.source) }
+        try await copy(batch, to: present, store)
+        guard !isEmpty else { throw empty }
         return names
+    }
+
+    private func copy(
+        _ batch: KeyValueBatch, to present: OpenedKVStore?, _ store: (KVBatch) async throws -> Void
+    ) async throws {
+        guard !batch.items.isEmpty else { return }
+        let old = try await present?.entries(named: batch.items.map(\.key))
+        var changes = KVBatch()
+        for (index, item) in batch.items.enumerated() where old?[index]?.bytes != item.bytes {
+            changes.append(.set(name: item.key, bytes: item.bytes))
+        }
+        var failures: [KeyName: String] = [:]
+        do {
+            if !changes.changes.isEmpty { try await store(changes) }
+        } catch let error where Self.isAboutTheItems(error) {
+            failures = try await storeOneByOne(changes, store)
+        }
+        for (index, item) in batch.items.enumerated() {
+            let old = old?[index]?.bytes
+            if let reason = failures[KeyName(item.key)] {
+                try log.record(.fail, item.key, reason: reason)
+            } else {
+                let action = old == nil ? TransferLog.Action.copy : old == item.bytes ? .equal : .replace
+                try log.record(action, item.key, bytes: Int64(item.bytes.count))
+            }
+        }
+    }
+
+    /// Stores the changes of a refused batch alone; returns the reasons of those that fail.
+    private func storeOneByOne(
+        _ batch: KVBatch, _ store: (KVBatch) async throws -> Void
+    ) async throws -> [KeyName: String] {
+        var failures: [KeyName: String] = [:]
+        for change in batch.changes {
+            try Interruption.check()
+            var single = KVBatch()
+            single.append(change)
+            do {
+                try await store(single)
+            } catch let error where Self.isAboutTheItems(error) {
+                failures[KeyName(change.name)] = "\(error)"
+            }
+        }
+        return failures
+    }
+
+    /// Whether other values of the batch may be stored: a server limits their size.
+    private static func isAboutTheItems(_ error: any Error) -> Bool {
+        [.tooLarge, .invalidKey].contains((error as? AsyncKVStoreError)?.code)
     }
 
     // MARK: Afterwards
 
-    private func deleteOthers(than names: Set<String>, _ source: KeyValueSource, in store: FileKVStore) throws {
+    private func deleteOthers(than names: Names, in store: OpenedKVStore) async throws {
         try log.requireCompleteSource()
-        let others = try store.keys().filter { name in
-            try source.isStore ? source.value(of: name) == nil : !names.contains(name)
-        }
+        let others = try await store.names().filter { names[KeyName($0)] == nil }
         guard others.count <= arguments.maxDelete else {
             throw CommandFailure(
                 "nothing was deleted: \(counted(others.count, "key")) would be, more than --max-delete "
                     + "\(arguments.maxDelete)", .partial)
         }
-        var batch = KVBatch()
-        for name in others { batch.append(.remove(name: name)) }
-        if !arguments.dryRun {
-            try store.commit(batch)
-            try store.synchronize()
+        let limit = try await store.maximumBatchSize()
+        var rest = others[...]
+        while !rest.isEmpty {
+            try Interruption.check()
+            let part = rest.prefix(limit)
+            rest = rest.dropFirst(part.count)
+            if !arguments.dryRun {
+                var batch = KVBatch()
+                for name in part { batch.append(.remove(name: name)) }
+                try await store.commit(batch)
+                try store.finish()
+            }
+            for name in part { try log.record(.delete, name) }
         }
-        for name in others.sorted() { try log.record(.delete, name) }
     }
 
-    /// Reads the destination from disk and compares it with the source.
-    private func verify(_ source: KeyValueSource) throws {
+    /// Reads the destination again and compares it with what was copied.
+    private func verify(_ names: Names) async throws {
         let (target, damage) = try KeyValueSource.open(arguments.destination)
         for text in damage { try log.record(.fail, "", reason: "the destination is damaged: \(text)") }
-        let (walked, asked) = target.isStore ? (source, target) : (target, source)
-        var count = 0
-        try walked.forEach { key, result in
-            guard case .success(let bytes) = result else { return }
-            count += 1
-            if try asked.value(of: key) == bytes {
+        var rest = names
+        try await target.forEach { key, result in
+            guard case .success(let bytes) = result, let expected = rest.removeValue(forKey: KeyName(key)) else {
+                return
+            }
+            if SHA256.hash(data: bytes) == expected {
                 try log.record(.verify, key)
             } else {
                 try log.record(.fail, key, reason: "differs when read back")
             }
         }
-        if !target.isStore, try source.count() != count {
-            try log.record(.fail, "", reason: "\(count) keys were read back, not as many as the source has")
+        for name in rest.keys.map(\.string).sorted() {
+            try log.record(.fail, name, reason: "is missing when read back")
         }
     }
 }

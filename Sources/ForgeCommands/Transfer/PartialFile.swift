@@ -10,6 +10,8 @@ import SystemPackage
 final class PartialFile {
     /// From how many bytes on an interrupted copy is kept.
     private static let keptSize: Int64 = 1 << 23
+    /// How much is read from a server at once.
+    private static let pieceSize: Int64 = 1 << 23
 
     private let name: POSIXPath
     private let directory: Descriptor
@@ -18,10 +20,19 @@ final class PartialFile {
     private let isLeftover: Bool
     private let fileSystem: SystemFileSystem
 
-    init(of file: SourceFile, in directory: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
+    /// Begins, or continues, the copy of a file.
+    convenience init(
+        of file: SourceFile, in directory: Descriptor, on fileSystem: SystemFileSystem
+    ) throws(FileSystemError) {
+        let identity = Array(file.path.bytes) + Array("\n\(FileRevision(file.status))".utf8)
+        try self.init(of: identity, in: directory, on: fileSystem)
+    }
+
+    /// Begins, or continues, the copy of a content to a directory; `identity` tells the content from all others.
+    init(of identity: [UInt8], in directory: Descriptor, on fileSystem: SystemFileSystem) throws(FileSystemError) {
         self.directory = directory
         self.fileSystem = fileSystem
-        let name = Self.name(for: file)
+        let name = Self.name(for: identity)
         if let (descriptor, isLeftover) = try Self.open(name, in: directory, fileSystem) {
             self.name = name
             self.descriptor = descriptor
@@ -37,8 +48,7 @@ final class PartialFile {
         fileSystem.discard(descriptor)
     }
 
-    private static func name(for file: SourceFile) -> POSIXPath {
-        let identity = Array(file.path.bytes) + Array("\n\(FileRevision(file.status))".utf8)
+    private static func name(for identity: [UInt8]) -> POSIXPath {
         let digest = SHA256.hash(data: identity).prefix(8).map {
             String($0 >> 4, radix: 16) + String($0 & 15, radix: 16)
         }
@@ -97,16 +107,86 @@ final class PartialFile {
     func finish(_ file: SourceFile, as final: POSIXPath, isExpected: Bool) throws {
         do {
             try fill(from: file)
-            try fileSystem.moveIntoPlace(
-                name, to: final, at: directory, .replacing, BulkFlush.durability, isExpected: isExpected)
-            if BulkFlush.durability == .full { try fileSystem.synchronize(directory, .full) }
+            try moveIntoPlace(final, isExpected: isExpected)
         } catch {
-            if (error as? CommandFailure)?.status != .interrupted || file.status.sizeInBytes < Self.keptSize {
-                // The first failure is the one to report.
-                do { try fileSystem.unlink(name, at: directory) } catch _ {}
-            }
+            removeUnlessKept(after: error, sizeInBytes: file.status.sizeInBytes)
             throw error
         }
+    }
+
+    private func moveIntoPlace(_ final: POSIXPath, isExpected: Bool) throws(FileSystemError) {
+        try fileSystem.moveIntoPlace(
+            name, to: final, at: directory, .replacing, BulkFlush.durability, isExpected: isExpected)
+        if BulkFlush.durability == .full { try fileSystem.synchronize(directory, .full) }
+    }
+
+    private func removeUnlessKept(after error: any Error, sizeInBytes: Int64) {
+        let isKept = [.interrupted, .unreachable].contains(ExitStatus(of: error)) && sizeInBytes >= Self.keptSize
+        guard !isKept else { return }
+        // The first failure is the one to report.
+        do { try fileSystem.unlink(name, at: directory) } catch _ {}
+    }
+
+    // MARK: From a server
+
+    /// Writes the content of a file on a server, compares its checksum, and gives the file its name.
+    ///
+    /// - Parameters:
+    ///   - file: The source.
+    ///   - final: The name in the directory.
+    ///   - isExpected: Whether there probably is a file with that name.
+    /// - Throws: The error of the source, `FileSystemError` of the target; what was written is kept or removed as by
+    ///   ``finish(_:as:isExpected:)-(SourceFile,_,_)``.
+    func finish(_ file: any CopiedFile, as final: POSIXPath, isExpected: Bool) async throws {
+        do {
+            try await fill(from: file)
+            try moveIntoPlace(final, isExpected: isExpected)
+        } catch {
+            removeUnlessKept(after: error, sizeInBytes: file.sizeInBytes)
+            throw error
+        }
+    }
+
+    private func fill(from file: any CopiedFile) async throws {
+        // Without a checksum, nothing would tell whether the beginning is that of this content.
+        if isLeftover, let expected = file.knownChecksum, try await isComplete(file, expected, from: length(for: file))
+        {
+            return
+        }
+        guard try await isComplete(file, file.checksum(), from: 0) else { throw CopyDamage() }
+    }
+
+    /// The number of bytes that an earlier copy has written.
+    private func length(for file: any CopiedFile) throws(FileSystemError) -> Int64 {
+        min(try fileSystem.status(of: .descriptor(descriptor)).sizeInBytes, file.sizeInBytes)
+    }
+
+    /// Writes the content from an offset on; returns whether the whole file then has a checksum.
+    private func isComplete(
+        _ file: any CopiedFile, _ checksum: String, from start: Int64
+    ) async throws -> Bool {
+        try fileSystem.truncate(.descriptor(descriptor), to: start)
+        var hash = ContentHash()
+        var offset: Int64 = 0
+        while offset < start {
+            try Interruption.check()
+            let piece = try fileSystem.readBytes(
+                of: descriptor, at: offset, count: Int(min(start - offset, Self.pieceSize)))
+            guard !piece.isEmpty else { return false }
+            hash.update(piece)
+            offset += Int64(piece.count)
+        }
+        while offset < file.sizeInBytes {
+            try Interruption.check()
+            let piece = try await file.read(offset..<min(offset + Self.pieceSize, file.sizeInBytes))
+            guard !piece.isEmpty else { return false }
+            try fileSystem.writeBytes([UInt8](piece), to: descriptor, at: offset)
+            hash.update(piece)
+            offset += Int64(piece.count)
+        }
+        guard hash.finish() == checksum else { return false }
+        if let level = BulkFlush.durability.contentLevel { try fileSystem.synchronize(descriptor, level) }
+        return true
     }
 
     private func fill(from file: SourceFile) throws {
@@ -141,6 +221,11 @@ final class PartialFile {
             }
         }
     }
+}
+
+/// The content that was read from a server does not have its checksum: it was replaced, or damaged.
+struct CopyDamage: Error, CustomStringConvertible {
+    var description: String { "what was read does not have the checksum of the file" }
 }
 
 extension FilePermissions {

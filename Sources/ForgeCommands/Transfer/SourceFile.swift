@@ -78,6 +78,13 @@ struct SourceFile {
         return bytes
     }
 
+    /// The bytes of a range; fewer if the file has become shorter.
+    func read(_ range: Range<Int64>) throws(SourceFailure) -> [UInt8] {
+        try reading { () throws(FileSystemError) in
+            try fileSystem.readBytes(of: descriptor, at: range.lowerBound, count: range.count)
+        }
+    }
+
     /// Whether another file has the same content and the same attributes of stores.
     func isEqual(to other: Descriptor) throws -> Bool {
         let present = try fileSystem.status(of: .descriptor(other))

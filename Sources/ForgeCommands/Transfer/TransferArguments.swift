@@ -4,7 +4,10 @@ import Foundation
 
 /// The arguments of `copy`, `export` and `import`.
 struct TransferArguments: ParsableArguments {
-    @Argument(help: ArgumentHelp("kv:DIR, file:DIR, tree:DIR, json:FILE or json:-", valueName: "source"))
+    @Argument(
+        help: ArgumentHelp(
+            "kv:DIR, file:DIR, tree:DIR, json:FILE, json:-, etcd://host:2379/prefix or s3://bucket/prefix.",
+            valueName: "source"))
     var source: Home
 
     @Argument(help: ArgumentHelp("The same; a missing one is created.", valueName: "destination"))
@@ -25,9 +28,10 @@ struct TransferArguments: ParsableArguments {
     @OptionGroup var output: JSONOption
 
     func validate() throws {
+        for home in [source, destination] { _ = try home.server() }
         guard source.scheme.isKeyValue == destination.scheme.isKeyValue else {
             throw ValidationError(
-                "kv and json hold keys and values, file and tree hold files: \(source.text) cannot be copied to "
+                "kv, json and etcd hold keys and values, file, tree and s3 hold files: \(source.text) cannot be copied to "
                     + destination.text)
         }
         guard maxDelete >= 0 else { throw ValidationError("--max-delete is negative") }
@@ -51,11 +55,7 @@ struct TransferArguments: ParsableArguments {
         try requireSource()
         let log = TransferLog(self)
         do {
-            if source.scheme.isKeyValue {
-                try KeyValueTransfer(self, log).run()
-            } else {
-                try await FileTransfer(self, log).run()
-            }
+            try await Interruption.cancelling { try await run(log) }
         } catch {
             log.progress.finish()
             throw error
@@ -63,9 +63,19 @@ struct TransferArguments: ParsableArguments {
         try log.finish()
     }
 
+    private func run(_ log: TransferLog) async throws {
+        if source.scheme.isKeyValue {
+            try await KeyValueTransfer(self, log).run()
+        } else if source.scheme.isServer || destination.scheme.isServer {
+            try await ServerFileTransfer(self, log).run()
+        } else {
+            try await FileTransfer(self, log).run()
+        }
+    }
+
     private func requireSource() throws {
         switch source.scheme {
-        case .keyValue: break  // Opening it reports what is missing.
+        case .keyValue, .etcd, .etcds, .s3: break  // Opening or reading it reports what is missing.
         case .json where source.isStandardStream: break
         case .json: try requireStore("file", at: source.url)
         case .files: try requireStore("file store", at: source.url, isDirectory: true)

@@ -46,6 +46,9 @@ final class TransferLog: Sendable {
         progress = Progress(noun, .current(json: json), toErrors: isOutputTaken)
     }
 
+    /// Whether an item has failed.
+    var hasFailed: Bool { summary.withLock { $0.failed > 0 } }
+
     /// Throws if an item of the source failed: a file that seems to be missing may only have been unreadable.
     func requireCompleteSource() throws {
         let failed = summary.withLock { $0.failed }

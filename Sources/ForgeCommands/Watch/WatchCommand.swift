@@ -9,10 +9,12 @@ struct WatchCommand: AsyncParsableCommand {
         discussion: """
             A file store is watched by the system. `resync` means that anything may have changed: it comes first, and when \
             changes came faster than they could be printed. Of a key-value store, what was appended to its log is \
-            read at every interval, without a lock; after its log was rewritten, several changes of a key are one.
+            read at every interval, without a lock; after its log was rewritten, several changes of a key are one. etcd \
+            reports every change, also after a short interruption of the connection; servers before 3.4.36 and 3.5.18 report \
+            `resync` then. S3 reports no changes.
             """)
 
-    @Argument(help: ArgumentHelp("kv:DIR or file:DIR", valueName: "store"))
+    @Argument(help: ArgumentHelp("kv:DIR, file:DIR or etcd://host:2379/prefix.", valueName: "store"))
     var store: Home
 
     @Option(help: ArgumentHelp("The interval between two reads of a key-value store.", valueName: "seconds"))
@@ -30,7 +32,10 @@ struct WatchCommand: AsyncParsableCommand {
     }
 
     func validate() throws {
-        guard store.scheme.isStore else { throw ValidationError("watch needs kv:DIR or file:DIR") }
+        guard store.scheme.isStore, store.scheme != .s3 else {
+            throw ValidationError("watch needs kv:DIR, file:DIR or etcd://host:2379/prefix")
+        }
+        _ = try store.server()
         guard interval >= 0.01, interval <= 86_400 else { throw ValidationError("--interval is out of range") }
         guard count ?? 1 > 0 else { throw ValidationError("--count must be positive") }
     }
@@ -46,10 +51,23 @@ struct WatchCommand: AsyncParsableCommand {
             left -= 1
             return left > 0
         }
-        if store.scheme == .files {
+        if let server = try store.server() {
+            try await watch(server, show)
+        } else if store.scheme == .files {
             try await watchFiles(show)
         } else {
             try await watchKeys(show)
+        }
+    }
+
+    private func watch(_ server: StoreURL, _ show: (String, String?) throws -> Bool) async throws {
+        for try await change in try server.openKeyValueStore().changes() {
+            let goesOn =
+                switch change {
+                case .changed(let name, let entry, _): try show(entry == nil ? "removed" : "changed", name)
+                case .resync: try show("resync", nil)
+                }
+            if !goesOn { return }
         }
     }
 

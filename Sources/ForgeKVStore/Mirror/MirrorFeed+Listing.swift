@@ -29,7 +29,7 @@ extension MirrorFeed {
         }
         guard !page.hasMore else { throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page") }
         pageLimit.store(min(pageLimit.load(ordering: .relaxed) * 2, Self.largestPage), ordering: .relaxed)
-        // No store of this process can have longer names.
+        // A longer name is not valid in any store of this process.
         return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
     }
 

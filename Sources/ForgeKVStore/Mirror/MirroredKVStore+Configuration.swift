@@ -47,8 +47,8 @@ extension MirroredKVStore {
         /// seconds.
         public var visibilityLimit = Duration.seconds(10)
 
-        /// The time between two questions for the revision of the remote store: a minute. Each is up to a tenth shorter,
-        /// at random. A stream of changes that does not begin in this time is opened again.
+        /// The time between two questions for the revision of the remote store: a minute. Each is up to a tenth
+        /// shorter, at random. A stream of changes that does not begin in this time is opened again.
         ///
         /// A store without revisions is listed again after each silence of this length.
         public var silenceLimit = Duration.seconds(60)
@@ -66,16 +66,16 @@ extension MirroredKVStore {
         /// The longest random wait after a failure, to which the limit doubles from 50 milliseconds: 10 seconds.
         public var longestBackoff = Duration.seconds(10)
 
-        /// The number of values in the first page of a list, 500 by default. The next pages have more, up to about 4 MiB;
-        /// after a page was too large or late, all pages have fewer.
+        /// The number of values in the first page of a list, 500 by default. The next pages have more, up to about 4
+        /// MiB; after a page was too large or late, all pages have fewer.
         public var pageSize = 500
 
         /// The place of a copy on disk, from which a process starts with the last known values while the remote store
         /// cannot be reached; nil for none.
         ///
-        /// The copy is a ``FileKVStore`` for one mirror. It is written behind the mirror, several changes at once if the
-        /// device is slow, and completely by ``MirroredKVStore/close()``. A crash leaves it at a state that the mirror
-        /// has had, with its revision; a power cut, perhaps at an earlier one.
+        /// The copy is a ``FileKVStore`` for one mirror. It is written behind the mirror, several changes at once if
+        /// the device is slow, and completely by ``MirroredKVStore/close()``. A crash leaves it at a state that the
+        /// mirror has had, with its revision; a power cut, perhaps at an earlier one.
         public var copy: Copy?
 
         /// Creates a configuration with default values.

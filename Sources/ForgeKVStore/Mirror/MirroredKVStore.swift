@@ -92,8 +92,8 @@ public final class MirroredKVStore: KVRawStoring {
 
     /// Whether the mirror has reached the revision that the remote store had when the mirror last asked for it.
     ///
-    /// False until the first list, with the content of a copy on disk, and, until the mirror has caught up again, from a
-    /// failure of the connection or from a stream that did not deliver what the remote store has.
+    /// False until the first list, with the content of a copy on disk, and, until the mirror has caught up again, from
+    /// a failure of the connection or from a stream that did not deliver what the remote store has.
     public var isCaughtUp: Bool { feed.state.withLock { $0.isCaughtUp } }
 
     /// The time since the mirror was last known to be current: since it asked for the list, or for the revision, that
@@ -106,14 +106,14 @@ public final class MirroredKVStore: KVRawStoring {
     /// Why the mirror is not connected; nil if it is.
     public var failure: AsyncKVStoreError? { feed.state.withLock { $0.failure } }
 
-    /// Why the copy on disk could not be written; nil if the last write succeeded, or there is none. The mirror writes the
-    /// whole difference with the next change.
+    /// Why the copy on disk could not be written; nil if the last write succeeded, or there is none. The mirror writes
+    /// the whole difference with the next change.
     public var copyFailure: (any Error)? { feed.copy?.failure }
 
     /// Waits until the mirror shows a revision of the remote store, or, with nil, until it has caught up.
     ///
-    /// While the stream of changes is silent, the mirror asks for the revision of the remote store, and lists it again if
-    /// two streams in a row do not deliver what it has. A list is delayed by up to ``Configuration/listJitter``.
+    /// While the stream of changes is silent, the mirror asks for the revision of the remote store, and lists it again
+    /// if two streams in a row do not deliver what it has. A list is delayed by up to ``Configuration/listJitter``.
     ///
     /// - Parameters:
     ///   - revision: The revision.

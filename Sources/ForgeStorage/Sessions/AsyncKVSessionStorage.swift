@@ -8,8 +8,9 @@ public import ForgeKVStore
 /// }
 /// ```
 ///
-/// Stores a single value and accesses no other. It is as durable as its store, and a load sees the saves that the store's
-/// reads see: with a linearizable store, those of every server. All calls are thread-safe. Creating one costs nothing.
+/// Stores a single value and accesses no other. It is as durable as its store, and a load sees the saves that the
+/// store's reads see: with a linearizable store, those of every server. All calls are thread-safe. Creating one costs
+/// nothing.
 ///
 /// Errors contain the name of the value, so a secret such as a token must not be part of it; its digest may.
 public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStorage {
@@ -20,8 +21,8 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     /// Creates a session in `store`.
     ///
     /// The session ends a given time after the last ``saveUser(_:)``, at the latest later by the store's
-    /// ``AsyncKVCapabilities/expiry``; then the user is absent. Loading a user does not prolong it. A local store needs an
-    /// `ExpiringKVStore` for it (``LocalAsyncKVStore``). In a store without times to live, saving throws
+    /// ``AsyncKVCapabilities/expiry``; then the user is absent. Loading a user does not prolong it. A local store needs
+    /// an `ExpiringKVStore` for it (``LocalAsyncKVStore``). In a store without times to live, saving throws
     /// ``SessionStorageError/cantSave(_:)`` with the code `.refused`.
     ///
     /// - Parameters:

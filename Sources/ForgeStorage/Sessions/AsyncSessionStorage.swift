@@ -1,7 +1,7 @@
 /// The asynchronous sibling of ``SessionStorage``, for sessions that several servers share.
 ///
-/// A synchronous storage that is `Sendable` conforms by an empty extension, as those of this library do: code for a fleet
-/// of servers runs on one machine, and in tests in memory.
+/// A synchronous storage that is `Sendable` conforms by an empty extension, as those of this library do: code for a
+/// fleet of servers runs on one machine, and in tests in memory.
 ///
 /// A write whose outcome is unknown may still take effect; the error of the storage tells
 /// (``SessionStorageError/unknownOutcome(_:)``).

@@ -14,8 +14,8 @@ public enum SessionStorageError: Error {
     /// The user was not removed.
     case cantClear(any Error)
 
-    /// The user was stored or removed, but a power cut may undo it, or it is unknown whether and when that happens: load
-    /// the user before deciding. The error of the store tells which.
+    /// The user was stored or removed, but a power cut may undo it, or it is unknown whether and when that happens:
+    /// load the user before deciding. The error of the store tells which.
     case unknownOutcome(any Error)
 }
 

@@ -8,8 +8,8 @@ public import ForgeKVStore
 /// }
 /// ```
 ///
-/// An unknown outcome is `.before(.unknownOutcome)` for a write that is not applied, `.after(.unknownOutcome)` for one that
-/// is. A fault of `.changes`, of either kind, is thrown instead of waiting for the next element, and loses none.
+/// An unknown outcome is `.before(.unknownOutcome)` for a write that is not applied, `.after(.unknownOutcome)` for one
+/// that is. A fault of `.changes`, of either kind, is thrown instead of waiting for the next element, and loses none.
 public struct FaultingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     /// How a call fails.
     public enum Fault: Hashable, Sendable {

@@ -1,3 +1,4 @@
+package import ForgeS3
 import Foundation
 import ServerTestSupport
 import Synchronization
@@ -33,6 +34,10 @@ package final class MotoServer: Sendable {
     private static let running = Mutex<Set<Int32>>([])
 
     package var endpoint: String { "http://127.0.0.1:\(port)" }
+
+    package var credentials: S3Credentials {
+        S3Credentials(accessKeyID: accessKeyID, secretAccessKey: secretAccessKey)
+    }
 
     private static let script = """
         import hashlib, io, logging

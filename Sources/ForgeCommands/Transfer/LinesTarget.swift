@@ -2,49 +2,6 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// A store, written in batches.
-final class KVStoreTarget {
-    private static let batchCount = 1024
-    private static let batchSize = 1 << 20
-
-    let store: FileKVStore
-    private var batch = KVBatch()
-    /// The values of the batch by the bytes of their names.
-    private var pending: [[UInt8]: [UInt8]] = [:]
-    private var size = 0
-
-    init(_ store: FileKVStore) {
-        self.store = store
-    }
-
-    /// The value of a key, also of one that is stored later.
-    func value(of key: String) throws -> [UInt8]? {
-        try pending[Array(key.utf8)] ?? store.rawValue(named: key)
-    }
-
-    /// Adds a value, which may be stored later.
-    func set(_ key: String, _ bytes: [UInt8]) throws {
-        pending[Array(key.utf8)] = bytes
-        batch.append(.set(name: key, bytes: bytes))
-        size += bytes.count
-        if batch.changes.count >= Self.batchCount || size >= Self.batchSize { try commit() }
-    }
-
-    /// Makes everything durable.
-    func finish() throws {
-        try commit()
-        try store.synchronize()
-    }
-
-    private func commit() throws {
-        guard !batch.changes.isEmpty else { return }
-        try store.commit(batch)
-        batch = KVBatch()
-        pending = [:]
-        size = 0
-    }
-}
-
 /// Lines of JSON, on standard output or in a file that appears when it is complete.
 struct LinesTarget {
     private static let bufferSize = 1 << 16

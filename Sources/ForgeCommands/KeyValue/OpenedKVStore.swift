@@ -1,0 +1,144 @@
+import ForgeStorage
+
+/// A key-value store that a verb has opened, on this machine or on servers.
+struct OpenedKVStore: Sendable {
+    /// The most values that are asked for at the same time.
+    private static let concurrency = 16
+    private static let smallestPage = 16
+    private static let largestPage = 1024
+    /// The aim for the size of a page.
+    private static let pageSize = 4 << 20
+
+    let store: any AsyncKVStoring
+
+    /// The store if it is on this machine: then reading a value is no request.
+    private let local: FileKVStore?
+
+    /// Wraps a store in a directory. It becomes durable with ``finish()``.
+    init(_ local: FileKVStore) {
+        store = LocalAsyncKVStore(local, durability: .processEnd)
+        self.local = local
+    }
+
+    /// Wraps a store on servers.
+    init(_ store: any AsyncKVStoring) {
+        self.store = store
+        local = nil
+    }
+
+    /// Calls `body`; an error of a local store is thrown as that store throws it.
+    private func attempt<Success>(_ body: () async throws -> Success) async throws -> Success {
+        do {
+            return try await body()
+        } catch let error as AsyncKVStoreError {
+            throw error.underlying as? KVStoreError ?? error
+        }
+    }
+
+    // MARK: Reading
+
+    /// The value of a name and its revision; nil if it is absent.
+    func entry(named name: String) async throws -> KVEntry? {
+        try await attempt { try await store.entry(named: name) }
+    }
+
+    /// The values of some names, in their order.
+    func entries(named names: [String]) async throws -> [KVEntry?] {
+        var found = [KVEntry?](repeating: nil, count: names.count)
+        guard local == nil else {
+            for (index, name) in names.enumerated() { found[index] = try await entry(named: name) }
+            return found
+        }
+        try await withThrowingTaskGroup(of: (Int, KVEntry?).self) { group in
+            for (index, name) in names.enumerated() {
+                if index >= Self.concurrency, let (index, entry) = try await group.next() { found[index] = entry }
+                group.addTask { (index, try await entry(named: name)) }
+            }
+            for try await (index, entry) in group { found[index] = entry }
+        }
+        return found
+    }
+
+    /// Whether there is no name.
+    func isEmpty() async throws -> Bool {
+        try await attempt { try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty }
+    }
+
+    /// All names, in the order of their bytes.
+    func names() async throws -> [String] {
+        var names: [String] = []
+        var hasMore = true
+        while hasMore {
+            try Interruption.check()
+            let page = try await attempt {
+                try await store.keys(prefix: "", after: names.last, limit: local == nil ? Self.largestPage : .max)
+            }
+            names += page.names
+            hasMore = page.hasMore && !page.names.isEmpty
+        }
+        return names
+    }
+
+    /// Calls `body` with every name and value, in the order of the bytes of their names: of a store on servers as they
+    /// were at one revision.
+    func forEach(_ body: (String, KVEntry) async throws -> Void) async throws {
+        guard local == nil else {
+            for name in try await names() {
+                try Interruption.check()
+                if let entry = try await entry(named: name) { try await body(name, entry) }
+            }
+            return
+        }
+        var limit = Self.smallestPage
+        var position: (last: String?, revision: UInt64?) = (nil, nil)
+        while true {
+            try Interruption.check()
+            let page: AsyncKVEntryPage
+            do throws(AsyncKVStoreError) {
+                page = try await store.entries(
+                    prefix: "", after: position.last, limit: limit, at: position.revision)
+            } catch {
+                // An answer that is too long for a store fails too.
+                guard error.code == .unavailable, limit > Self.smallestPage else { throw error }
+                limit = Self.smallestPage
+                continue
+            }
+            for (name, entry) in page.entries { try await body(name, entry) }
+            guard page.hasMore, let last = page.entries.last else { return }
+            position = (last.name, page.revision)
+            let size = page.entries.reduce(1) { $0 + $1.entry.bytes.count }
+            limit = min(max(page.entries.count * Self.pageSize / size, Self.smallestPage), Self.largestPage)
+        }
+    }
+
+    // MARK: Writing
+
+    /// The maximum number of changes in a batch.
+    func maximumBatchSize() async throws -> Int {
+        try await attempt { try await store.capabilities().maximumBatchSize ?? .max }
+    }
+
+    /// Applies a batch.
+    func commit(_ batch: KVBatch) async throws {
+        _ = try await attempt { try await store.commit(batch, timeToLive: nil) }
+    }
+
+    /// Removes a name.
+    func remove(_ name: String) async throws {
+        // On a full device, a local store has room for a removal, but not for a batch.
+        if let local { return try local.removeValue(named: name) }
+        var batch = KVBatch()
+        batch.append(.remove(name: name))
+        try await commit(batch)
+    }
+
+    /// Waits until everything that was written is durable; a server acknowledges a write only then.
+    func finish() throws {
+        try local?.synchronize()
+    }
+
+    /// Releases a local store.
+    func close() throws {
+        try local?.close()
+    }
+}

@@ -1,0 +1,168 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Copies files between this machine and a server, or between two servers, several at a time.
+///
+/// Files are compared by their sizes and their SHA-256, which the store keeps with each file in S3: of equal files,
+/// only the local one is read.
+struct ServerFileTransfer {
+    private static let concurrency = 4
+
+    private let arguments: TransferArguments
+    private let log: TransferLog
+    private let source: any FilePlace
+    private let target: any FilePlace
+
+    init(_ arguments: TransferArguments, _ log: TransferLog) throws {
+        self.arguments = arguments
+        self.log = log
+        if let from = try arguments.source.server(), let to = try arguments.destination.server(),
+            from.contains(to) || to.contains(from)
+        {
+            throw CommandFailure(
+                "\(arguments.source.text) and \(arguments.destination.text) contain one another", .usage)
+        }
+        source = try Self.place(arguments.source)
+        target = try Self.place(arguments.destination)
+    }
+
+    private static func place(_ home: Home) throws -> any FilePlace {
+        guard let server = try home.server() else { return try LocalFilePlace(home) }
+        return ServerFilePlace(files: try server.openFileStore())
+    }
+
+    func run() async throws {
+        let files = try await source.files(log)
+        guard !files.isEmpty else {
+            // What cannot be copied is in the summary.
+            if log.hasFailed { return }
+            throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
+        }
+        log.progress.expect(
+            Progress.Amount(items: files.count, bytes: files.reduce(0) { $0 + $1.sizeInBytes }))
+        try await forEach(files, copy)
+        // Before any deletion: on file systems that fold case the file may be one that was just copied.
+        if !arguments.dryRun { try target.finish() }
+        if arguments.delete { try await deleteOthers(than: files) }
+        guard !arguments.dryRun else { return }
+        try target.finish()
+        if arguments.verify { try await forEach(files, verify) }
+    }
+
+    /// Calls `body` with several files at the same time; records an error that concerns one of them.
+    private func forEach(
+        _ files: [FilePlaceEntry], _ body: @escaping @Sendable (FilePlaceEntry) async throws -> Void
+    ) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (index, file) in files.enumerated() {
+                if index >= Self.concurrency { try await group.next() }
+                group.addTask {
+                    try Interruption.check()
+                    do {
+                        try await body(file)
+                    } catch {
+                        try record(error, file.key)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    @Sendable private func copy(_ entry: FilePlaceEntry) async throws {
+        let key = entry.key
+        guard let file = try await source.open(key) else {
+            return try log.record(.skip, key, reason: "removed meanwhile")
+        }
+        let present = try await target.open(key)
+        if let present, try await file.isEqual(to: present) {
+            return try log.record(.equal, key, bytes: file.sizeInBytes)
+        }
+        if !arguments.dryRun { try await target.store(file, as: key, isPresent: present != nil) }
+        try log.record(present == nil ? .copy : .replace, key, bytes: file.sizeInBytes)
+    }
+
+    /// Compares what the destination returns with the source.
+    @Sendable private func verify(_ entry: FilePlaceEntry) async throws {
+        guard let file = try await source.open(entry.key) else {
+            return try log.record(.skip, entry.key, reason: "removed meanwhile")
+        }
+        guard let copy = try await target.open(entry.key), copy.sizeInBytes == file.sizeInBytes,
+            try await copy.checksumOfContent() == file.checksum()
+        else { return try log.record(.fail, entry.key, reason: "differs when read back") }
+        try log.record(.verify, entry.key)
+    }
+
+    // MARK: Deleting
+
+    /// Deletes what the source does not have, unless it is too much.
+    private func deleteOthers(than files: [FilePlaceEntry]) async throws {
+        try log.requireCompleteSource()
+        let known = Set(files.map { POSIXPath($0.key) })
+        let others = removingOtherSpellings(
+            try await target.files(nil).map(\.key).filter { !known.contains(POSIXPath($0)) }, of: files)
+        guard others.count <= arguments.maxDelete else {
+            throw CommandFailure(
+                "nothing was deleted: \(counted(others.count, "file")) would be, more than --max-delete "
+                    + "\(arguments.maxDelete)", .partial)
+        }
+        for key in others {
+            try Interruption.check()
+            do {
+                if !arguments.dryRun { try await target.delete(key) }
+                try log.record(.delete, key)
+            } catch  where Self.isDisappearance(error) {
+                try log.record(.skip, key, reason: "removed meanwhile")
+            }
+        }
+    }
+
+    /// Leaves out files that the source has under another spelling: on file systems that fold case, they are the copies
+    /// just made.
+    private func removingOtherSpellings(_ others: [String], of files: [FilePlaceEntry]) -> [String] {
+        guard !others.isEmpty else { return [] }
+        let folded: (String) -> String = { $0.precomposedStringWithCanonicalMapping.lowercased() }
+        let spellings = Dictionary(grouping: files.map(\.key), by: folded)
+        return others.filter { other in
+            spellings[folded(other)]?.contains { target.isSameFile($0, other) } != true
+        }
+    }
+
+    // MARK: Failures
+
+    /// Records an error of one file; rethrows one that concerns all files.
+    private func record(_ error: any Error, _ key: String) throws {
+        guard Self.isAboutTheItem(error) else { throw error }
+        if Self.isDisappearance(error) { return try log.record(.skip, key, reason: "removed meanwhile") }
+        try log.record(.fail, key, reason: "\(error)")
+    }
+
+    private static func isDisappearance(_ error: any Error) -> Bool {
+        switch error {
+        case let error as SourceFailure: error.error.errno.isDisappearance
+        case let error as FileStoreError: error.code == .notFound
+        case let error as FileSystemError: error.errno.isDisappearance
+        default: false
+        }
+    }
+
+    private static func isAboutTheItem(_ error: any Error) -> Bool {
+        switch error {
+        case is SourceFailure, is CopyDamage: true
+        case let error as FileStoreError:
+            switch error.code {
+            case .invalidKey, .invalidSource, .unsafe, .isDirectory, .notDirectory, .tooLarge, .undecodable, .notFound,
+                .conflict:
+                true
+            // The content of a file in S3 does not have its checksum.
+            case .unavailable(.inputOutput): !(error.underlying is FileSystemError)
+            default: false
+            }
+        // Of the target, everything but a name that is taken or too long concerns all files.
+        case let error as FileSystemError:
+            [.isDirectory, .fileNameTooLong].contains(error.errno) || FileTarget.isTaken(error)
+        default: false
+        }
+    }
+}

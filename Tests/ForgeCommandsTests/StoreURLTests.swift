@@ -1,0 +1,102 @@
+import ArgumentParser
+import Testing
+
+@testable import ForgeCommands
+
+@Suite("URLs of stores on servers")
+struct StoreURLTests {
+    @Test(
+        "a URL has servers or a bucket, and a prefix with a slash at its end",
+        arguments: [
+            ("etcd://host", ["host:2379"], "forge/"), ("etcd://host/", ["host:2379"], "forge/"),
+            ("etcd://host:1/app", ["host:1"], "app/"), ("etcds://a.b:2,c/app/", ["a.b:2", "c:2379"], "app/"),
+            ("etcd://[::1]:3/a//b", ["[::1]:3"], "a//b/"), ("etcd://[fe80::1]", ["[fe80::1]:2379"], "forge/"),
+            ("etcd://host//registry", ["host:2379"], "/registry/"), ("etcd://h/a%20b@c", ["h:2379"], "a%20b@c/"),
+            ("s3://bucket", ["bucket"], ""), ("s3://bucket/", ["bucket"], ""),
+            ("s3://my-bucket.x/a/b", ["my-bucket.x"], "a/b/"),
+        ])
+    func parts(text: String, places: [String], prefix: String) throws {
+        let url = try StoreURL(text)
+        #expect(url.places == places)
+        #expect(url.prefix == prefix)
+        #expect(try StoreURL(url.text) == url)
+    }
+
+    @Test(
+        "what is not valid is refused",
+        arguments: [
+            "etcd://", "etcd:///app", "etcd://host:0/a", "etcd://host:65536/a", "etcd://host:x/a", "etcd://ho st/a",
+            "etcd://a,,b/c", "etcd://a,/c", "etcd://[::1/a", "etcd://[x]/a", "etcd://::1/a", "etcd://host/a?b=c",
+            "etcd://host/a#b", "s3://", "s3:///key", "s3://host:9000/bucket", "s3://bücket/a", "s3://bucket?x",
+            "etcd:/host",
+            "redis://host/a", "ETCD://host/a",
+        ])
+    func invalid(text: String) {
+        #expect(throws: ValidationError.self) { try StoreURL(text) }
+    }
+
+    @Test(
+        "an error does not repeat a user or a password",
+        arguments: [
+            "etcd://root:secret@host/app", "etcds://root@host", "s3://id:secret@bucket/a", "etcd://a,root:secret@b/c",
+            "etcd://root:se/cret@host/app", "etcd://root:se?cret@host", "redis://root:secret@host",
+        ])
+    func credentials(text: String) throws {
+        let error = try #require(throws: ValidationError.self) { try StoreURL(text) }
+        for word in ["root", "cret", "id"] where text.contains(word + ":") || word == "cret" {
+            #expect(!error.message.contains(word), "\(error.message)")
+        }
+    }
+
+    @Test("an argument is a path unless it begins like a URL")
+    func arguments() throws {
+        for path in ["etcd", "/etcd://a", "./etcd://a", "file:///a", "etcd:a", "://a", "a b://c", ""] {
+            #expect(try StoreURL.parsed(path) == nil, "\(path)")
+        }
+        #expect(try StoreURL.parsed("s3://bucket") != nil)
+        #expect(throws: ValidationError.self) { try StoreURL.parsed("https://host/a") }
+    }
+
+    @Test("a place contains itself and those whose prefixes begin with its own")
+    func containing() throws {
+        let cases = [
+            ("etcd://h/a", "etcds://h:2379/a/b", true), ("etcd://h/a", "etcd://h/ab", false),
+            ("etcd://h/a/b", "etcd://h/a", false), ("etcd://h,i/a", "etcd://i/a", true),
+            ("etcd://h/a", "etcd://i/a", false), ("s3://b", "s3://b/a", true), ("s3://b/a", "s3://c/a", false),
+            ("etcd://bucket:2379", "s3://bucket", false),
+        ]
+        for (outer, inner, contains) in cases {
+            #expect(try StoreURL(outer).contains(StoreURL(inner)) == contains, "\(outer) \(inner)")
+        }
+    }
+}
+
+@Suite("The environment of stores on servers")
+struct ServerEnvironmentTests {
+    @Test("a user of etcd has a password of its own, or one after a colon")
+    func users() throws {
+        let both = try ServerEnvironment(["ETCDCTL_USER": "a:b", "ETCDCTL_PASSWORD": "c"]).etcdUser()
+        #expect(both?.name == "a:b" && both?.password == "c")
+        let one = try ServerEnvironment(["ETCDCTL_USER": "a:b:c"]).etcdUser()
+        #expect(one?.name == "a" && one?.password == "b:c")
+        #expect(try ServerEnvironment(["ETCDCTL_USER": "", "ETCDCTL_PASSWORD": "c"]).etcdUser() == nil)
+        let failure = #expect(throws: CommandFailure.self) { try ServerEnvironment(["ETCDCTL_USER": "a"]).etcdUser() }
+        #expect(failure?.status == .usage)
+    }
+
+    @Test("a deadline is a number of seconds in a range")
+    func deadline() throws {
+        #expect(try ServerEnvironment([:]).deadline() == nil)
+        #expect(try ServerEnvironment(["FORGE_DEADLINE": "0.5"]).deadline() == .milliseconds(500))
+        for text in ["0", "-1", "x", "nan", "1e9"] {
+            #expect(throws: CommandFailure.self) { try ServerEnvironment(["FORGE_DEADLINE": text]).deadline() }
+        }
+    }
+
+    @Test("of several variables the first that is not empty counts")
+    func names() {
+        let environment = ServerEnvironment(["a": "", "b": "2", "c": "3"])
+        #expect(environment["a", "b", "c"] == "2")
+        #expect(environment["a"] == nil)
+    }
+}
