@@ -149,7 +149,10 @@ struct MirrorCopyTests {
         let remote = RemoteDouble()
         for index in 0..<20 { remote.set("\(index)", index) }
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
-        for index in 0..<20 { try await mirror.wait(for: remote.set("\(index)", -index), upTo: .seconds(300)) }
+        for index in 0..<20 {
+            try await mirror.wait(for: remote.set("\(index)", -index), upTo: .seconds(300))
+            try await until { mirror.feed.copy?.isIdle == true }
+        }
         try await mirror.close()
         let files = try FileManager.default.contentsOfDirectory(atPath: directory.url.path)
         let log = directory.url.appending(path: try #require(files.first { !$0.hasPrefix("#") }))
