@@ -1,6 +1,6 @@
 #if S3
 import ForgeFileStore
-import Foundation
+package import Foundation
 import NIOCore
 
 extension S3FileStore {
