@@ -20,9 +20,13 @@ let stores: [Target.Dependency] = [
     "ForgeEtcd", "ForgeFileStore", "ForgeFileSystem", "ForgeKVStore", "ForgeS3", "ForgeStorage", "ForgeStorageTesting",
 ].map { .product(name: $0, package: "ForgeStorage") }
 
-let client: [Target.Dependency] =
-    [.product(name: "AsyncHTTPClient", package: "async-http-client"), .product(name: "Crypto", package: "swift-crypto")]
-    + ["NIOCore", "NIOHTTP1", "NIOPosix"].map { .product(name: $0, package: "swift-nio") }
+let client: [Target.Dependency] = [
+    .product(name: "AsyncHTTPClient", package: "async-http-client"),
+    .product(name: "Crypto", package: "swift-crypto"),
+    .product(name: "NIOCore", package: "swift-nio"),
+    .product(name: "NIOHTTP1", package: "swift-nio"),
+    .product(name: "NIOPosix", package: "swift-nio"),
+]
 
 // The tests of stores on servers, a package of its own: only it enables the traits and so builds SwiftNIO.
 let package = Package(

@@ -92,7 +92,7 @@ import Testing
         #expect(try tree.json() == text)
     }
 
-    @Test("a map with a container as a key has no JSON text", .timeLimit(.minutes(1)))
+    @Test("a map with a container as a key has no JSON text", .timeLimit(.minutes(10)))
     func containerKeys() throws {
         func nested(_ levels: Int) -> CodedValue {
             (0..<levels).reduce(.integer(1)) { key, _ in .map([.init(key, .integer(2))]) }

@@ -36,7 +36,7 @@ struct InterruptionTests {
     }
 
     @Test(
-        "a verb that control-C ends prints one line and has the status of SIGINT", .timeLimit(.minutes(1)),
+        "a verb that control-C ends prints one line and has the status of SIGINT", .timeLimit(.minutes(10)),
         arguments: Verb.all)
     func interrupted(verb: Verb) async throws {
         // The others print nothing else that they could wait for; `check` stands for the form of the error.

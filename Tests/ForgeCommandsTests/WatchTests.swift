@@ -25,7 +25,7 @@ struct WatchTests {
         return text.split(separator: "\n").map(String.init)
     }
 
-    @Test("changes and removals of keys are printed", .timeLimit(.minutes(1)))
+    @Test("changes and removals of keys are printed", .timeLimit(.minutes(10)))
     func keys() async throws {
         let fixture = try await StoreFixture()
         let store = try FileKVStore(at: fixture.scratch.url.appendingPathComponent("kv"))
@@ -39,7 +39,7 @@ struct WatchTests {
         #expect(lines == ["resync", "changed  new", "removed  name"])
     }
 
-    @Test("changes of files are printed", .timeLimit(.minutes(1)))
+    @Test("changes of files are printed", .timeLimit(.minutes(10)))
     func files() async throws {
         let fixture = try await StoreFixture()
         let files = DiskFileStore(root: fixture.scratch.url.appendingPathComponent("files"))

@@ -17,7 +17,7 @@ struct WholeFileTests {
         }
     }
 
-    @Test("a FIFO without a writer is refused", .timeLimit(.minutes(1)))
+    @Test("a FIFO without a writer is refused", .timeLimit(.minutes(10)))
     func fifo() throws {
         let memory = InMemoryFileSystem()
         try memory.createNode(

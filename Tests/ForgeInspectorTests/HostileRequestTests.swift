@@ -6,7 +6,7 @@ import Testing
 @testable import ForgeInspector
 
 /// Malformed requests and slow clients.
-@Suite("The server of the page, attacked", .timeLimit(.minutes(5))) struct HostileRequestTests {
+@Suite("The server of the page, attacked", .timeLimit(.minutes(10))) struct HostileRequestTests {
     private let stores: TemporaryStores
 
     init() throws {

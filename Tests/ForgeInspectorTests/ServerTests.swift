@@ -5,7 +5,7 @@ import Testing
 
 @testable import ForgeInspector
 
-@Suite("The server of the page", .timeLimit(.minutes(2))) struct ServerTests {
+@Suite("The server of the page", .timeLimit(.minutes(10))) struct ServerTests {
     private let stores: TemporaryStores
 
     init() throws {

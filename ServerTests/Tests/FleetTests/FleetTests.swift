@@ -5,7 +5,7 @@ import Testing
 
 /// `Examples/Fleet` as processes that share a real etcd, and moto as S3.
 @Suite(
-    "A fleet of two servers", .enabled(if: EtcdServer.isInstalled && MotoServer.isInstalled), .timeLimit(.minutes(5)))
+    "A fleet of two servers", .enabled(if: EtcdServer.isInstalled && MotoServer.isInstalled), .timeLimit(.minutes(10)))
 struct FleetTests {
     @Test("shares sessions, settings and avatars; one is killed, the other goes on, and the first comes back")
     func sharing() async throws {

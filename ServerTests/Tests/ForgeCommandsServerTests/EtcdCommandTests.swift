@@ -29,7 +29,7 @@ private struct EtcdPlace: CommandServer {
     func names() async throws -> [String] { try await Array(store().keys()) }
 }
 
-@Suite("The command and etcd", .enabled(if: EtcdServer.isInstalled), .timeLimit(.minutes(5)))
+@Suite("The command and etcd", .enabled(if: EtcdServer.isInstalled), .timeLimit(.minutes(10)))
 struct EtcdCommandTests {
     /// A port at which nothing listens.
     private func unreachable() throws -> String { "etcd://127.0.0.1:\(try LoopbackSocket.freePort())/app" }
@@ -167,14 +167,14 @@ struct EtcdCommandTests {
         for variables in [
             ["ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "secret-7"], ["ETCDCTL_USER": "root:secret-7"],
         ] {
-            let run = try await place.forge("kv", "set", place.url, "a", "1", variables)
+            let run = try await place.forge("kv", "set", place.url, "a", "1", variables: variables)
             #expect(run.status == 0, "\(run.errors)")
         }
         for (variables, status) in [
             ([:], Int32(1)), (["ETCDCTL_USER": "root", "ETCDCTL_PASSWORD": "wrong-7"], 1),
             (["ETCDCTL_USER": "root"], 64),
         ] {
-            let run = try await place.forge("kv", "get", place.url, "a", variables)
+            let run = try await place.forge("kv", "get", place.url, "a", variables: variables)
             #expect(run.status == status, "\(run.errors)")
             #expect(run.errorLines.count == 1 && !run.errors.contains("wrong-7"), "\(run.errors)")
         }

@@ -90,7 +90,7 @@ protocol CommandServer: Sendable {
 extension CommandServer {
     /// Runs the command to its end.
     func forge(
-        _ arguments: String..., input: String = "", _ variables: [String: String] = [:]
+        _ arguments: String..., input: String = "", variables: [String: String] = [:]
     ) async throws -> ForgeRun.Result {
         try await ForgeRun(
             arguments, environment.merging(variables) { _, given in given }, input: Data(input.utf8)

@@ -2,7 +2,7 @@ import Foundation
 import S3Servers
 import Testing
 
-@Suite("copy, export and import with S3", .enabled(if: MotoServer.isInstalled), .timeLimit(.minutes(5)))
+@Suite("copy, export and import with S3", .enabled(if: MotoServer.isInstalled), .timeLimit(.minutes(10)))
 struct S3TransferTests {
     private func pattern(_ count: Int) -> Data {
         Data((0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
@@ -16,8 +16,8 @@ struct S3TransferTests {
         try fixture.scratch.plant("tree/d/empty", Data())
         let tree = "tree:\(fixture.scratch.path("tree"))"
         for (from, to) in [
-            (tree, fixture.url), (fixture.url, "s3://\(fixture.bucket)/other"),
-            ("s3://\(fixture.bucket)/other", "tree:\(fixture.scratch.path("back"))"),
+            (tree, fixture.url), (fixture.url, "\(fixture.place)/other"),
+            ("\(fixture.place)/other", "tree:\(fixture.scratch.path("back"))"),
             (fixture.url, "disk:\(fixture.scratch.path("files"))"),
         ] {
             let run = try await fixture.forge("copy", from, to, "--verify")
@@ -32,7 +32,7 @@ struct S3TransferTests {
         let changed = try await fixture.forge("copy", tree, fixture.url)
         #expect(changed.output == "1 copied (3 B), 2 equal\n", "\(changed.output)")
         // Another program has stored no checksum.
-        try await fixture.curl("PUT", "\(fixture.bucket)/app/a.txt", body: "eno")
+        try await fixture.putForeign("app/a.txt", "eno")
         let compared = try await fixture.forge("copy", fixture.url, tree, "--verify")
         #expect(compared.output == "0 copied (0 B), 3 equal, 3 verified\n", "\(compared.output)")
     }

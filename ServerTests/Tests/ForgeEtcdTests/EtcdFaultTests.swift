@@ -31,7 +31,7 @@ struct EtcdFaultTests {
         while recorder.begun < begun + count { try await Task.sleep(for: .milliseconds(5)) }
     }
 
-    @Test("lost requests, lost answers and a kill leave the history linearizable", .timeLimit(.minutes(2)))
+    @Test("lost requests, lost answers and a kill leave the history linearizable", .timeLimit(.minutes(10)))
     func faults() async throws {
         let server = try await EtcdServer.started()
         let proxy = try FaultyProxy(to: server.port)
@@ -72,7 +72,7 @@ struct EtcdFaultTests {
     }
 
     @Test(
-        "a planted defect between the clients and the server is found", .timeLimit(.minutes(2)),
+        "a planted defect between the clients and the server is found", .timeLimit(.minutes(10)),
         arguments: [DefectiveStore.Defect.oldReads, .repeatedWrites, .lostWrites])
     func planted(_ defect: DefectiveStore.Defect) async throws {
         let store = try EtcdKVStore(.test(try await EtcdServer.shared().endpoint))

@@ -13,11 +13,11 @@ struct EtcdSessionTests {
         let (store, other) = (try EtcdKVStore(configuration), try EtcdKVStore(configuration))
         let tolerance = try #require(try await store.capabilities().expiry)
         let storages = [store, other].map {
-            AsyncKVSessionStorage<ConformanceUser>(store: $0, key: "session", lifetime: .seconds(2))
+            AsyncKVSessionStorage<ConformanceUser>(store: $0, key: "session", lifetime: .seconds(15))
         }
         try await check.run(
             on: AsyncSessionStorageUnderTest(
-                storages[0], other: storages[1], lifetime: .seconds(2), tolerance: tolerance))
+                storages[0], other: storages[1], lifetime: .seconds(15), tolerance: tolerance))
         await store.close()
         await other.close()
     }

@@ -98,9 +98,9 @@ struct S3SweepTests {
     @Test("an upload whose beginning fails leaves a record only if it may have begun", arguments: [403, 500])
     func notBegun(_ status: Int) async throws {
         let server = try FaultyS3()
-        let store = try server.store { $0.deadline = .seconds(3) }
+        let store = try server.store { $0.deadline = .seconds(12) }
         server.next("POST", "/b/a?uploads", .fails(status, "Code"))
-        for _ in 0..<30 { server.next("POST", "/b/a?uploads", .fails(500, "InternalError")) }
+        for _ in 0..<100 { server.next("POST", "/b/a?uploads", .fails(500, "InternalError")) }
         await expectFailure(status == 403 ? .notPermitted : .unavailable(.server)) {
             try await store.save(pattern(2_500), to: "a")
         }

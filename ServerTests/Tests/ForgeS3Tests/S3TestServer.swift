@@ -1,4 +1,5 @@
 import Foundation
+import S3Servers
 
 @testable import ForgeS3
 

@@ -1,26 +1,10 @@
 import ForgeFileStore
 import Foundation
-import S3Servers
 import NIOCore
 import S3Servers
 import Testing
 
 @testable import ForgeS3
-
-extension MotoServer {
-    var credentials: S3Credentials { S3Credentials(accessKeyID: accessKeyID, secretAccessKey: secretAccessKey) }
-
-    /// A configuration with a bucket of its own, which is created.
-    func configuration() async throws -> S3FileStore.Configuration {
-        var configuration = S3FileStore.Configuration(
-            bucket: "test-\(UUID().uuidString.lowercased())", region: "us-east-1", credentials: .values(credentials),
-            endpoint: endpoint)
-        // Enough time for a busy machine.
-        configuration.deadline = .seconds(180)
-        try await configuration.createBucket()
-        return configuration
-    }
-}
 
 extension S3FileStore.Configuration {
     func createBucket() async throws {

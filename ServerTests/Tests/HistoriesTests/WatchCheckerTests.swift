@@ -69,7 +69,7 @@ struct WatchCheckerTests {
         #expect(violations([.resync, inside, changed("a", 1, 11)]).contains { $0.contains("from revision 12 to 11") })
     }
 
-    @Test("a recorder of a watch ends with the content of the store", .timeLimit(.minutes(1)))
+    @Test("a recorder of a watch ends with the content of the store", .timeLimit(.minutes(10)))
     func recorder() async throws {
         let store = LocalAsyncKVStore(InMemoryKVStore())
         let watch = WatchRecorder()

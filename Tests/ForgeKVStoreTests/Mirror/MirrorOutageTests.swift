@@ -40,12 +40,12 @@ struct MirrorOutageTests {
     func replayAfterWaiting() async throws {
         let remote = RemoteDouble()
         remote.set("a", 1)
-        let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(8))).caughtUp()
+        let mirror = try await MirroredKVStore(remote, .test(patience: .seconds(1))).caughtUp()
         remote.state.withLock { $0.isDown = true }
         let revision = remote.set("a", 2)
         let waiting = Task { try await mirror.wait(for: revision, upTo: .seconds(300)) }
         let error = await #expect(throws: AsyncKVStoreError.self) {
-            try await mirror.wait(for: revision, upTo: .milliseconds(400))
+            try await mirror.wait(for: revision, upTo: .seconds(3))
         }
         #expect(error?.code == .timeout)
         remote.state.withLock { $0.isDown = false }

@@ -63,7 +63,7 @@ struct MirrorWaitTests {
         #expect(mirror.revision == 2)
     }
 
-    @Test("a write returns when the mirror shows it, with and without revisions of the store", arguments: [true, false])
+    @Test("a write returns when the mirror shows it, with or without revisions", arguments: [true, false])
     func writes(_ tellsRevisions: Bool) async throws {
         let store: any AsyncKVStoring = tellsRevisions ? RemoteDouble() : LocalAsyncKVStore(InMemoryKVStore())
         let mirror = try await MirroredKVStore(store, .test).caughtUp()

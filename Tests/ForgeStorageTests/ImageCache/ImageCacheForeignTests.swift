@@ -4,7 +4,7 @@ import Foundation
 import SystemPackage
 import Testing
 
-@Suite("The image cache beside entries that it did not write", .timeLimit(.minutes(1)))
+@Suite("The image cache beside entries that it did not write", .timeLimit(.minutes(10)))
 struct ImageCacheForeignTests {
     /// An entry that an image cache never writes.
     enum Foreign: CaseIterable {

@@ -7,7 +7,7 @@ import Testing
 @testable import NotesServer
 
 struct StoreServiceTests {
-    @Test(.timeLimit(.minutes(1))) func closesTheStoreAtShutdown() async throws {
+    @Test(.timeLimit(.minutes(10))) func closesTheStoreAtShutdown() async throws {
         let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem())
         try await testGracefulShutdown { trigger in
             trigger.triggerGracefulShutdown()
@@ -17,7 +17,7 @@ struct StoreServiceTests {
         #expect(error?.code == .unavailable(.closed))
     }
 
-    @Test(.timeLimit(.minutes(1))) func closesTheStoreAndThrowsIfItIsCancelled() async throws {
+    @Test(.timeLimit(.minutes(10))) func closesTheStoreAndThrowsIfItIsCancelled() async throws {
         let store = try FileKVStore(at: "/store", fileSystem: InMemoryFileSystem())
         let service = Task { try await StoreService(store: store).run() }
         service.cancel()
@@ -26,7 +26,7 @@ struct StoreServiceTests {
         #expect(error?.code == .unavailable(.closed))
     }
 
-    @Test(.timeLimit(.minutes(1))) func throwsIfTheDeviceFails() async throws {
+    @Test(.timeLimit(.minutes(10))) func throwsIfTheDeviceFails() async throws {
         let plan = FaultPlan()
         let store = try FileKVStore(
             at: "/store", fileSystem: FaultingFileSystem(InMemoryFileSystem(), plan: plan))
