@@ -3,9 +3,9 @@ public import Foundation
 
 /// The source of a store's credentials.
 ///
-/// Temporary credentials are renewed five minutes before they end. Calls at the same time share one renewal. After a
-/// renewal that fails, the next begins 1 second later, and the pause doubles up to a minute, with jitter; until then,
-/// calls use the credentials that have not ended, or throw the error of the renewal.
+/// Temporary credentials are renewed five minutes before they expire. Concurrent calls share one renewal. If a renewal
+/// fails, the next one begins after a back-off of 1 second, which doubles up to a minute, with jitter. Until then,
+/// calls use the old credentials if they have not expired; otherwise they throw the error of the renewal.
 public struct S3CredentialSource: Sendable {
     enum Kind: Sendable {
         case values(S3Credentials)

@@ -7,33 +7,34 @@ import Synchronization
 
 /// A file store in a bucket of S3, or of a server with its API.
 ///
-/// A file is the object with the same key, after the prefix of the store; any other client can read it. The keys of
-/// files have the rules of every `FileStoring`. Objects whose keys break them, and those below `#tmp-s3/`, which the
-/// store uses itself, are not listed and not deleted; ``deleteDirectory(_:)`` reports them as `.foreignContent`.
+/// The file at a key is the object whose key is the prefix of the store followed by the key; any other client can read
+/// it. Keys follow the rules of `FileStoring`. Objects whose keys violate these rules, and objects below `#tmp-s3/`,
+/// which the store uses itself, are neither listed nor deleted. If a directory contains such an object,
+/// ``deleteDirectory(_:)`` throws `.foreignContent`.
 ///
 /// Differences from a store on disk:
 /// - **Directories.** S3 has none. A directory exists while there is an object below its key; ``createDirectory(_:)``
-///   stores an empty object `directory/` as a marker, for it and for its parents. Its time is 1970. A directory
-///   without a marker ends with its last file.
+///   stores an empty object `directory/` as a marker, for it and for its parents. The modification time of a directory
+///   is 1 January 1970. A directory without a marker disappears with its last file.
 /// - **Files and directories.** A save looks for files at its parents and below its key
 ///   (``Configuration/checksHierarchy``). Of two saves at the same time, one of `a` and one of `a/b`, both may succeed;
 ///   both files can then be loaded and deleted, and `a` is listed as a file and as a directory.
 /// - **Several objects.** ``deleteDirectory(_:)`` and ``deleteAll()`` delete batches of 1,000: after a failure, some
 ///   files are deleted. Of several calls that delete the same file at the same time, several may succeed.
-/// - **URLs.** ``url(for:)`` throws `.unsupported`; ``presignedURL(for:validFor:)`` is for those who may have one.
+/// - **URLs.** ``url(for:)`` throws `.unsupported`; use ``presignedURL(for:validFor:)``.
 /// - **Outcomes.** If a save or deletion was sent, and no answer came before the deadline, the error is
 ///   `.unknownOutcome`.
 ///
-/// Every save has a random name in the metadata of its object. Exclusive saves use `If-None-Match: *`; those of a
-/// revision `If-Match` with the ETag, after a look at the name of the write, because equal contents have equal ETags.
-/// `409` is repeated; after `412` the name of the write says whether an earlier attempt of the same save has stored
-/// the file. Not every server keeps these conditions. Before the first save that needs one, the store tries it on an
-/// object of its own, for plain and for multipart uploads; if the server ignores it, the save throws `.unsupported`
-/// with the underlying ``S3Error`` ``S3Error/Reason-swift.enum/noExclusiveCreation`` or
-/// ``S3Error/Reason-swift.enum/noConditionalReplacement``.
+/// Every save stores a random write ID in the metadata of its object. An exclusive save sends `If-None-Match: *`. A
+/// save of a revision compares the write ID, because equal contents have equal ETags, and then sends `If-Match` with
+/// the ETag. A save is repeated after `409`. After `412`, the write ID of the object tells whether an earlier attempt
+/// of the same save has stored it. Not every server implements these conditions. Before the first save that needs one,
+/// the store tests it on a temporary object, separately for plain and for multipart uploads. If the server ignores it,
+/// the save throws `.unsupported` with the underlying ``S3Error``
+/// ``S3Error/Reason-swift.enum/noExclusiveCreation`` or ``S3Error/Reason-swift.enum/noConditionalReplacement``.
 ///
-/// The SHA-256 of the content is in the metadata too, before its upload begins, and is compared by every load of the
-/// whole file. A larger file is sent and loaded in parts, several at the same time, with constant memory.
+/// The metadata also contains the SHA-256 of the content, which every load of the whole file verifies. A file larger
+/// than a part is transferred in parts, several at the same time; ``contents(of:)`` loads it with constant memory.
 ///
 /// S3 acknowledges a save after it is durable and visible to every later call ("Amazon S3 data consistency model").
 /// Requests are repeated with full jitter, until the deadline, after statuses 429, 500, 502, 503 and 504, `SlowDown`
@@ -63,10 +64,10 @@ public final class S3FileStore: FileStoring {
 
     /// Stores `data` as the whole content of the file at `key`, if the existing file meets a condition.
     ///
-    /// A revision names a write, and servers compare ETags, which are equal for equal contents. The store compares the
-    /// write with a request before, and the server the ETag with the save. If another client writes the same content in
-    /// between, or replaces the file and writes the old content again, the save replaces that write: no content is lost
-    /// that the caller has not seen, but the revision of the other write is.
+    /// A revision identifies one write, but servers compare only ETags, which are equal for equal contents. The store
+    /// therefore compares the ID of the write in a separate request, and the server then compares the ETag. If another
+    /// client stores the old content again between these two requests, the save replaces that write instead of throwing
+    /// `.conflict`. The replaced content is always one that the caller has seen.
     ///
     /// - Parameters:
     ///   - data: The content.
@@ -164,15 +165,15 @@ public final class S3FileStore: FileStoring {
 
     /// Removes uploads that were not finished because their process ended, or because an answer was lost.
     ///
-    /// Every upload has a record in the bucket, from before its beginning until after its end. An upload is removed if
-    /// it is recorded, by any store with the prefix, and no part of it has arrived for
-    /// ``Configuration/abandonedUploadAge``. Uploads of other programs are not touched, with one exception: if the
-    /// answer to the beginning of an upload was lost, so that its name is not known, the record names the file and the
-    /// time alone; all uploads to that file which begin in these minutes are then taken for the store's. A store does
-    /// this once, when it first uploads in parts.
+    /// A store writes a record to the bucket before it begins a multipart upload, and deletes the record after the
+    /// upload has ended. This call reads the records of all stores with the same prefix, and aborts their uploads if no
+    /// part has arrived for ``Configuration/abandonedUploadAge``. If the response to `CreateMultipartUpload` was lost,
+    /// the record has no upload ID; then all uploads to the same object that began within a few minutes of the record
+    /// are treated as the store's. No other uploads of other programs are aborted. A store starts this call once, with
+    /// its first multipart upload.
     ///
-    /// An upload whose beginning is repeated by a proxy, which HTTP forbids, stays: a rule of the bucket that aborts
-    /// incomplete uploads removes it.
+    /// If a proxy repeats `CreateMultipartUpload`, which HTTP forbids, the additional upload has no record. A lifecycle
+    /// rule of the bucket that aborts incomplete multipart uploads removes it.
     ///
     /// - Returns: The number of uploads removed.
     /// - Throws: `FileStoreError`.

@@ -21,8 +21,8 @@ struct S3UploadRecord: Codable, Hashable {
         self.seconds = seconds
     }
 
-    /// Whether the record can name the uploads of a store: without a name of an upload, a request to abort it would be
-    /// one to delete the object.
+    /// Whether the record can be one of a store with a prefix. An empty upload ID is not valid: a request to abort that
+    /// upload could delete the object instead.
     func isValid(prefix: String) -> Bool {
         object.utf8.starts(with: prefix.utf8) && upload != "" && (0...1_000_000).contains(seconds)
     }

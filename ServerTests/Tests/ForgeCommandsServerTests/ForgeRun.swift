@@ -1,5 +1,6 @@
 import Foundation
 import ServerTestSupport
+import Testing
 
 /// A run of the `forge` executable, which was built with the traits.
 final class ForgeRun: Sendable {
@@ -42,6 +43,8 @@ final class ForgeRun: Sendable {
         process.standardInput = try FileHandle(forReadingFrom: directory.appending(path: "input"))
         process.standardOutput = try output ?? FileHandle(forWritingTo: directory.appending(path: "output"))
         process.standardError = try FileHandle(forWritingTo: directory.appending(path: "errors"))
+        // A shell starts background jobs with an ignored SIGINT, which children inherit.
+        signal(SIGINT, SIG_DFL)
         try process.run()
     }
 
@@ -100,6 +103,21 @@ extension CommandServer {
     /// Starts the command.
     func start(_ arguments: String..., output: FileHandle? = nil) throws -> ForgeRun {
         try ForgeRun(arguments, environment, output: output)
+    }
+}
+
+/// Runs the command with a closed pipe as its output, and on Linux with a full device: each is one line of error.
+func expectLostOutput(_ arguments: [String], _ environment: [String: String]) async throws {
+    let pipe = Pipe()
+    try pipe.fileHandleForReading.close()
+    var outputs = [(pipe.fileHandleForWriting, "EPIPE")]
+    #if os(Linux)
+    outputs.append((try FileHandle(forWritingTo: URL(filePath: "/dev/full")), "ENOSPC"))
+    #endif
+    for (output, error) in outputs {
+        let run = try await ForgeRun(arguments, environment, output: output).ended()
+        #expect(run.status == 1 && !run.endedBySignal, "\(run.errors)")
+        #expect(run.errorLines.count == 1 && run.errors.contains(error), "\(run.errors)")
     }
 }
 

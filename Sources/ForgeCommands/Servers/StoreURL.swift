@@ -2,8 +2,8 @@ import ArgumentParser
 
 /// The URL of a store on servers: `etcd://host:2379/prefix`, `etcds://…` for TLS, or `s3://bucket/prefix`.
 ///
-/// Everything after the first slash is the prefix as it is: there are no percent escapes, as in the URLs of other tools
-/// for S3.
+/// The prefix is everything after the slash that ends the host or bucket. Percent-encoding is not decoded, as in other
+/// tools for S3.
 struct StoreURL: Hashable, Sendable {
     enum Scheme: String, CaseIterable, Sendable {
         /// A key-value store in etcd, without TLS.

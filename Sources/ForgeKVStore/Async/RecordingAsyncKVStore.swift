@@ -2,10 +2,10 @@ import Synchronization
 
 /// An asynchronous store that records its calls: operations and names, never values.
 ///
-/// The record is that of the requirements of ``AsyncKVStoring``, so it shows what the calls built on them cost: an
-/// ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is a `.read` and a `.batch` for each attempt. A call is recorded
-/// before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. Of changes,
-/// the subscription is recorded.
+/// It records calls of the requirements of ``AsyncKVStoring``, so the record shows what the methods built on them cost:
+/// an ``AsyncKVStoring/update(_:default:timeToLive:_:)`` is a `.read` and a `.batch` for each attempt. A call is
+/// recorded before it is forwarded, so failed calls are included, and concurrent calls are in the order of arrival. A
+/// call of ``changes(prefix:from:)`` is recorded once, not each change that it reports.
 public final class RecordingAsyncKVStore<Base: AsyncKVStoring>: AsyncKVStoring {
     private let base: Base
     private let recorded = Mutex<[AsyncKVStoreCall]>([])

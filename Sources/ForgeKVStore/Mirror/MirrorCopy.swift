@@ -3,8 +3,8 @@ import Synchronization
 
 /// The copy of a mirror on disk: its values and its position, which change together.
 ///
-/// A ``FileKVStore`` whose values are ``CopiedEntry``. The record with the empty name has the position, and the value
-/// of the empty name if the mirror has one: no other name is free for it.
+/// A ``FileKVStore`` whose values are ``CopiedEntry``. The record with the empty name is the header: every other name
+/// can be that of a value. It contains the position, and the value with the empty name if the mirror has one.
 final class MirrorCopy: Sendable {
     /// A value with its revision in the remote store.
     private struct CopiedEntry: Codable {

@@ -71,7 +71,7 @@ final class MirrorFeed: Sendable {
                 state.fail(error as? AsyncKVStoreError ?? AsyncKVStoreError(.unavailable, .changes))
                 return state.hasProgressed
             }
-            // A connection that can be checked, but ends at once, is one of a row of failures.
+            // A connection that passes the check but ends at once is a failure too: the back-off continues to grow.
             if hasProgressed || ContinuousClock.now - start >= configuration.longestBackoff {
                 limit = Self.firstBackoff
             }

@@ -245,19 +245,19 @@ extension MirrorState {
     ) -> MirroredChange? {
         guard let revision else { return MirroredChange(name: name, entry: entry) }
         if let entry {
-            // A list, or a value that was read with it, may be newer; a batch that is repeated is not.
+            // Ignores changes that the last list contains, and those of a batch that a new connection repeats.
             guard entry.revision > listed ?? 0, entry.revision > current ?? 0 else { return nil }
             return MirroredChange(name: name, entry: entry)
         }
-        // Inside a batch the revision is the one before. At that of the list the name is absent already, or was removed
-        // by the next one.
+        // Inside a batch, `revision` is that of the previous batch. So a removal at the revision of the list either is
+        // part of the list already, or belongs to the next batch.
         guard let current, current <= revision, revision >= listed ?? 0 else { return nil }
         return MirroredChange(name: name, entry: nil)
     }
 
     /// The stream needs a list; returns whether it is to be delayed.
     ///
-    /// Only the list with which a process starts is not: what makes one process list again makes a fleet.
+    /// The first list of a process is not delayed. Later ones are: their cause often affects a whole fleet at once.
     mutating func willList() -> Bool {
         phase = .listing
         return !isFirst

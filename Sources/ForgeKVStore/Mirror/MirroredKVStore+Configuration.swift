@@ -60,7 +60,7 @@ extension MirroredKVStore {
         public var patience = Duration.seconds(1)
 
         /// The longest random wait before a list, so that the processes of a fleet do not list at once: two seconds.
-        /// Only the first list of a mirror is not delayed.
+        /// A list with which a mirror starts is not delayed.
         public var listJitter = Duration.seconds(2)
 
         /// The longest random wait after a failure, to which the limit doubles from 50 milliseconds: 10 seconds.
@@ -73,9 +73,9 @@ extension MirroredKVStore {
         /// The place of a copy on disk, from which a process starts with the last known values while the remote store
         /// cannot be reached; nil for none.
         ///
-        /// The copy is a ``FileKVStore`` for one mirror. It is written behind the mirror, several changes at once if
-        /// the device is slow, and completely by ``MirroredKVStore/close()``. A crash leaves it at a state that the
-        /// mirror has had, with its revision; a power cut, perhaps at an earlier one.
+        /// The copy is a ``FileKVStore`` for one mirror. It is written asynchronously: a slow device gets several
+        /// changes in one write, and ``MirroredKVStore/close()`` writes the rest. After a crash, the copy contains one
+        /// complete state that the mirror has had, with its revision; after a power cut, perhaps an older one.
         public var copy: Copy?
 
         /// Creates a configuration with default values.

@@ -17,10 +17,10 @@ import Synchronization
 ///   the remote store. A read may be older than the remote store, never older than an earlier read; ``snapshot()``
 ///   shows whole batches.
 /// - The mirror continues from the last revision that the stream of changes or a list has delivered. It lists again if
-///   the remote store cannot replay from there, if it has another identity or a lower revision, or if two streams in a
-///   row do not deliver what it has. The list is applied as a difference: observers and readers see only what
-///   has changed. A store that lost its history, has the same identity, and has counted beyond the mirror's revision
-///   again cannot be told apart.
+///   the remote store cannot replay from there, if its identity has changed or its revision is lower, or if two
+///   successive streams miss changes. The list is applied as a difference: observers and readers see only what
+///   has changed. The mirror does not detect a store that was restored to an earlier state with the same identity, if
+///   its revision has since passed that of the mirror.
 /// - While the remote store cannot be reached, the mirror keeps its position, also if `wait` is called.
 /// - Every ``Configuration/silenceLimit`` the mirror asks for the revision of the remote store, by a read of one entry.
 ///   A stream that does not reach that revision and stays silent for ``Configuration/patience`` is opened again.
@@ -96,11 +96,11 @@ public final class MirroredKVStore: KVRawStoring {
     /// a failure of the connection or from a stream that did not deliver what the remote store has.
     public var isCaughtUp: Bool { feed.state.withLock { $0.isCaughtUp } }
 
-    /// The time since the mirror was last known to be current: since it asked for the list, or for the revision, that
-    /// it has reached. Nil if it never did.
+    /// The time since the mirror was last known to be current; nil if it never was.
     ///
-    /// It grows up to about ``Configuration/silenceLimit`` and begins again, however many changes arrive meanwhile: a
-    /// message may have been on its way for any time.
+    /// It counts from the latest request for a list, or for the revision of the remote store, whose result the mirror
+    /// has reached. Such a request is sent every ``Configuration/silenceLimit``, so the age normally stays below about
+    /// that limit. Changes that arrive in between do not reset it: a change may have been delayed on its way.
     public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
 
     /// Why the mirror is not connected; nil if it is.

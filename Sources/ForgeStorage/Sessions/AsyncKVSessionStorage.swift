@@ -20,10 +20,11 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
 
     /// Creates a session in `store`.
     ///
-    /// The session ends a given time after the last ``saveUser(_:)``, at the latest later by the store's
-    /// ``AsyncKVCapabilities/expiry``; then the user is absent. Loading a user does not prolong it. A local store needs
-    /// an `ExpiringKVStore` for it (``LocalAsyncKVStore``). In a store without times to live, saving throws
-    /// ``SessionStorageError/cantSave(_:)`` with the code `.refused`.
+    /// The session ends when `lifetime` has passed since the last ``saveUser(_:)``, or up to the store's
+    /// ``AsyncKVCapabilities/expiry`` later; after that, the user is absent. Loading a user does not prolong the
+    /// session. A local store with a lifetime must be a ``LocalAsyncKVStore`` over an `ExpiringKVStore`. In a store
+    /// without times to live, saving with a lifetime throws ``SessionStorageError/cantSave(_:)`` with the code
+    /// `.refused`.
     ///
     /// - Parameters:
     ///   - store: The store.

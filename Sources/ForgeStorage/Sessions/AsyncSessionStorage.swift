@@ -1,9 +1,9 @@
 /// The asynchronous sibling of ``SessionStorage``, for sessions that several servers share.
 ///
-/// A synchronous storage that is `Sendable` conforms by an empty extension, as those of this library do: code for a
-/// fleet of servers runs on one machine, and in tests in memory.
+/// A `Sendable` synchronous storage can conform with an empty extension, as those of this library do. So the same code
+/// runs on a fleet of servers, on one machine, and in tests in memory.
 ///
-/// A write whose outcome is unknown may still take effect; the error of the storage tells
+/// A write whose outcome is unknown may still take effect; the error says so
 /// (``SessionStorageError/unknownOutcome(_:)``).
 public protocol AsyncSessionStorage<User>: Sendable {
     /// The data of a user.

@@ -43,10 +43,11 @@ struct MirrorAgeTests {
         configuration.silenceLimit = .milliseconds(50)
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         let count = remote.state.withLock { $0.checkCount }
-        var value = 0
+        // A change every 20 ms: the stream is never silent for the limit.
+        var polls = 0
         try await until {
-            value += 1
-            remote.set("a", value)
+            polls += 1
+            if polls.isMultiple(of: 10) { remote.set("a", polls) }
             return remote.state.withLock { $0.checkCount } >= count + 3
         }
         #expect(remote.state.withLock { $0.connectionCount } == 1)

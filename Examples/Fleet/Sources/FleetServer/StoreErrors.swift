@@ -1,7 +1,7 @@
 import ForgeStorage
 import Hummingbird
 
-/// Answers requests that a store has refused.
+/// Translates the errors of the stores into HTTP statuses.
 struct StoreErrors<Context: RequestContext>: RouterMiddleware {
     func handle(
         _ request: Request, context: Context, next: (Request, Context) async throws -> Response
