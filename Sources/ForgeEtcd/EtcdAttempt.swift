@@ -43,10 +43,11 @@ struct EtcdAttempt: Error {
             } else {
                 .unavailable
             }
+        let isClosed = (cause as? HTTPClientError) == .alreadyShutdown
         self.init(
             error: AsyncKVStoreError(
                 code, call.operation, key: call.key, endpoint: endpoint, requestID: id, underlying: cause),
-            repetition: code == .unavailable || code == .timeout ? .elsewhere : .never)
+            repetition: isClosed || (code != .unavailable && code != .timeout) ? .never : .elsewhere)
     }
 }
 #endif

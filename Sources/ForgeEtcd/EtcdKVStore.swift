@@ -170,7 +170,10 @@ public final class EtcdKVStore: AsyncKVStoring {
                 // A fifth faster than a transaction with one operation.
                 call.path = "/v3/kv/put"
                 let answer: EtcdPutResponse = try await transport.call(call, put)
-                return answer.header?.revision.map { UInt64(clamping: $0.value) }
+                guard let revision = answer.header?.revision else {
+                    throw AsyncKVStoreError(.unknownOutcome, .batch, key: key, detail: "the answer has no revision")
+                }
+                return UInt64(clamping: revision.value)
             }
             response = try await transport.call(call, transaction)
         } catch {
@@ -201,7 +204,7 @@ public final class EtcdKVStore: AsyncKVStoring {
                     let new = try await keyValue(named: requirement.name),
                     let oldVersion = old.version?.value, let newVersion = new.version?.value
                 else { continue }
-                let isNext = newVersion > oldVersion && newVersion - oldVersion == 1
+                let isNext = newVersion > oldVersion && newVersion &- oldVersion == 1
                 if isNext, new.create_revision == old.create_revision, [UInt8](new.value ?? Data()) != bytes {
                     return true
                 }

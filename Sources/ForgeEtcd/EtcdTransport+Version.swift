@@ -22,7 +22,9 @@ extension EtcdTransport {
             case .failure(let error): failure = error
             }
             let wait = backoff.next(using: &generator)
-            guard failure.code != .cancelled, ContinuousClock.now + wait < end else { throw failure }
+            guard failure.code != .cancelled, !state.withLock({ $0.isClosed }), ContinuousClock.now + wait < end else {
+                throw failure
+            }
             do { try await Task.sleep(for: wait) } catch { throw AsyncKVStoreError(.cancelled, .capabilities) }
         }
     }

@@ -25,13 +25,16 @@ extension S3FileStore {
     private func removeUploads(of entry: S3Page.Entry, lastUsedBefore limit: Date) async throws(S3Error) -> Int {
         guard let record = try await record(entry) else { return 0 }
         var ids: [String] = []
+        var hasRecent = false
         if let id = record.upload { ids.append(id) }
         if record.upload == nil || record.hasOthers == true {
-            ids += try await S3Upload.unfinished(record.object, transport)
+            let others = try await S3Upload.unfinished(record.object, transport)
                 .filter { record.mayBeOwn(begun: $0.begun, recorded: entry.modified) && $0.id != record.upload }
-                .map(\.id)
+            // One that has just begun may be in use although it has no part yet.
+            ids += others.filter { $0.begun <= limit }.map(\.id)
+            hasRecent = others.contains { $0.begun > limit }
         }
-        var (count, isDone) = (0, true)
+        var (count, isDone) = (0, !hasRecent)
         for id in ids {
             let upload = S3Upload(object: record.object, id: id, transport)
             switch try await upload.lastPart() {

@@ -11,9 +11,10 @@ private final class PagedStore: AsyncKVStoring {
     let longestPage = Mutex(0)
     /// From how many values on a page fails.
     let limit: Int
+    private let failure: AsyncKVStoreError.Code
 
-    init(limit: Int = .max) {
-        self.limit = limit
+    init(limit: Int = .max, failure: AsyncKVStoreError.Code = .unavailable) {
+        (self.limit, self.failure) = (limit, failure)
     }
 
     func capabilities() -> AsyncKVCapabilities {
@@ -31,7 +32,7 @@ private final class PagedStore: AsyncKVStoring {
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        guard limit < self.limit else { throw AsyncKVStoreError(.unavailable, .keys) }
+        guard limit < self.limit else { throw AsyncKVStoreError(failure, .keys) }
         longestPage.withLock { $0 = max($0, limit) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
     }
@@ -80,12 +81,14 @@ struct OpenedKVStoreTests {
         #expect(store.longestPage.withLock { $0 } == 16)
     }
 
-    @Test("a page that fails is asked for again with fewer values, and then the error is thrown")
-    func failingPages() async throws {
-        let store = PagedStore(limit: 100)
+    @Test(
+        "a page that fails is asked for again with fewer values, and then the error is thrown",
+        arguments: [AsyncKVStoreError.Code.unavailable, .tooLarge, .timeout])
+    func failingPages(_ failure: AsyncKVStoreError.Code) async throws {
+        let store = PagedStore(limit: 100, failure: failure)
         let expected = try await fill(store, count: 200)
         #expect(try await names(OpenedKVStore(store)) == expected)
-        let broken = OpenedKVStore(PagedStore(limit: 1))
+        let broken = OpenedKVStore(PagedStore(limit: 1, failure: failure))
         await #expect(throws: AsyncKVStoreError.self) { try await names(broken) }
     }
 

@@ -160,6 +160,12 @@ struct EtcdTransferTests {
         let fixture = try await Fixture()
         let own = try await fixture.forge("copy", fixture.url(), fixture.url() + "/b")
         #expect(own.status == 64 && own.errorLines.count == 1, "\(own.errors)")
+        // The same server by another name.
+        try await fixture.store("a/b").set(KVKey<Int>("x"), value: 1)
+        let alias = fixture.url().replacing("127.0.0.1", with: "localhost")
+        let around = try await fixture.forge("copy", fixture.url("a/b"), alias, "--delete")
+        #expect(around.status == 64 && around.errors.contains("contain one another"), "\(around.errors)")
+        #expect(try await fixture.store("a/b").contains(KVKey<Int>("x")))
         let empty = try await fixture.forge("copy", fixture.url("none"), "kv:\(fixture.scratch.path("new"))")
         #expect(empty.status == 1 && empty.errors.contains("the source is empty"), "\(empty.errors)")
         #expect(!FileManager.default.fileExists(atPath: fixture.scratch.path("new")))

@@ -64,6 +64,13 @@ struct OpenedKVStore: Sendable {
         try await attempt { try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty }
     }
 
+    /// The cluster that holds the store; nil for a local store. Stores of one cluster differ in their prefixes.
+    func cluster() async throws -> Substring? {
+        try await attempt {
+            try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID?.split(separator: " ").first
+        }
+    }
+
     /// All names, in the order of their bytes.
     func names() async throws -> [String] {
         var names: [String] = []
@@ -98,16 +105,23 @@ struct OpenedKVStore: Sendable {
                 page = try await store.entries(
                     prefix: "", after: position.last, limit: limit, at: position.revision)
             } catch {
-                // An answer that is too long for a store fails too.
-                guard error.code == .unavailable, limit > Self.smallestPage else { throw error }
+                // A smaller page may fit into an answer, and into the deadline.
+                guard [.unavailable, .tooLarge, .timeout].contains(error.code), limit > Self.smallestPage else {
+                    throw error
+                }
                 limit = Self.smallestPage
                 continue
             }
             for (name, entry) in page.entries { try await body(name, entry) }
-            guard page.hasMore, let last = page.entries.last else { return }
+            guard page.hasMore else { return }
+            guard let last = page.entries.last else {
+                throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page")
+            }
             position = (last.name, page.revision)
             let size = page.entries.reduce(1) { $0 + $1.entry.bytes.count }
-            limit = min(max(page.entries.count * Self.pageSize / size, Self.smallestPage), Self.largestPage)
+            // Small values may be followed by large ones.
+            let fitting = max(page.entries.count * Self.pageSize / size, Self.smallestPage)
+            limit = min(fitting, limit * 2, Self.largestPage)
         }
     }
 

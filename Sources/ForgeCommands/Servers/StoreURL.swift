@@ -83,6 +83,11 @@ struct StoreURL: Hashable, Sendable {
             && other.prefix.utf8.starts(with: prefix.utf8)
     }
 
+    /// Whether this place would be the other one, or contain it, if both were in one cluster.
+    func mayContain(_ other: StoreURL) -> Bool {
+        isKeyValue && other.isKeyValue && other.prefix.utf8.starts(with: prefix.utf8)
+    }
+
     // MARK: Parts
 
     private static func credentials(_ scheme: Scheme) -> ValidationError {
@@ -110,7 +115,7 @@ struct StoreURL: Hashable, Sendable {
             // The colons of an address of IPv6 are in brackets.
             let end = server.firstIndex(of: "]").map(server.index(after:)) ?? server.startIndex
             let colon = server[end...].firstIndex(of: ":")
-            let host = String(server[..<(colon ?? server.endIndex)])
+            let host = server[..<(colon ?? server.endIndex)].lowercased()
             let isAddress = host.hasPrefix("[") && host.hasSuffix("]")
             guard isAddress ? isIPv6(host.dropFirst().dropLast()) : isName(host) else {
                 throw ValidationError("The URL of etcd has no valid host: etcd://host:2379/prefix")

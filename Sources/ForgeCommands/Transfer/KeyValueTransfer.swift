@@ -16,7 +16,7 @@ struct KeyValueTransfer {
     }
 
     func run() async throws {
-        try requireSeparatePlaces()
+        try await requireSeparatePlaces()
         let (source, damage) = try KeyValueSource.open(arguments.source)
         for text in damage { try log.record(.fail, "", reason: "the source is damaged: \(text)") }
         if try await source.isEmpty() { throw empty }
@@ -32,10 +32,16 @@ struct KeyValueTransfer {
         if arguments.verify, !arguments.dryRun { try await verify(names) }
     }
 
-    private func requireSeparatePlaces() throws {
+    private func requireSeparatePlaces() async throws {
         let (from, to) = (arguments.source, arguments.destination)
         if let from = try from.server(), let to = try to.server() {
-            guard !from.contains(to), !to.contains(from) else {
+            var isNested = from.contains(to) || to.contains(from)
+            if !isNested, from.mayContain(to) || to.mayContain(from) {
+                // Different hosts may be members of one cluster.
+                let clusters = (try await Self.cluster(of: from), try await Self.cluster(of: to))
+                isNested = clusters.0 != nil && clusters.0 == clusters.1
+            }
+            guard !isNested else {
                 throw CommandFailure("\(from.text) and \(to.text) contain one another", .usage)
             }
             return
@@ -44,6 +50,10 @@ struct KeyValueTransfer {
             from.isStandardStream || from.scheme.isServer || to.scheme.isServer
                 || from.url.standardizedFileURL != to.url.standardizedFileURL
         else { throw CommandFailure("the source and the destination are the same", .usage) }
+    }
+
+    private static func cluster(of place: StoreURL) async throws -> Substring? {
+        try await OpenedKVStore(place.openKeyValueStore()).cluster()
     }
 
     private var empty: CommandFailure {

@@ -39,8 +39,9 @@ struct ServerFileTransfer {
             if log.hasFailed { return }
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }
-        log.progress.expect(
-            Progress.Amount(items: files.count, bytes: files.reduce(0) { $0 + $1.sizeInBytes }))
+        // A server may report any sizes; their sum must not overflow.
+        let bytes = files.reduce(Int64(0)) { min($0 + min(max($1.sizeInBytes, 0), 1 << 46), 1 << 56) }
+        log.progress.expect(Progress.Amount(items: files.count, bytes: bytes))
         try await forEach(files, copy)
         // Before any deletion: on file systems that fold case the file may be one that was just copied.
         if !arguments.dryRun { try target.finish() }

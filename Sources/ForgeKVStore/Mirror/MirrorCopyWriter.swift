@@ -93,9 +93,15 @@ final class MirrorCopyWriter: Sendable {
         }
     }
 
-    /// Waits for the writes, and closes the copy durably.
+    /// Waits for the writes, tries a failed one once more, and closes the copy durably.
     func close() async throws {
         while let task = state.withLock({ $0.task }) { await task.value }
-        try await BlockingWork.run { [copy] in try copy.close() }
+        try await BlockingWork.run { [self] in
+            let rest = Result {
+                if failure != nil { try copy.replace(by: memory.snapshot(), state.withLock { $0.position }) }
+            }
+            try copy.close()
+            try rest.get()
+        }
     }
 }

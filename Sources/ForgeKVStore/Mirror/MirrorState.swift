@@ -70,6 +70,9 @@ struct MirrorState: Sendable {
 
     /// Whether this connection has delivered something.
     private(set) var hasProgressed = false
+
+    /// Whether anything has arrived on this connection, perhaps only a notice.
+    private var hasBegun = false
     private(set) var provenAt: ContinuousClock.Instant?
     private(set) var heardAt = ContinuousClock.now
     private var askedAt = ContinuousClock.now
@@ -98,7 +101,7 @@ extension MirrorState {
     mutating func begin() -> UInt64? {
         heardAt = .now
         target = nil
-        hasProgressed = false
+        (hasProgressed, hasBegun) = (false, false)
         let revision = needsList ? nil : position.revision
         phase = revision == nil ? .awaitingList : .connecting
         return revision
@@ -149,6 +152,10 @@ extension MirrorState {
 // MARK: Silence
 
 extension MirrorState {
+    /// The time in which a stream delivers what the remote store has. One that has not begun may still be connecting to
+    /// servers that do not answer, or logging in.
+    private func allowance(_ patience: Duration) -> Duration { hasBegun ? patience : patience * 10 }
+
     /// Whether a stream is silent for so long that a call of `wait` asks why.
     func isSilent(_ patience: Duration) -> Bool {
         // For a store without revisions the question leads to a list.
@@ -170,7 +177,7 @@ extension MirrorState {
             if isAsking {
                 .now + min(patience, limit)
             } else if let target {
-                max(heardAt, target.answered) + patience
+                max(heardAt, target.answered) + allowance(patience)
             } else {
                 // Only another list tells about a store without revisions.
                 (position.revision == nil ? heardAt : askedAt) + limit
@@ -193,7 +200,7 @@ extension MirrorState {
     mutating func question(patience: Duration) -> Question? {
         guard phase == .following, !isAsking else { return nil }
         if let target {
-            if ContinuousClock.now - max(heardAt, target.answered) >= patience { missedChanges() }
+            if ContinuousClock.now - max(heardAt, target.answered) >= allowance(patience) { missedChanges() }
             return nil
         }
         isAsking = true
@@ -274,7 +281,7 @@ extension MirrorState {
     }
 
     /// Changes, a part of them, or a notice arrived.
-    mutating func didHear() { heardAt = .now }
+    mutating func didHear() { (heardAt, hasBegun) = (.now, true) }
 
     /// The position after changes up to a revision.
     func position(upTo revision: UInt64?) -> Position {

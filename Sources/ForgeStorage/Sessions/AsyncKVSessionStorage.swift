@@ -21,8 +21,8 @@ public struct AsyncKVSessionStorage<User: Codable & Sendable>: AsyncSessionStora
     /// Creates a session in `store`.
     ///
     /// The session ends when `lifetime` has passed since the last ``saveUser(_:)``, or up to the store's
-    /// ``AsyncKVCapabilities/expiry`` later; after that, the user is absent. Loading a user does not prolong the
-    /// session. A local store with a lifetime must be a ``LocalAsyncKVStore`` over an `ExpiringKVStore`. In a store
+    /// `AsyncKVCapabilities.expiry` later; after that, the user is absent. Loading a user does not prolong the
+    /// session. A local store with a lifetime must be a `LocalAsyncKVStore` over an `ExpiringKVStore`. In a store
     /// without times to live, saving with a lifetime throws ``SessionStorageError/cantSave(_:)`` with the code
     /// `.refused`.
     ///

@@ -129,6 +129,19 @@ struct MirrorCopyTests {
         try await last.close()
     }
 
+    @Test("closing throws if the copy cannot be written")
+    func closingOnFullDevice() async throws {
+        let disk = InMemoryFileSystem(options: .init(quota: .init(sizeInBytes: 1 << 20)))
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.copy = .init(at: "/copy", fileSystem: disk)
+        let mirror = try await MirroredKVStore(RemoteDouble(), configuration).caughtUp()
+        // Larger than the device, and no change follows.
+        try await mirror.remote.set(KVKey<Data>("large"), value: Data(repeating: 1, count: 2 << 20))
+        try await until { mirror.copyFailure != nil }
+        let error = await #expect(throws: KVStoreError.self) { try await mirror.close() }
+        #expect(error?.isOutOfSpace == true)
+    }
+
     @Test("a name that no store can have is left out", arguments: [1_025, 70_000])
     func longNames(_ length: Int) async throws {
         let remote = RemoteDouble()
