@@ -45,7 +45,11 @@ private final class RemoteFile: CopiedFile {
 struct PartialDownloadTests {
     private let scratch: Scratch
     private let fileSystem = SystemFileSystem()
-    private let content = Data((0..<20 << 20).map { UInt8(truncatingIfNeeded: $0 >> 8) })
+    /// 20 MiB; a byte differs from the one 256 bytes later.
+    private let content: Data = {
+        let block = Data((0..<1 << 16).map { UInt8(truncatingIfNeeded: $0 >> 8) })
+        return (0..<20 << 4).reduce(into: Data()) { content, _ in content.append(block) }
+    }()
 
     init() throws {
         scratch = try Scratch()
