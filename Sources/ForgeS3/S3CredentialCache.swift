@@ -8,7 +8,11 @@ final class S3CredentialCache: Sendable {
     /// The time before their expiration at which credentials are renewed.
     static let margin: TimeInterval = 300
 
-    /// The longest pause after a renewal that has failed.
+    /// The time before their expiration at which calls wait for the renewal. Until then a source that does not answer
+    /// delays no request.
+    static let waitingMargin: TimeInterval = 60
+
+    /// The longest pause between two renewals.
     static let longestPause: TimeInterval = 60
 
     private struct State {
@@ -17,10 +21,10 @@ final class S3CredentialCache: Sendable {
         var pause: Pause?
     }
 
-    /// What follows a renewal that has failed.
+    /// A time without renewals, after one that has failed or that returned credentials about to expire.
     private struct Pause {
         var failures: Int
-        var cause: any Error
+        var cause: (any Error)?
         var end: Date
     }
 
@@ -48,13 +52,15 @@ final class S3CredentialCache: Sendable {
     /// - Throws: ``S3Error``, or `CancellationError`.
     func current() async throws -> S3Credentials {
         let step = state.withLock { state -> Step in
-            if let known = state.known, rest(of: known) > Self.margin { return .done(.success(known)) }
+            let rest = state.known.map(rest) ?? 0
+            if let known = state.known, rest > Self.margin { return .done(.success(known)) }
             if let pause = state.pause, isLasting(pause) {
-                if let known = state.known, rest(of: known) > 0 { return .done(.success(known)) }
-                return .done(.failure(pause.cause))
+                if let known = state.known, rest > 0 { return .done(.success(known)) }
+                if let cause = pause.cause { return .done(.failure(cause)) }
             }
             let renewal = state.renewal ?? renewing()
             state.renewal = renewal
+            if let known = state.known, rest > Self.waitingMargin { return .done(.success(known)) }
             return .renewal(renewal, known: state.known)
         }
         switch step {
@@ -90,7 +96,10 @@ final class S3CredentialCache: Sendable {
                 switch result {
                 case .success(let new):
                     state.known = new
-                    state.pause = nil
+                    let rest = rest(of: new)
+                    // Otherwise every request would begin a renewal, as long as the source has nothing newer.
+                    state.pause =
+                        rest > Self.margin ? nil : Pause(failures: 0, end: now() + min(Self.longestPause, rest / 2))
                 case .failure(let error):
                     state.pause = pause(after: state.pause, error)
                 }

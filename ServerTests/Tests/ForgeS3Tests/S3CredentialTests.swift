@@ -143,9 +143,12 @@ struct S3CredentialTests {
         #expect(try await many() == ["1"])
         now.withLock { $0 += 3_200 }
         #expect(try await many() == ["1"])
+        // Renewed beside the calls, which do not wait yet.
         now.withLock { $0 += 110 }
+        #expect(try await many() == ["1"])
+        while try await many() == ["1"] {}
         #expect(try await many() == ["2"])
-        now.withLock { $0 += 3_400 }
+        now.withLock { $0 += 3_570 }
         #expect(try await cache.current().accessKeyID == "2")
         #expect(count.withLock { $0 } == 3)
         #expect(try await many() == ["2"])
@@ -154,6 +157,53 @@ struct S3CredentialTests {
         #expect(try await cache.current().accessKeyID == "4")
         cache.forget(try await cache.current())
         #expect(try await cache.current().accessKeyID == "5")
+    }
+
+    @Test("a source that does not answer delays no call while the known credentials last")
+    func hangingRenewal() async throws {
+        let now = Mutex(Date(timeIntervalSince1970: 1_000_000))
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let count = Mutex(0)
+        let cache = S3CredentialCache(now: { now.withLock { $0 } }) {
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            if number > 1 { for await _ in gate { break } }
+            return S3Credentials(
+                accessKeyID: "\(number)", secretAccessKey: "s", expiration: now.withLock { $0 } + 3_600)
+        }
+        #expect(try await cache.current().accessKeyID == "1")
+        now.withLock { $0 += 3_500 }
+        for _ in 0..<3 { #expect(try await cache.current().accessKeyID == "1") }
+        while count.withLock({ $0 }) < 2 { await Task.yield() }
+        now.withLock { $0 += 50 }
+        let waiting = Task { try await cache.current().accessKeyID }
+        open.yield()
+        #expect(try await waiting.value == "2")
+        #expect(count.withLock { $0 } == 2)
+    }
+
+    @Test("a source with nothing that lasts is asked once a minute at most")
+    func shortLived() async throws {
+        let now = Mutex(Date(timeIntervalSince1970: 1_000_000))
+        let count = Mutex(0)
+        let end = now.withLock { $0 } + 240
+        let cache = S3CredentialCache(now: { now.withLock { $0 } }) {
+            count.withLock { $0 += 1 }
+            return S3Credentials(accessKeyID: "1", secretAccessKey: "s", expiration: end)
+        }
+        for _ in 0..<150 {
+            #expect(try await cache.current().accessKeyID == "1")
+            now.withLock { $0 += 1 }
+            await Task.yield()
+        }
+        #expect(1...4 ~= count.withLock { $0 })
+        // Credentials that the server refuses are renewed at once.
+        let before = count.withLock { $0 }
+        cache.forget(try await cache.current())
+        _ = try await cache.current()
+        #expect(count.withLock { $0 } > before)
     }
 
     @Test("a cancelled call does not end the renewal of the others")
