@@ -7,8 +7,8 @@ import NIOHTTP1
 
 /// Reads credentials from their sources.
 struct S3CredentialLoader: Sendable {
-    /// The time for one request to an endpoint of credentials, which is on this machine or beside it. A connection has
-    /// less, so that an instance without a metadata service is told from one whose service is slow.
+    /// The timeout of one request to a credential endpoint, which is on this machine or beside it. The timeout of
+    /// connecting is shorter: it distinguishes a missing metadata service from a slow one.
     static let limit = Duration.seconds(8)
 
     let client: HTTPClient

@@ -6,13 +6,22 @@ import Synchronization
 import Testing
 
 @Suite struct AsyncKeyValueConformanceTests {
+    /// Runs a check on two stores over one in memory, and returns that one.
+    @discardableResult
+    private func run(
+        _ check: ConformanceCheck<AsyncKVStoreUnderTest>,
+        on makeStores: (LocalAsyncKVStore) async throws -> (any AsyncKVStoring, any AsyncKVStoring)
+    ) async throws -> LocalAsyncKVStore {
+        let clock = ManualClock()
+        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
+        let (store, other) = try await makeStores(base)
+        try await check.run(on: AsyncKVStoreUnderTest(store, other: other, pass: { clock.advance($0) }))
+        return base
+    }
+
     @Test("the adapter over a store in memory conforms", arguments: ConformanceChecks.asyncKeyValueStore)
     func inMemory(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
-        let clock = ManualClock()
-        let base = ExpiringKVStore(InMemoryKVStore(), now: { clock.now })
-        try await check.run(
-            on: AsyncKVStoreUnderTest(
-                LocalAsyncKVStore(base), other: LocalAsyncKVStore(base), pass: { clock.advance($0) }))
+        try await run(check) { ($0, $0) }
     }
 
     @Test("the adapter over a store on disk conforms", arguments: ConformanceChecks.asyncKeyValueStore)
@@ -45,31 +54,23 @@ import Testing
     @Test("a namespace conforms", arguments: ConformanceChecks.asyncKeyValueStore)
     func namespaced(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
         if check.description.hasPrefix("a name longer") || check.description.hasPrefix("every text") { return }
-        let clock = ManualClock()
-        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
-        try await base.set(KVKey<Int>("a"), value: 7)
-        let store = NamespacedAsyncKVStore(base, namespace: "n/s")
-        let other = NamespacedAsyncKVStore(base, namespace: "n/s")
-        try await check.run(on: AsyncKVStoreUnderTest(store, other: other, pass: { clock.advance($0) }))
+        let base = try await run(check) { base in
+            try await base.set(KVKey<Int>("a"), value: 7)
+            return (
+                NamespacedAsyncKVStore(base, namespace: "n/s"), NamespacedAsyncKVStore(base, namespace: "n/s")
+            )
+        }
         #expect(try await base.read(KVKey<Int>("a")) == 7)
     }
 
     @Test("a store that is recorded conforms", arguments: ConformanceChecks.asyncKeyValueStore)
     func recorded(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
-        let clock = ManualClock()
-        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
-        try await check.run(
-            on: AsyncKVStoreUnderTest(
-                RecordingAsyncKVStore(base), other: RecordingAsyncKVStore(base), pass: { clock.advance($0) }))
+        try await run(check) { (RecordingAsyncKVStore($0), RecordingAsyncKVStore($0)) }
     }
 
     @Test("a store whose calls may fail conforms while none does", arguments: ConformanceChecks.asyncKeyValueStore)
     func faultless(_ check: ConformanceCheck<AsyncKVStoreUnderTest>) async throws {
-        let clock = ManualClock()
-        let base = LocalAsyncKVStore(ExpiringKVStore(InMemoryKVStore(), now: { clock.now }))
-        try await check.run(
-            on: AsyncKVStoreUnderTest(
-                FaultingAsyncKVStore(base) { _ in nil }, other: base, pass: { clock.advance($0) }))
+        try await run(check) { (FaultingAsyncKVStore($0) { _ in nil }, $0) }
     }
 
     @Test("errors in a namespace have the caller's name")

@@ -6,7 +6,7 @@ import Testing
 final class ForgeRun: Sendable {
     struct NotBuilt: Error {}
 
-    /// What a run that has ended has left.
+    /// The exit status and the output of a finished run.
     struct Result: Sendable {
         var status: Int32
         var endedBySignal: Bool

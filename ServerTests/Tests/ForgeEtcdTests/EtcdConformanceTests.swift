@@ -53,8 +53,9 @@ extension ConformanceCheck {
 
 extension EtcdKVStore.Configuration {
     /// A configuration with a prefix of its own.
-    static func test(_ endpoints: String...) -> Self {
+    static func test(_ endpoints: String..., deadline: Duration? = nil) -> Self {
         var configuration = Self(endpoints: endpoints)
+        if let deadline { configuration.deadline = deadline }
         configuration.prefix = "test-\(UUID().uuidString)/"
         return configuration
     }

@@ -25,9 +25,7 @@ struct EtcdSessionTests {
     @Test("a cluster that is gone is an error of each call, and the session is kept")
     func errors() async throws {
         let server = try await EtcdServer.started()
-        var configuration = EtcdKVStore.Configuration.test(server.endpoint)
-        configuration.deadline = .seconds(1)
-        let store = try EtcdKVStore(configuration)
+        let store = try EtcdKVStore(.test(server.endpoint, deadline: .seconds(1)))
         let session = AsyncKVSessionStorage<Int>(store: store, key: "session", lifetime: .seconds(60))
         try await session.saveUser(1)
         try await server.stop()

@@ -75,9 +75,7 @@ struct EtcdWatchTests {
     @Test("after the server was killed and started again a watch misses nothing")
     func restart() async throws {
         let server = try await EtcdServer.started()
-        var configuration = EtcdKVStore.Configuration.test(server.endpoint)
-        configuration.deadline = .seconds(10)
-        let store = try EtcdKVStore(configuration)
+        let store = try EtcdKVStore(.test(server.endpoint, deadline: .seconds(10)))
         let isReplayed = try await store.capabilities().changes == .replayable
         let found = try await follow(store) { resyncs in
             guard resyncs == 1 else { return try await store.set(end, value: 1) }
@@ -109,9 +107,7 @@ struct EtcdWatchTests {
     @Test("a server that cannot be reached is reported, and the sequence continues when it can")
     func unreachable() async throws {
         let server = try await EtcdServer.started()
-        var configuration = EtcdKVStore.Configuration.test(server.endpoint)
-        configuration.deadline = .seconds(2)
-        let store = try EtcdKVStore(configuration)
+        let store = try EtcdKVStore(.test(server.endpoint, deadline: .seconds(2)))
         var iterator = store.changes().makeAsyncIterator()
         #expect(try await iterator.next() == .resync)
         try await server.stop()

@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// What the verbs need of a file store, on this machine or on a server.
+/// A file store as the verbs use it: also with streamed contents and listings.
 protocol CommandFileStore: FileStoring {
     /// The content of a file in parts. It is the whole content only once the sequence has ended without an error.
     func content(of key: String) async throws -> any AsyncSequence<Data, any Error>

@@ -35,7 +35,7 @@ struct ServerFileTransfer {
     func run() async throws {
         let files = try await source.files(log)
         guard !files.isEmpty else {
-            // What cannot be copied is in the summary.
+            // No file can be copied; the log has a line for each.
             if log.hasFailed { return }
             throw CommandFailure("the source is empty: \(arguments.source.text); nothing was changed")
         }

@@ -74,7 +74,7 @@ final class MirrorCopyWriter: Sendable {
         }
     }
 
-    /// What is to be written; nil if nothing is, and the task ends.
+    /// Takes the pending changes. Returns nil, and marks the task as ended, if there are none.
     private func takeWork() throws -> (Work, MirrorState.Position)? {
         try state.withLock { state in
             guard state.isBehind else {

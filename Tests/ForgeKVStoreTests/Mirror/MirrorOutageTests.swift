@@ -117,30 +117,14 @@ struct MirrorOutageTests {
 }
 
 /// A store whose lists fail as a rule says.
-private struct RecordedPages: AsyncKVStoring {
+private struct RecordedPages: ForwardingStore {
     let base: RemoteDouble
     let failure: @Sendable (_ limit: Int) -> AsyncKVStoreError.Code?
-
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
-
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
-
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
-        try await base.keys(prefix: prefix, after: after, limit: limit)
-    }
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
         if let code = failure(limit) { throw AsyncKVStoreError(code, .keys) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
-    }
-
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        try await base.commit(batch, timeToLive: timeToLive)
-    }
-
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        base.changes(prefix: prefix, from: revision)
     }
 }

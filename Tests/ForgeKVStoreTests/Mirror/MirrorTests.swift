@@ -5,31 +5,15 @@ import Synchronization
 import Testing
 
 /// A store that cannot answer with more than some values.
-private struct LimitedPages: AsyncKVStoring {
+private struct LimitedPages: ForwardingStore {
     let base: RemoteDouble
     let limit: Int
-
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
-
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
-
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
-        try await base.keys(prefix: prefix, after: after, limit: limit)
-    }
 
     func entries(
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
         guard limit <= self.limit else { throw AsyncKVStoreError(.tooLarge, .keys) }
         return try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
-    }
-
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        try await base.commit(batch, timeToLive: timeToLive)
-    }
-
-    func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
-        base.changes(prefix: prefix, from: revision)
     }
 }
 

@@ -2,7 +2,7 @@ import ForgeKVStore
 import Synchronization
 
 /// A store whose stream delivers what a test tells it to.
-final class ScriptedStore: AsyncKVStoring {
+final class ScriptedStore: ForwardingStore {
     let base = RemoteDouble()
     private let updates = Mutex<[AsyncKVUpdate]>([])
 
@@ -21,24 +21,6 @@ final class ScriptedStore: AsyncKVStoring {
     var isEmpty: Bool { updates.withLock { $0.isEmpty } }
 
     fileprivate func take() -> AsyncKVUpdate? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
-
-    func capabilities() async throws(AsyncKVStoreError) -> AsyncKVCapabilities { try await base.capabilities() }
-
-    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? { try await base.entry(named: name) }
-
-    func keys(prefix: String, after: String?, limit: Int) async throws(AsyncKVStoreError) -> AsyncKVPage {
-        try await base.keys(prefix: prefix, after: after, limit: limit)
-    }
-
-    func entries(
-        prefix: String, after: String?, limit: Int, at revision: UInt64?
-    ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
-        try await base.entries(prefix: prefix, after: after, limit: limit, at: revision)
-    }
-
-    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
-        try await base.commit(batch, timeToLive: timeToLive)
-    }
 
     func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
         connectionCount.add(1, ordering: .relaxed)
