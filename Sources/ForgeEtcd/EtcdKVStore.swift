@@ -52,17 +52,17 @@ public final class EtcdKVStore: AsyncKVStoring {
     }
 
     public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
-        try await keyValue(named: name)?.entry
+        try await keyValue(named: name, as: EtcdKeyValue.self)?.entry
     }
 
-    /// A key with its metadata, now or at a revision.
-    private func keyValue(
-        named name: String, at revision: UInt64? = nil
-    ) async throws(AsyncKVStoreError) -> EtcdKeyValue? {
+    /// A key, now or at a revision.
+    private func keyValue<KeyValue: Decodable & Sendable>(
+        named name: String, at revision: UInt64? = nil, as type: KeyValue.Type
+    ) async throws(AsyncKVStoreError) -> KeyValue? {
         let request = EtcdRangeRequest(
             key: try names.key(of: name, .read), revision: revision.map { EtcdInteger(Int64(clamping: $0)) },
             serializable: configuration.reads == .serializable && revision == nil ? true : nil)
-        let response: EtcdRangeResponse = try await transport.call(
+        let response: EtcdRangeResponse<KeyValue> = try await transport.call(
             EtcdCall(path: "/v3/kv/range", operation: .read, key: name), request)
         return response.kvs?.first
     }
@@ -78,7 +78,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
                 serializable: configuration.reads == .serializable ? true : nil, keys_only: true)
-            let response: EtcdRangeResponse = try await transport.call(
+            let response: EtcdRangeResponse<EtcdKeyValue> = try await transport.call(
                 EtcdCall(path: "/v3/kv/range", operation: .keys), request)
             let found = response.kvs ?? []
             page.names = found.compactMap { names.name(of: $0.key) }
@@ -104,7 +104,7 @@ public final class EtcdKVStore: AsyncKVStoring {
             let request = EtcdRangeRequest(
                 key: start, range_end: names.end(of: prefix), limit: EtcdInteger(Int64(max(limit, 1))),
                 revision: page.revision.map { EtcdInteger(Int64(clamping: $0)) })
-            let response: EtcdRangeResponse = try await transport.call(
+            let response: EtcdRangeResponse<EtcdKeyValue> = try await transport.call(
                 EtcdCall(path: "/v3/kv/range", operation: .keys), request)
             let found = response.kvs ?? []
             for value in found { if let name = names.name(of: value.key) { page.entries.append((name, value.entry)) } }
@@ -200,8 +200,9 @@ public final class EtcdKVStore: AsyncKVStoring {
                 case .set(_, let bytes)? = batch.changes.last(where: { names.areEqual($0.name, requirement.name) })
             else { continue }
             do throws(AsyncKVStoreError) {
-                guard let old = try await keyValue(named: requirement.name, at: revision),
-                    let new = try await keyValue(named: requirement.name),
+                let type = EtcdVersionedKeyValue.self
+                guard let old = try await keyValue(named: requirement.name, at: revision, as: type),
+                    let new = try await keyValue(named: requirement.name, as: type),
                     let oldVersion = old.version?.value, let newVersion = new.version?.value
                 else { continue }
                 let isNext = newVersion > oldVersion && newVersion &- oldVersion == 1

@@ -13,12 +13,12 @@ struct EtcdInteger: Codable, Hashable, Sendable {
     init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         do {
-            value = try container.decode(Int64.self)
-        } catch DecodingError.typeMismatch {
             guard let number = Int64(try container.decode(String.self)) else {
                 throw DecodingError.dataCorruptedError(in: container, debugDescription: "not a number")
             }
             value = number
+        } catch DecodingError.typeMismatch {
+            value = try container.decode(Int64.self)
         }
     }
 
@@ -38,8 +38,13 @@ struct EtcdHeader: Decodable, Sendable {
 struct EtcdKeyValue: Decodable, Hashable, Sendable {
     var key: Data
     var value: Data?
-    var create_revision: EtcdInteger?
     var mod_revision: EtcdInteger?
+}
+
+/// A key with its history. Lists do not decode these fields: every one takes time.
+struct EtcdVersionedKeyValue: Decodable, Sendable {
+    var value: Data?
+    var create_revision: EtcdInteger?
     var version: EtcdInteger?
 }
 
@@ -52,9 +57,9 @@ struct EtcdRangeRequest: Encodable, Sendable {
     var keys_only: Bool?
 }
 
-struct EtcdRangeResponse: Decodable, Sendable {
+struct EtcdRangeResponse<KeyValue: Decodable & Sendable>: Decodable, Sendable {
     var header: EtcdHeader
-    var kvs: [EtcdKeyValue]?
+    var kvs: [KeyValue]?
     var more: Bool?
 }
 
