@@ -23,8 +23,9 @@ struct StoreErrors<Context: RequestContext>: RouterMiddleware {
     private func isPerhapsDone(_ error: any Error) -> Bool {
         switch error {
         case SessionStorageError.unknownOutcome: true
-        case let error as AsyncKVStoreError: error.code == .unknownOutcome || error.code == .notYetVisible
-        case let error as FileStoreError: error.code == .unknownOutcome
+        case let error as AsyncKVStoreError:
+            [.unknownOutcome, .notYetVisible, .durabilityUnknown].contains(error.code)
+        case let error as FileStoreError: [.unknownOutcome, .durabilityUnknown].contains(error.code)
         default: false
         }
     }
