@@ -49,7 +49,7 @@ final class MirrorCopy: Sendable {
     /// The values and their position; nothing if there is no copy yet, or it was damaged.
     ///
     /// - Throws: ``KVStoreError``: `.undecodable` for a store that is not a copy of a mirror.
-    func content() throws -> ([MirroredChange], MirrorState.Position) {
+    func content() throws -> (MirroredList, MirrorState.Position) {
         let snapshot = try store.snapshot()
         guard !snapshot.isEmpty else { return ([], MirrorState.Position()) }
         let header = try snapshot.read(Self.header)
@@ -61,11 +61,12 @@ final class MirrorCopy: Sendable {
             try discard(snapshot)
             return ([], MirrorState.Position())
         }
-        var changes = try snapshot.filter { !$0.name.isEmpty }.map { name, _ in
-            MirroredChange(name: KeyName(name), entry: try snapshot.read(KVKey<CopiedEntry>(name))?.entry)
+        var content: MirroredList = []
+        for (name, _) in snapshot where !name.isEmpty {
+            if let entry = try snapshot.read(KVKey<CopiedEntry>(name))?.entry { content.append((name, entry)) }
         }
-        if let entry = header.emptyName?.entry { changes.append(MirroredChange(name: KeyName(""), entry: entry)) }
-        return (changes, header.position)
+        if let entry = header.emptyName?.entry { content.append(("", entry)) }
+        return (content, header.position)
     }
 
     /// Whether a value is one of a mirror's.
@@ -102,7 +103,7 @@ final class MirrorCopy: Sendable {
 
     /// Replaces the content, writing what differs.
     func replace(by content: KVSnapshot, _ position: MirrorState.Position) throws {
-        let old = Dictionary(try self.content().0.map { ($0.name, $0.entry) }) { _, last in last }
+        let old = Dictionary(try self.content().0.map { (KeyName($0.name), $0.entry) }) { _, last in last }
         var changes: [MirroredChange] = []
         for (text, entry) in content {
             let name = KeyName(text)

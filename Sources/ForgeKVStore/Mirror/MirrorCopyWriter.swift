@@ -45,14 +45,14 @@ final class MirrorCopyWriter: Sendable {
     /// Whether no write runs.
     var isIdle: Bool { state.withLock { $0.task == nil } }
 
-    /// Makes changes in memory that lead to a position, and writes them later.
-    func record(_ changes: [MirroredChange], _ position: MirrorState.Position, _ apply: () -> Void) {
+    /// Changes the values of names, or with nil of any name, in memory, to those of a position; writes them later.
+    func record(_ names: [KeyName]?, _ position: MirrorState.Position, _ change: () -> Void) {
         state.withLock { state in
-            apply()
-            guard !changes.isEmpty || position != state.position else { return }
+            change()
+            guard names != [] || position != state.position else { return }
             (state.position, state.isBehind) = (position, true)
-            state.names?.formUnion(changes.lazy.map(\.name))
-            if state.names?.count ?? 0 > Self.limit { state.names = nil }
+            if let names { state.names?.formUnion(names) }
+            if names == nil || state.names?.count ?? 0 > Self.limit { state.names = nil }
             if state.task == nil { state.task = Task { await write() } }
         }
     }

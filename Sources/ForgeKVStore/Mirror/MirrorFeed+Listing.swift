@@ -1,8 +1,6 @@
 import Synchronization
 
 extension MirrorFeed {
-    typealias List = (entries: [(name: String, entry: KVEntry)], position: MirrorState.Position)
-
     /// The size of the values after which a page of a list is to end. Servers build an answer in memory.
     static let pageSizeInBytes = 4 << 20
 
@@ -12,7 +10,7 @@ extension MirrorFeed {
     /// All values at one revision.
     ///
     /// The pages grow: a server may count all keys for each of them.
-    func readList() async throws(AsyncKVStoreError) -> List {
+    func readList() async throws(AsyncKVStoreError) -> (MirroredList, MirrorState.Position) {
         var limit = min(max(configuration.pageSize, 1), pageLimit.load(ordering: .relaxed))
         var page = try await readPage(limit, after: nil, at: nil)
         var entries = page.entries

@@ -23,8 +23,8 @@ final class MirrorFeed: Sendable {
         let memory = InMemoryKVStore(maximumValueSizeInBytes: .max)
         self.memory = memory
         let copy = try configuration.copy.map { try MirrorCopy($0) }
-        let (changes, position) = try copy?.content() ?? ([], MirrorState.Position())
-        memory.apply(changes, reporting: [])
+        let (content, position) = try copy?.content() ?? ([], MirrorState.Position())
+        memory.load(content)
         self.copy = copy.map { MirrorCopyWriter($0, of: memory, at: position) }
         state = Mutex(MirrorState(position))
     }
@@ -121,7 +121,7 @@ final class MirrorFeed: Sendable {
     /// Ends the round if its silence means that changes were missed.
     private func supervise() async {
         while !Task.isCancelled {
-            let limit = configuration.silenceLimit * Double.random(in: 0.9...1)
+            let limit = configuration.revisionCheckInterval * Double.random(in: 0.9...1)
             let patience = configuration.patience
             let end = state.withLock { $0.examination(after: limit, patience: patience) }
             do { try await Task.sleep(until: end, clock: .continuous) } catch { return }
@@ -161,7 +161,8 @@ final class MirrorFeed: Sendable {
             }
         }
         let position = state.withLock { $0.position(upTo: update.revision) }
-        apply(changes, reporting: changes.map(\.name), position)
+        let names = changes.map(\.name)
+        change(names, position) { memory.apply(changes, reporting: names) }
         state.withLock { $0.didReceive(changes.count, upTo: position) }
         resumeWaiters()
     }
@@ -173,16 +174,21 @@ final class MirrorFeed: Sendable {
         let asked = ContinuousClock.now
         let (entries, position) = try await readList()
         try Task.checkCancellation()
-        let difference = memory.difference(to: entries)
-        apply(difference.changes, reporting: difference.names, position)
+        if memory.isEmpty {
+            change(nil, position) { memory.load(entries) }
+        } else {
+            let difference = memory.difference(to: entries)
+            change(difference.changes.map(\.name), position) {
+                memory.apply(difference.changes, reporting: difference.names)
+            }
+        }
         state.withLock { $0.didList(position, asked: asked) }
         resumeWaiters()
     }
 
-    private func apply(
-        _ changes: [MirroredChange], reporting names: [KeyName], _ position: MirrorState.Position
-    ) {
-        guard let copy else { return memory.apply(changes, reporting: names) }
-        copy.record(changes, position) { memory.apply(changes, reporting: names) }
+    /// Changes the values of names, or with nil of any name, in memory, and later in the copy.
+    private func change(_ names: [KeyName]?, _ position: MirrorState.Position, _ body: () -> Void) {
+        guard let copy else { return body() }
+        copy.record(names, position, body)
     }
 }

@@ -4,12 +4,47 @@ struct MirroredChange: Sendable {
     var entry: KVEntry?
 }
 
+/// The values of a store, under the revisions of the remote store.
+typealias MirroredList = [(name: String, entry: KVEntry)]
+
 extension InMemoryKVStore {
+    /// Whether there is no value.
+    var isEmpty: Bool { count == 0 }
+
+    /// Fills an empty store at once. The values take less memory than those that are stored one by one.
+    func load(_ list: MirroredList) {
+        change { writer in
+            writer.table.reserve(list.count)
+            for (var name, entry) in list {
+                name.withUTF8 { name in
+                    entry.bytes.withUnsafeBytes { bytes in
+                        writer.table.store(bytes, revision: entry.revision, named: UnsafeRawBufferPointer(name))
+                    }
+                }
+            }
+        }
+        report(list.lazy.map { KeyName($0.name) })
+    }
+
+    /// Makes changes at once, and reports to the observers the names whose bytes they change.
+    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
+        change { writer in
+            for change in changes {
+                if let entry = change.entry {
+                    writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
+                } else {
+                    writer.table.remove(change.name)
+                }
+            }
+        }
+        report(names)
+    }
+
     /// The revision of the value of a name; nil if it is absent.
     func revision(of name: KeyName) -> UInt64? { cell(of: name)?.revision }
 
     /// The changes that lead to the content of a list, and the names whose bytes they change.
-    func difference(to list: [(name: String, entry: KVEntry)]) -> (changes: [MirroredChange], names: [KeyName]) {
+    func difference(to list: MirroredList) -> (changes: [MirroredChange], names: [KeyName]) {
         var changes: [MirroredChange] = []
         var names: [KeyName] = []
         var listed = Set<KeyName>(minimumCapacity: list.count)

@@ -51,7 +51,7 @@ extension MirroredKVStore {
         /// shorter, at random. A stream of changes that does not begin in this time is opened again.
         ///
         /// A store without revisions is listed again after each silence of this length.
-        public var silenceLimit = Duration.seconds(60)
+        public var revisionCheckInterval = Duration.seconds(60)
 
         /// How long a stream of changes may be silent while the remote store has a later revision, before it is opened
         /// again: a second.

@@ -50,9 +50,12 @@ extension MirrorFeed {
         }
         let revision = try await source.commit(batch, timeToLive: timeToLive)
         do throws(AsyncKVStoreError) {
-            let goal: MirrorState.Goal =
-                if let revision { .revision(revision) } else { .entries(try await present(batch)) }
-            try await wait(for: goal, until: .now + configuration.visibilityLimit)
+            let end = ContinuousClock.now + configuration.visibilityLimit
+            if let revision {
+                try await wait(for: .revision(revision), until: end)
+            } else {
+                try await waitForNames(of: batch, until: end)
+            }
         } catch {
             throw AsyncKVStoreError(
                 .notYetVisible, .batch, key: batch.changes.first?.name, endpoint: error.endpoint, underlying: error)
@@ -60,7 +63,26 @@ extension MirrorFeed {
         return revision
     }
 
-    /// The revisions that the names of a batch have now, for a store that does not tell the batch's.
+    /// Waits until the mirror shows a batch, or a later write, of a store that does not tell the batch's revision.
+    ///
+    /// Another write may hide the batch from the stream of changes, which can omit states. So the wait begins again
+    /// with the present state of the names.
+    private func waitForNames(
+        of batch: KVBatch, until end: ContinuousClock.Instant
+    ) async throws(AsyncKVStoreError) {
+        var pause = Duration.milliseconds(50)
+        while true {
+            let goal = MirrorState.Goal.entries(try await present(batch))
+            do throws(AsyncKVStoreError) {
+                return try await wait(for: goal, until: min(.now + pause, end))
+            } catch {
+                guard error.code == .timeout, ContinuousClock.now < end else { throw error }
+                pause = min(pause * 2, .seconds(1))
+            }
+        }
+    }
+
+    /// The revisions that the names of a batch have now.
     private func present(_ batch: KVBatch) async throws(AsyncKVStoreError) -> [KeyName: UInt64?] {
         var revisions: [KeyName: UInt64?] = [:]
         for change in batch.changes {

@@ -22,8 +22,9 @@ import Synchronization
 ///   has changed. The mirror does not detect a store that was restored to an earlier state with the same identity, if
 ///   its revision has since passed that of the mirror.
 /// - While the remote store cannot be reached, the mirror keeps its position, also if `wait` is called.
-/// - Every ``Configuration/silenceLimit`` the mirror asks for the revision of the remote store, by a read of one entry.
-///   A stream that does not reach that revision and stays silent for ``Configuration/patience`` is opened again.
+/// - Every ``Configuration/revisionCheckInterval`` the mirror asks for the revision of the remote store, by a read of
+///   one entry. A stream that does not reach that revision and stays silent for ``Configuration/patience`` is opened
+///   again.
 /// - Observers are called after the change is visible, with up to 1,000 names at a time; a slow one gets changes
 ///   together, and nil, "any may have changed", if there are more.
 ///
@@ -99,8 +100,8 @@ public final class MirroredKVStore: KVRawStoring {
     /// The time since the mirror was last known to be current; nil if it never was.
     ///
     /// It counts from the latest request for a list, or for the revision of the remote store, whose result the mirror
-    /// has reached. Such a request is sent every ``Configuration/silenceLimit``, so the age normally stays below about
-    /// that limit. Changes that arrive in between do not reset it: a change may have been delayed on its way.
+    /// has reached. Such a request is sent every ``Configuration/revisionCheckInterval``, so the age normally stays
+    /// below about that time. Changes that arrive in between do not reset it: a change may have been delayed on its way.
     public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
 
     /// Why the mirror is not connected; nil if it is.

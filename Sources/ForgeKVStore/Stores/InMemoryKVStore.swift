@@ -11,7 +11,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     private let maximumValueSize: Int
     private let changes = ChangeObservers()
 
-    private struct Writer: ~Copyable, Sendable {
+    struct Writer: ~Copyable, Sendable {
         var table: TableWriter
         var revision: UInt64 = 0
         var setAside: [(name: String, entry: KVEntry)] = []
@@ -210,21 +210,15 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         }
     }
 
-    /// Makes changes at once, under the revisions of another store, and reports that the values of names have changed.
-    func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
-        change { writer in
-            for change in changes {
-                if let entry = change.entry {
-                    writer.table.store(EncodedCell(entry.bytes, revision: entry.revision), change.name)
-                } else {
-                    writer.table.remove(change.name)
-                }
-            }
-        }
-        if self.changes.hasObservers, !names.isEmpty { self.changes.notify(names) }
+    /// Reports that values have changed.
+    func report(_ names: some Collection<KeyName>) {
+        if changes.hasObservers, !names.isEmpty { changes.notify(Array(names)) }
     }
 
-    private func change(_ body: (inout Writer) -> Void) {
+    /// The number of values.
+    var count: Int { writer.withLock { $0.table.count } }
+
+    func change(_ body: (inout Writer) -> Void) {
         // Values that no reader can see any more are released outside the lock.
         _ = writer.withLock { writer -> DeferredReclamation.Garbage? in
             body(&writer)

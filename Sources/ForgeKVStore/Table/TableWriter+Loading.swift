@@ -1,6 +1,6 @@
 import CForgeKVStore
 
-/// Filling a table from a log before it has readers, without an object for each record.
+/// Filling a table, without an object for each value: from a log, before the table has readers, or from a list.
 extension TableWriter {
     /// The change that one record of a log makes to one name, in the memory of the record.
     struct LoadedRecord {
@@ -71,6 +71,20 @@ extension TableWriter {
     @inline(never)
     private mutating func unload(_ record: LoadedRecord) {
         if let entry = table.view.array.find(record.name, hash: record.hash) { replace(entry, by: .empty) }
+    }
+
+    /// Stores a value as loading does, while the table may have readers: an old value stays where it is.
+    mutating func store(_ value: UnsafeRawBufferPointer, revision: UInt64, named name: UnsafeRawBufferPointer) {
+        let hash = KeyHash.hash(name)
+        let content =
+            value.count <= ValueArena.maximumValueSize
+            ? EntryContent(encoded: copy(value), count: value.count, revision: revision)
+            : EntryContent(EncodedCell(Array(value), revision: revision))
+        if let entry = table.view.array.find(name, hash: hash) {
+            replace(entry, by: content)
+        } else {
+            insert(content, name, hash: hash)
+        }
     }
 
     /// Makes room for as many names at once, so that loading them does not double the table again and again.

@@ -9,7 +9,7 @@ struct MirrorAgeTests {
     func silence() async throws {
         let remote = RemoteDouble()
         var configuration = MirroredKVStore.Configuration.test
-        configuration.silenceLimit = .milliseconds(50)
+        configuration.revisionCheckInterval = .milliseconds(50)
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         try await until { remote.state.withLock { $0.checkCount } >= 5 }
         #expect(remote.state.withLock { $0.connectionCount } == 1)
@@ -26,7 +26,7 @@ struct MirrorAgeTests {
         remote.state.withLock { $0.replays = replays }
         remote.set("removed", 1)
         var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
-        configuration.silenceLimit = .milliseconds(50)
+        configuration.revisionCheckInterval = .milliseconds(50)
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         remote.state.withLock { $0.isMuted = true }
         remote.set("removed", nil)
@@ -40,7 +40,7 @@ struct MirrorAgeTests {
     func busyStream() async throws {
         let remote = RemoteDouble()
         var configuration = MirroredKVStore.Configuration.test
-        configuration.silenceLimit = .milliseconds(50)
+        configuration.revisionCheckInterval = .milliseconds(50)
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         let count = remote.state.withLock { $0.checkCount }
         // A change every 20 ms: the stream is never silent for the limit.
@@ -75,7 +75,7 @@ struct MirrorAgeTests {
     func silentBeginning() async throws {
         let store = ScriptedStore()
         var configuration = MirroredKVStore.Configuration.test
-        configuration.silenceLimit = .milliseconds(20)
+        configuration.revisionCheckInterval = .milliseconds(20)
         let mirror = try MirroredKVStore(store, configuration)
         try await until { store.connectionCount.load(ordering: .relaxed) >= 3 }
         store.deliver([.resync])
@@ -87,7 +87,7 @@ struct MirrorAgeTests {
         let remote = RemoteDouble()
         remote.set("a", 1)
         var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
-        configuration.silenceLimit = .milliseconds(50)
+        configuration.revisionCheckInterval = .milliseconds(50)
         configuration.listJitter = .seconds(600)
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         remote.state.withLock { $0.isMuted = true }

@@ -1,5 +1,7 @@
-import ForgeKVStore
+import Synchronization
 import Testing
+
+@testable import ForgeKVStore
 
 @Suite("The batches that a mirror receives")
 struct MirrorBatchTests {
@@ -27,6 +29,26 @@ struct MirrorBatchTests {
             try await mirror.wait(for: revision, upTo: .seconds(60))
             #expect(try mirror.numbers == ["a": value, "c": value])
         }
+    }
+
+    @Test("a list has names and values of any size, and the last of equal names")
+    func loading() throws {
+        let store = InMemoryKVStore()
+        let sizes = [0, 1, 8, 15, 16, 24, 25, 1_023, 1_024, 1_025, 100_000]
+        let list: MirroredList = sizes.enumerated().map { index, size in
+            let name = String(repeating: "n", count: min(size, KeyName.maximumLength - 1)) + "\(index % 10)"
+            return (name, KVEntry(bytes: [UInt8](repeating: UInt8(index), count: size), revision: UInt64(index + 1)))
+        }
+        let last = KVEntry(bytes: [7], revision: 99)
+        let reported = Mutex<[String]>([])
+        let observation = store.observeChanges { names in reported.withLock { $0 += names ?? [] } }
+        store.load(list + [(list[3].name, last)])
+        withExtendedLifetime(observation) {}
+        for (index, (name, entry)) in list.enumerated() {
+            #expect(try store.entry(named: name) == (index == 3 ? last : entry))
+        }
+        #expect(store.count == sizes.count)
+        #expect(Set(reported.withLock { $0 }) == Set(list.map(\.name)))
     }
 
     @Test("a batch whose connection ends is made whole by its repetition, or by a list", arguments: [true, false])

@@ -92,9 +92,9 @@ struct MirrorCopyTests {
             try bytes.prefix(length).write(to: crashed.url.appending(path: log))
             let copy: MirrorCopy
             do { copy = try MirrorCopy(.init(at: crashed.url)) } catch { continue }
-            let (changes, position) = try copy.content()
+            let (content, position) = try copy.content()
             revisions.insert(position.revision)
-            let found = Dictionary(uniqueKeysWithValues: changes.map { ($0.name, $0.entry) })
+            let found = Dictionary(uniqueKeysWithValues: content.map { (KeyName($0.name), $0.entry) })
             #expect(found == history[position.revision ?? 0], "cut at byte \(length)")
             try copy.close()
         }

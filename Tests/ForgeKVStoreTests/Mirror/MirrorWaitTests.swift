@@ -81,6 +81,25 @@ struct MirrorWaitTests {
         #expect(!mirror.contains(key))
     }
 
+    @Test("a write that a later one hides from the stream is shown with that one", arguments: [1, nil], [2, nil])
+    func hidden(_ own: Int?, _ other: Int?) async throws {
+        let store = ScriptedStore(tellsRevisions: false)
+        store.base.set("a", 0)
+        store.deliver([.resync])
+        let mirror = try await MirroredKVStore(store, .test).caughtUp()
+        let key = KVKey<Int>("a")
+        let write = Task {
+            if let own { try await mirror.remote.set(key, value: own) } else { try await mirror.remote.remove(key) }
+        }
+        try await until { store.readCount.load(ordering: .relaxed) > 0 }
+        let revision = store.base.set("a", other)
+        let entry = store.base.state.withLock { $0.content[KeyName("a")] }
+        store.deliver([.changed(name: "a", entry: entry, revision: nil)])
+        try await write.value
+        #expect(mirror.get(key) == other)
+        #expect(revision == 3)
+    }
+
     @Test("a removal also reaches names that the mirror does not show yet")
     func removalOfTheUnseen() async throws {
         let remote = RemoteDouble()
@@ -104,7 +123,7 @@ struct MirrorWaitTests {
         }
         var configuration = MirroredKVStore.Configuration.test(patience: .milliseconds(50))
         configuration.visibilityLimit = .milliseconds(300)
-        configuration.silenceLimit = .milliseconds(200)
+        configuration.revisionCheckInterval = .milliseconds(200)
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
         isDead.withLock { $0 = true }
         remote.state.withLock { $0.isMuted = true }

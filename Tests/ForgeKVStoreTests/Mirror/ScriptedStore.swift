@@ -9,9 +9,15 @@ final class ScriptedStore: ForwardingStore {
     /// Whether an update is reported by the elements of `next`.
     let isSplit: Bool
 
-    let connectionCount = Atomic(0)
+    /// Whether writes return their revision.
+    let tellsRevisions: Bool
 
-    init(isSplit: Bool = false) { self.isSplit = isSplit }
+    let connectionCount = Atomic(0)
+    let readCount = Atomic(0)
+
+    init(isSplit: Bool = false, tellsRevisions: Bool = true) {
+        (self.isSplit, self.tellsRevisions) = (isSplit, tellsRevisions)
+    }
 
     func deliver(_ changes: [AsyncKVChange], upTo revision: UInt64? = nil) {
         updates.withLock { $0.append(AsyncKVUpdate(changes: changes, revision: revision)) }
@@ -21,6 +27,16 @@ final class ScriptedStore: ForwardingStore {
     var isEmpty: Bool { updates.withLock { $0.isEmpty } }
 
     fileprivate func take() -> AsyncKVUpdate? { updates.withLock { $0.isEmpty ? nil : $0.removeFirst() } }
+
+    func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
+        defer { readCount.add(1, ordering: .relaxed) }
+        return try await base.entry(named: name)
+    }
+
+    func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
+        let revision = try await base.commit(batch, timeToLive: timeToLive)
+        return tellsRevisions ? revision : nil
+    }
 
     func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
         connectionCount.add(1, ordering: .relaxed)
