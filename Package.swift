@@ -22,6 +22,7 @@ let servers = TargetDependencyCondition.when(traits: ["Etcd", "S3"])
 let http: [Target.Dependency] = [
     .product(name: "AsyncHTTPClient", package: "async-http-client", condition: servers),
     .product(name: "NIOCore", package: "swift-nio", condition: servers),
+    .product(name: "NIOFoundationCompat", package: "swift-nio", condition: servers),
     .product(name: "NIOHTTP1", package: "swift-nio", condition: servers),
     .product(name: "NIOPosix", package: "swift-nio", condition: servers),
     .product(name: "NIOSSL", package: "swift-nio-ssl", condition: servers),

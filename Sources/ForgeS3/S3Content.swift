@@ -1,6 +1,7 @@
 #if S3
 import Crypto
 import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 import NIOCore
 
@@ -30,7 +31,11 @@ struct S3Content: Sendable {
 
     init(_ source: SourceContent) {
         sizeInBytes = source.sizeInBytes
-        read = { ByteBuffer(bytes: try await source.read($0)) }
+        read = { range in
+            try await BlockingWork.run { () throws(any Error) in
+                try ByteBuffer(filling: range.count) { try source.read(into: $0, at: range.lowerBound) }
+            }
+        }
         check = { try source.checkUnchanged() }
     }
 
@@ -46,19 +51,35 @@ struct S3Content: Sendable {
         self.read = read
     }
 
-    /// The SHA-256 of the content in hexadecimal digits, read in parts.
+    /// The SHA-256 of the content in hexadecimal digits, read in parts: each while the one before it is hashed.
     func digest(partSize: Int) async throws -> String {
         if let checksum { return checksum }
-        var hash = SHA256()
-        for range in S3Content.parts(of: sizeInBytes, size: partSize) {
-            hash.update(try await read(range))
+        return try await withThrowingTaskGroup(of: ByteBuffer.self) { group in
+            var rest = S3Content.parts(of: sizeInBytes, size: partSize)[...]
+            if let range = rest.popFirst() { group.addTask { try await read(range) } }
+            var hash = SHA256()
+            while let bytes = try await group.next() {
+                if let range = rest.popFirst() { group.addTask { try await read(range) } }
+                hash.update(bytes)
+            }
+            return hash.hexadecimalDigest()
         }
-        return hash.hexadecimalDigest()
     }
 
     /// The ranges of the parts of a size.
     static func parts(of sizeInBytes: Int64, size: Int) -> [Range<Int64>] {
         stride(from: 0, to: sizeInBytes, by: size).map { $0..<min($0 + Int64(size), sizeInBytes) }
+    }
+}
+
+extension ByteBuffer {
+    /// Memory of a size that `read` fills; it returns how many bytes there are.
+    init(filling count: Int, _ read: (UnsafeMutableRawBufferPointer) throws -> Int) throws {
+        self.init()
+        reserveCapacity(count)
+        try writeWithUnsafeMutableBytes(minimumWritableBytes: count) {
+            try read(UnsafeMutableRawBufferPointer(rebasing: $0[..<count]))
+        }
     }
 }
 #endif

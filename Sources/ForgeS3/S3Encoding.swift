@@ -30,7 +30,11 @@ enum S3Encoding {
     /// Bytes as lower-case hexadecimal digits.
     static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
         var digits: [UInt8] = []
-        for byte in bytes { digits += [Self.digits[Int(byte >> 4)], Self.digits[Int(byte & 15)]] }
+        digits.reserveCapacity(2 * bytes.underestimatedCount)
+        for byte in bytes {
+            digits.append(Self.digits[Int(byte >> 4)])
+            digits.append(Self.digits[Int(byte & 15)])
+        }
         return String(decoding: digits, as: UTF8.self)
     }
 

@@ -4,6 +4,7 @@ import ForgeFileStore
 import ForgeFileSystem
 public import Foundation
 import NIOCore
+import NIOFoundationCompat
 
 /// The content of a file as a sequence of parts, several of which are loaded at the same time.
 ///
@@ -23,7 +24,8 @@ public struct S3FileContents: AsyncSequence, Sendable {
         ///
         /// - Throws: `FileStoreError`, or `CancellationError`.
         public mutating func next() async throws -> Data? {
-            try await transfer.next().map { Data($0.readableBytesView) }
+            // Most consumers only read it, so a copy would be made for nothing.
+            try await transfer.next().map { Data(buffer: $0, byteTransferStrategy: .noCopy) }
         }
     }
 

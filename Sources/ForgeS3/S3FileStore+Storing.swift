@@ -21,13 +21,13 @@ extension S3FileStore {
         } catch {
             throw failure(error, operation, key)
         }
-        let metadata = S3Metadata(
-            writeID: S3Metadata.newWriteID(),
-            checksum: try await content.digest(partSize: configuration.partSizeInBytes))
-        let write = S3Write(
-            object: object, key: key, operation: operation, condition: condition, metadata: metadata, content: content)
+        var write = S3Write(
+            object: object, key: key, operation: operation, condition: condition,
+            metadata: S3Metadata(writeID: S3Metadata.newWriteID()), content: content)
         do {
-            return try await isMultipart ? upload(write) : put(write)
+            guard isMultipart else { return try await put(&write) }
+            write.metadata.checksum = try await content.digest(partSize: configuration.partSizeInBytes)
+            return try await upload(write)
         } catch let error as FileSystemError {
             // The temporary file of a writer.
             throw FileStoreError(error, operation, key: key)
@@ -50,15 +50,16 @@ extension S3FileStore {
         }
     }
 
-    private func put(_ write: S3Write) async throws -> StoredFile {
+    private func put(_ write: inout S3Write) async throws -> StoredFile {
         let bytes = try await write.content.read(0..<write.content.sizeInBytes)
         guard bytes.readableBytes == write.content.sizeInBytes else { throw write.changed }
         try write.content.check()
-        // The source is read twice. The content sent must be the one whose checksum is in the metadata.
-        guard SHA256.hexadecimalDigest(of: bytes) == write.metadata.checksum else { throw write.changed }
+        let checksum = SHA256.hexadecimalDigest(of: bytes)
+        guard checksum == write.content.checksum ?? checksum else { throw write.changed }
+        write.metadata.checksum = checksum
         let request = S3Request(
             name: "PutObject", method: "PUT", object: write.object,
-            headers: write.metadata.headers + write.condition.headers, body: bytes, isWrite: true)
+            headers: write.metadata.headers + write.condition.headers, body: bytes, payload: checksum, isWrite: true)
         do throws(S3Error) {
             let answer = try await transport.send(request)
             // S3 always sends one. An answer without it comes from a proxy.

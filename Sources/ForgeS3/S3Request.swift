@@ -16,6 +16,9 @@ struct S3Request: Sendable {
     var headers: [(String, String)] = []
     var body = ByteBuffer()
 
+    /// The SHA-256 of the body in hexadecimal digits; nil if it must be computed.
+    var payload: String?
+
     /// Whether it changes something: then a lost answer leaves its outcome unknown.
     var isWrite = false
 
@@ -82,10 +85,7 @@ struct S3Metadata: Hashable, Sendable {
     static let writeIDHeader = "x-amz-meta-forge-write"
     static let checksumHeader = "x-amz-meta-forge-sha256"
 
-    init(writeID: String, checksum: String) {
-        self.writeID = writeID
-        self.checksum = checksum
-    }
+    init(writeID: String) { self.writeID = writeID }
 
     init(_ headers: HTTPHeaders) {
         writeID = headers.first(name: Self.writeIDHeader)

@@ -41,19 +41,15 @@ final class S3TemporaryFile: Sendable {
         S3TemporaryFile(descriptor, sizeInBytes: sizeInBytes)
     }
 
-    func read(_ range: Range<Int64>) async throws(FileSystemError) -> ByteBuffer {
-        let (fileSystem, descriptor) = (fileSystem, descriptor)
-        let bytes = try await BlockingWork.run { () throws(FileSystemError) in
-            var bytes = [UInt8](repeating: 0, count: range.count)
-            let outcome = bytes.withUnsafeMutableBytes { buffer -> Result<Int, FileSystemError> in
-                Result { () throws(FileSystemError) in
-                    try fileSystem.readFully(descriptor, into: buffer, at: range.lowerBound)
-                }
+    /// - Throws: `FileSystemError`.
+    func read(_ range: Range<Int64>) async throws -> ByteBuffer {
+        try await BlockingWork.run { [self] () throws(any Error) in
+            let bytes = try ByteBuffer(filling: range.count) {
+                try fileSystem.readFully(descriptor, into: $0, at: range.lowerBound)
             }
-            guard try outcome.get() == range.count else { throw FileSystemError(.read, .ioError) }
+            guard bytes.readableBytes == range.count else { throw FileSystemError(.read, .ioError) }
             return bytes
         }
-        return withExtendedLifetime(self) { ByteBuffer(bytes: bytes) }
     }
 }
 #endif

@@ -95,7 +95,7 @@ final class S3Transport: Sendable {
 
     private func repeating(_ request: S3Request) async throws(S3Error) -> S3Response {
         let end = ContinuousClock.now + configuration.deadline
-        let payload = SHA256.hexadecimalDigest(of: request.body)
+        let payload = request.payload ?? SHA256.hexadecimalDigest(of: request.body)
         var backoff = Backoff()
         var (corrections, renewals) = (0, 0)
         var mayBeApplied = false
@@ -161,6 +161,19 @@ final class S3Transport: Sendable {
         return error
     }
 
+    /// The body of an answer.
+    private static func collect(_ head: HTTPClientResponse, upTo maximum: Int) async throws -> ByteBuffer {
+        let size = head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0
+        guard head.status == .partialContent, size <= maximum else {
+            return try await head.body.collect(upTo: maximum)
+        }
+        // A part of a file: growing memory would be copied, and take twice the size.
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(size)
+        try await head.body.collect(upTo: maximum, into: &bytes)
+        return bytes
+    }
+
     // MARK: Attempts
 
     private func attempt(
@@ -187,7 +200,7 @@ final class S3Transport: Sendable {
                 let head = try await client.execute(sent, deadline: .distantFuture)
                 return S3Response(
                     status: Int(head.status.code), headers: head.headers,
-                    bytes: try await head.body.collect(upTo: maximum))
+                    bytes: try await Self.collect(head, upTo: maximum))
             }
         } catch {
             // HTTP has no range of an empty body.

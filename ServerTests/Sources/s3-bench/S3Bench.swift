@@ -3,6 +3,10 @@ import ForgeS3
 import Foundation
 import NIOCore
 
+#if canImport(Glibc)
+import Glibc
+#endif
+
 /// Measures a store in S3 beside plain requests to the same server, which is a process of its own on loopback.
 ///
 /// usage: s3-bench [SIZE-IN-MIB]
@@ -34,7 +38,7 @@ struct S3Bench {
         configuration.partSizeInBytes = partSize
         configuration.transferCount = partCount
         let (store, raw) = (try S3FileStore(configuration), RawRequests(port: port))
-        print("operation                    store        raw    ratio   memory")
+        print("operation                    store        raw    ratio   memory growth")
         try await small(store, raw)
         try await large(store, raw, size: size)
         await store.close()
@@ -80,17 +84,17 @@ struct S3Bench {
         var (up, down, rawUp, rawDown): ([Duration], [Duration], [Duration], [Duration]) = ([], [], [], [])
         var (upMemory, downMemory) = (0, 0)
         for _ in 0..<3 {
-            resetPeak()
+            var before = resetPeak()
             up.append(try await time { try await store.copy(from: url, to: "large") })
-            upMemory = max(upMemory, peak())
-            resetPeak()
+            upMemory = max(upMemory, peak() - before)
+            before = resetPeak()
             down.append(
                 try await time {
                     var count = 0
                     for try await part in store.contents(of: "large") { count += part.count }
                     guard count == size else { exit(1) }
                 })
-            downMemory = max(downMemory, peak())
+            downMemory = max(downMemory, peak() - before)
             rawUp.append(
                 try await time {
                     try await raw.upload(file, size: size, to: "raw-large", partSize: partSize, count: partCount)
@@ -133,9 +137,16 @@ struct S3Bench {
         String(repeating: " ", count: max(0, width - text.count)) + text
     }
 
-    /// Forgets the largest memory that the process has used (proc(5), `clear_refs`).
-    private static func resetPeak() {
+    /// Forgets the largest memory that the process has used (proc(5), `clear_refs`), after freed memory has gone back to
+    /// the system; returns the resident memory in MiB.
+    private static func resetPeak() -> Int {
+        #if canImport(Glibc)
+        // Its header is in no module.
+        typealias Trim = @convention(c) (Int) -> Int32
+        if let symbol = dlsym(nil, "malloc_trim") { _ = unsafeBitCast(symbol, to: Trim.self)(0) }
+        #endif
         do { try Data("5".utf8).write(to: URL(filePath: "/proc/self/clear_refs")) } catch { print(error) }
+        return peak()
     }
 
     /// The largest resident memory of the process since the last call of `resetPeak`, in MiB.

@@ -43,15 +43,10 @@ final class OpenSource: Sendable {
         else { throw origin.failure(.changed, nil) }
     }
 
-    func read(_ range: Range<Int64>) throws(FileStoreError) -> Data {
-        var bytes = Data(count: range.count)
-        let outcome = bytes.withUnsafeMutableBytes { buffer -> Result<Int, FileSystemError> in
-            Result { () throws(FileSystemError) in
-                try origin.fileSystem.readFully(file, into: buffer, at: range.lowerBound)
-            }
-        }
+    /// Fills memory with the bytes at an offset; returns their number, which is smaller if the file ends there.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileStoreError) -> Int {
         do {
-            return bytes.prefix(try outcome.get())
+            return try origin.fileSystem.readFully(file, into: buffer, at: offset)
         } catch {
             throw origin.failure(.unreadable, error)
         }

@@ -8,9 +8,10 @@ package struct SourceContent: Sendable {
 
     package var sizeInBytes: Int64 { source.status.sizeInBytes }
 
-    /// Reads a range; fewer bytes if the file ends there.
-    package func read(_ range: Range<Int64>) async throws(FileStoreError) -> Data {
-        try await BlockingWork.run { () throws(FileStoreError) in try source.read(range) }
+    /// Fills memory with the bytes at an offset; returns their number, which is smaller if the file ends there. Blocks
+    /// the thread.
+    package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) throws(FileStoreError) -> Int {
+        try source.read(into: buffer, at: offset)
     }
 
     /// Reads everything.
