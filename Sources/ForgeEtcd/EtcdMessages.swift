@@ -41,7 +41,8 @@ struct EtcdKeyValue: Decodable, Hashable, Sendable {
     var mod_revision: EtcdInteger?
 }
 
-/// A key with its history. Lists do not decode these fields: every one takes time.
+/// A value with the creation revision and the version of its key. Lists leave them out: each field takes time to
+/// decode.
 struct EtcdVersionedKeyValue: Decodable, Sendable {
     var value: Data?
     var create_revision: EtcdInteger?

@@ -11,26 +11,26 @@ package enum Deadline {
         _ limit: Duration, _ body: @escaping @Sendable () async throws -> Success
     ) async throws -> Success {
         let task = Task { try await body() }
-        let id = DeadlineWatch.shared.add(.now + limit) { task.cancel() }
+        let id = DeadlineScheduler.shared.add(.now + limit) { task.cancel() }
         let result = await withTaskCancellationHandler {
             await task.result
         } onCancel: {
             task.cancel()
         }
-        let isOver = !DeadlineWatch.shared.remove(id)
+        let hasExpired = !DeadlineScheduler.shared.remove(id)
         do {
             return try result.get()
         } catch {
-            throw isOver && !Task.isCancelled ? HTTPClientError.deadlineExceeded : error
+            throw hasExpired && !Task.isCancelled ? HTTPClientError.deadlineExceeded : error
         }
     }
 }
 
 /// Cancels tasks at their deadlines.
 ///
-/// One task sleeps until the earliest of them. A timer for each request would cost it two switches of threads.
-private final class DeadlineWatch: Sendable {
-    static let shared = DeadlineWatch()
+/// One task sleeps until the earliest of them: a timer for each request would cost two context switches.
+private final class DeadlineScheduler: Sendable {
+    static let shared = DeadlineScheduler()
 
     private struct State {
         var lastID: UInt64 = 0
@@ -40,14 +40,17 @@ private final class DeadlineWatch: Sendable {
         var wake: ContinuousClock.Instant?
         var sleeper: Task<Void, Never>?
 
-        /// Takes what ends the tasks whose deadline has passed.
-        mutating func takeOverdue() -> [@Sendable () -> Void] {
+        /// Removes the expired deadlines; returns their closures.
+        mutating func takeExpired() -> [@Sendable () -> Void] {
             let now = ContinuousClock.now
-            let overdue = deadlines.filter { $0.value.end <= now }
-            for id in overdue.keys { deadlines[id] = nil }
-            return overdue.values.map(\.cancel)
+            let expired = deadlines.filter { $0.value.end <= now }
+            for id in expired.keys { deadlines[id] = nil }
+            return expired.values.map(\.cancel)
         }
     }
+
+    /// The shortest sleep: each one ends with a search of all deadlines.
+    private static let resolution = Duration.milliseconds(10)
 
     private let state = Mutex(State())
 
@@ -58,13 +61,13 @@ private final class DeadlineWatch: Sendable {
             if state.wake.map({ end < $0 }) ?? true {
                 state.sleeper?.cancel()
                 state.wake = end
-                state.sleeper = Task.detached { [self] in await sleep(until: end) }
+                state.sleeper = Task.detached(priority: .high) { [self] in await sleep(until: end) }
             }
             return state.lastID
         }
     }
 
-    /// Returns whether the deadline had not passed.
+    /// Removes a deadline; returns false if it has expired.
     func remove(_ id: UInt64) -> Bool { state.withLock { $0.deadlines.removeValue(forKey: id) != nil } }
 
     private func sleep(until end: ContinuousClock.Instant) async {
@@ -72,13 +75,13 @@ private final class DeadlineWatch: Sendable {
         while true {
             // An earlier deadline has replaced this task.
             do { try await Task.sleep(until: end, clock: .continuous) } catch { return }
-            let (overdue, next) = state.withLock { state in
-                let overdue = state.takeOverdue()
-                guard state.wake == end else { return (overdue, ContinuousClock.Instant?.none) }
-                state.wake = state.deadlines.values.map(\.end).min()
-                return (overdue, state.wake)
+            let (expired, next) = state.withLock { state in
+                let expired = state.takeExpired()
+                guard state.wake == end else { return (expired, ContinuousClock.Instant?.none) }
+                state.wake = state.deadlines.values.map(\.end).min().map { max($0, .now + Self.resolution) }
+                return (expired, state.wake)
             }
-            for cancel in overdue { cancel() }
+            for cancel in expired { cancel() }
             guard let next else { return }
             end = next
         }

@@ -33,7 +33,7 @@ struct S3Content: Sendable {
         sizeInBytes = source.sizeInBytes
         read = { range in
             try await BlockingWork.run { () throws(any Error) in
-                try ByteBuffer(filling: range.count) { try source.read(into: $0, at: range.lowerBound) }
+                try ByteBuffer(capacity: range.count) { try source.read(into: $0, at: range.lowerBound) }
             }
         }
         check = { try source.checkUnchanged() }
@@ -51,7 +51,7 @@ struct S3Content: Sendable {
         self.read = read
     }
 
-    /// The SHA-256 of the content in hexadecimal digits, read in parts: each while the one before it is hashed.
+    /// The SHA-256 of the content in hexadecimal digits. The next part is read while one is hashed.
     func digest(partSize: Int) async throws -> String {
         if let checksum { return checksum }
         return try await withThrowingTaskGroup(of: ByteBuffer.self) { group in
@@ -59,6 +59,7 @@ struct S3Content: Sendable {
             if let range = rest.popFirst() { group.addTask { try await read(range) } }
             var hash = SHA256()
             while let bytes = try await group.next() {
+                try Task.checkCancellation()
                 if let range = rest.popFirst() { group.addTask { try await read(range) } }
                 hash.update(bytes)
             }
@@ -73,12 +74,12 @@ struct S3Content: Sendable {
 }
 
 extension ByteBuffer {
-    /// Memory of a size that `read` fills; it returns how many bytes there are.
-    init(filling count: Int, _ read: (UnsafeMutableRawBufferPointer) throws -> Int) throws {
+    /// Creates a buffer of a capacity, which `read` fills; `read` returns the number of bytes that it has written.
+    init(capacity: Int, readingWith read: (UnsafeMutableRawBufferPointer) throws -> Int) throws {
         self.init()
-        reserveCapacity(count)
-        try writeWithUnsafeMutableBytes(minimumWritableBytes: count) {
-            try read(UnsafeMutableRawBufferPointer(rebasing: $0[..<count]))
+        reserveCapacity(capacity)
+        try writeWithUnsafeMutableBytes(minimumWritableBytes: capacity) {
+            try read(UnsafeMutableRawBufferPointer(rebasing: $0[..<capacity]))
         }
     }
 }

@@ -6,11 +6,13 @@ import Synchronization
 /// The present credentials of a store, renewed before they expire. Concurrent calls share one renewal.
 final class S3CredentialCache: Sendable {
     /// The time before their expiration at which credentials are renewed.
-    static let margin: TimeInterval = 300
+    static let refreshMargin: TimeInterval = 300
 
-    /// The time before their expiration at which calls wait for the renewal. Until then a source that does not answer
-    /// delays no request.
+    /// The time before their expiration from which calls wait for the renewal.
     static let waitingMargin: TimeInterval = 60
+
+    /// How long a call waits for the renewal of credentials that have not expired.
+    static let patience = Duration.seconds(5)
 
     /// The longest pause between two renewals.
     static let longestPause: TimeInterval = 60
@@ -21,9 +23,11 @@ final class S3CredentialCache: Sendable {
         var pause: Pause?
     }
 
-    /// A time without renewals, after one that has failed or that returned credentials about to expire.
+    /// A pause between renewals, after one that has failed, or that returned credentials about to expire.
     private struct Pause {
         var failures: Int
+
+        /// The error of the renewal; nil if it has not failed.
         var cause: (any Error)?
         var end: Date
     }
@@ -39,7 +43,7 @@ final class S3CredentialCache: Sendable {
 
     /// Credentials that need no renewal yet; nil if there are none.
     var present: S3Credentials? {
-        state.withLock { $0.known.flatMap { rest(of: $0) > Self.margin ? $0 : nil } }
+        state.withLock { $0.known.flatMap { rest(of: $0) > Self.refreshMargin ? $0 : nil } }
     }
 
     private enum Step {
@@ -53,9 +57,10 @@ final class S3CredentialCache: Sendable {
     func current() async throws -> S3Credentials {
         let step = state.withLock { state -> Step in
             let rest = state.known.map(rest) ?? 0
-            if let known = state.known, rest > Self.margin { return .done(.success(known)) }
+            if let known = state.known, rest > Self.refreshMargin { return .done(.success(known)) }
             if let pause = state.pause, isLasting(pause) {
-                if let known = state.known, rest > 0 { return .done(.success(known)) }
+                // Whether new credentials that have expired by the local clock are valid, the server decides.
+                if let known = state.known, rest > 0 || pause.cause == nil { return .done(.success(known)) }
                 if let cause = pause.cause { return .done(.failure(cause)) }
             }
             let renewal = state.renewal ?? renewing()
@@ -66,12 +71,13 @@ final class S3CredentialCache: Sendable {
         switch step {
         case .done(let result): return try result.get()
         case .renewal(let renewal, let known):
+            guard let known, rest(of: known) > 0 else { return try await renewal.valueForWaiter() }
             do {
-                return try await renewal.valueForWaiter()
+                return try await Deadline.limiting(Self.patience) { try await renewal.valueForWaiter() }
             } catch {
                 try Task.checkCancellation()
-                if let known, rest(of: known) > 0 { return known }
-                throw error
+                guard rest(of: known) > 0 else { throw error }
+                return known
             }
         }
     }
@@ -99,7 +105,8 @@ final class S3CredentialCache: Sendable {
                     let rest = rest(of: new)
                     // Otherwise every request would begin a renewal, as long as the source has nothing newer.
                     state.pause =
-                        rest > Self.margin ? nil : Pause(failures: 0, end: now() + min(Self.longestPause, rest / 2))
+                        rest > Self.refreshMargin
+                        ? nil : Pause(failures: 0, end: now() + min(Self.longestPause, max(rest / 2, 1)))
                 case .failure(let error):
                     state.pause = pause(after: state.pause, error)
                 }

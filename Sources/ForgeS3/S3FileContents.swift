@@ -24,7 +24,7 @@ public struct S3FileContents: AsyncSequence, Sendable {
         ///
         /// - Throws: `FileStoreError`, or `CancellationError`.
         public mutating func next() async throws -> Data? {
-            // Most consumers only read it, so a copy would be made for nothing.
+            // Shares the memory of the buffer: most consumers only read it.
             try await transfer.next().map { Data(buffer: $0, byteTransferStrategy: .noCopy) }
         }
     }

@@ -59,7 +59,8 @@ extension S3FileStore {
         write.metadata.checksum = checksum
         let request = S3Request(
             name: "PutObject", method: "PUT", object: write.object,
-            headers: write.metadata.headers + write.condition.headers, body: bytes, payload: checksum, isWrite: true)
+            headers: write.metadata.headers + write.condition.headers, body: bytes, payloadHash: checksum,
+            isWrite: true)
         do throws(S3Error) {
             let answer = try await transport.send(request)
             // S3 always sends one. An answer without it comes from a proxy.

@@ -17,7 +17,7 @@ struct S3Request: Sendable {
     var body = ByteBuffer()
 
     /// The SHA-256 of the body in hexadecimal digits; nil if it must be computed.
-    var payload: String?
+    var payloadHash: String?
 
     /// Whether it changes something: then a lost answer leaves its outcome unknown.
     var isWrite = false

@@ -44,7 +44,7 @@ final class S3TemporaryFile: Sendable {
     /// - Throws: `FileSystemError`.
     func read(_ range: Range<Int64>) async throws -> ByteBuffer {
         try await BlockingWork.run { [self] () throws(any Error) in
-            let bytes = try ByteBuffer(filling: range.count) {
+            let bytes = try ByteBuffer(capacity: range.count) {
                 try fileSystem.readFully(descriptor, into: $0, at: range.lowerBound)
             }
             guard bytes.readableBytes == range.count else { throw FileSystemError(.read, .ioError) }

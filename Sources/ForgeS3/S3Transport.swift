@@ -95,7 +95,7 @@ final class S3Transport: Sendable {
 
     private func repeating(_ request: S3Request) async throws(S3Error) -> S3Response {
         let end = ContinuousClock.now + configuration.deadline
-        let payload = request.payload ?? SHA256.hexadecimalDigest(of: request.body)
+        let payload = request.payloadHash ?? SHA256.hexadecimalDigest(of: request.body)
         var backoff = Backoff()
         var (corrections, renewals) = (0, 0)
         var mayBeApplied = false
@@ -167,7 +167,7 @@ final class S3Transport: Sendable {
         guard head.status == .partialContent, size <= maximum else {
             return try await head.body.collect(upTo: maximum)
         }
-        // A part of a file: growing memory would be copied, and take twice the size.
+        // Reserved for a part of a file: growing would copy it, and take twice the memory meanwhile.
         var bytes = ByteBuffer()
         bytes.reserveCapacity(size)
         try await head.body.collect(upTo: maximum, into: &bytes)

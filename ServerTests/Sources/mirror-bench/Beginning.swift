@@ -61,7 +61,7 @@ enum Beginning {
     /// The resident memory of the process without freed memory that its allocator keeps; 0 if unknown.
     private static func residentMemory() -> Int {
         #if canImport(Glibc)
-        // Its header is in no module.
+        // The module has no malloc.h.
         typealias Trim = @convention(c) (Int) -> Int32
         if let symbol = dlsym(nil, "malloc_trim") { _ = unsafeBitCast(symbol, to: Trim.self)(0) }
         #endif

@@ -137,11 +137,11 @@ struct S3Bench {
         String(repeating: " ", count: max(0, width - text.count)) + text
     }
 
-    /// Forgets the largest memory that the process has used (proc(5), `clear_refs`), after freed memory has gone back to
+    /// Resets the peak of the resident memory (proc(5), `clear_refs`), after freed memory has gone back to
     /// the system; returns the resident memory in MiB.
     private static func resetPeak() -> Int {
         #if canImport(Glibc)
-        // Its header is in no module.
+        // The module has no malloc.h.
         typealias Trim = @convention(c) (Int) -> Int32
         if let symbol = dlsym(nil, "malloc_trim") { _ = unsafeBitCast(symbol, to: Trim.self)(0) }
         #endif

@@ -1,4 +1,5 @@
 import ForgeFileStore
+import ForgeFileSystem
 import ForgeS3
 import Foundation
 import Synchronization
@@ -47,7 +48,8 @@ struct S3Stress: Sendable {
             run.count("cancelled")
         } catch let error as FileStoreError {
             switch error.code {
-            case .unknownOutcome, .alreadyExists, .conflict: run.count("\(error.code)")
+            // A server that is too busy to accept a connection is one that is not there.
+            case .unknownOutcome, .alreadyExists, .conflict, .unavailable(.server): run.count("\(error.code)")
             default: run.report("\(error)")
             }
         } catch {

@@ -1,7 +1,7 @@
 import ForgeStorage
 import Foundation
 
-/// A file store as the verbs use it: also with streamed contents and listings.
+/// A file store as the commands need it, with streamed contents and listings.
 protocol CommandFileStore: FileStoring {
     /// The content of a file in parts. It is the whole content only once the sequence has ended without an error.
     func content(of key: String) async throws -> any AsyncSequence<Data, any Error>

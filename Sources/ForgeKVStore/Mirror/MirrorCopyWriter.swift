@@ -45,7 +45,8 @@ final class MirrorCopyWriter: Sendable {
     /// Whether no write runs.
     var isIdle: Bool { state.withLock { $0.task == nil } }
 
-    /// Changes the values of names, or with nil of any name, in memory, to those of a position; writes them later.
+    /// Calls `change`, which gives `names`, or with nil any names, the values of a position in memory, and schedules
+    /// their write to the copy.
     func record(_ names: [KeyName]?, _ position: MirrorState.Position, _ change: () -> Void) {
         state.withLock { state in
             change()

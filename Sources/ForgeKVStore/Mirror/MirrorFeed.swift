@@ -174,7 +174,7 @@ final class MirrorFeed: Sendable {
         let asked = ContinuousClock.now
         let (entries, position) = try await readList()
         try Task.checkCancellation()
-        if memory.isEmpty {
+        if memory.isEmpty, !entries.isEmpty {
             change(nil, position) { memory.load(entries) }
         } else {
             let difference = memory.difference(to: entries)
@@ -186,7 +186,8 @@ final class MirrorFeed: Sendable {
         resumeWaiters()
     }
 
-    /// Changes the values of names, or with nil of any name, in memory, and later in the copy.
+    /// Calls `body`, which changes the values of `names` in memory, or with nil of any name, and schedules the same
+    /// changes of the copy.
     private func change(_ names: [KeyName]?, _ position: MirrorState.Position, _ body: () -> Void) {
         guard let copy else { return body() }
         copy.record(names, position, body)

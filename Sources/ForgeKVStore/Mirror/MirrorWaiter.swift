@@ -9,9 +9,14 @@ struct MirrorWaiter: Sendable {
 extension MirrorFeed {
     /// Waits until a goal is reached.
     ///
+    /// - Parameters:
+    ///   - goal: The goal.
+    ///   - end: The end of the wait.
+    ///   - adjust: Runs during the wait, and may replace the goal of the waiter with the given number.
     /// - Throws: ``AsyncKVStoreError``: `.timeout`, `.cancelled`, or `.unavailable` if the mirror is closed.
     func wait(
-        for goal: MirrorState.Goal, until end: ContinuousClock.Instant
+        for goal: MirrorState.Goal, until end: ContinuousClock.Instant,
+        adjusting adjust: (@Sendable (UInt64) async throws -> Void)? = nil
     ) async throws(AsyncKVStoreError) {
         let id = state.withLock { state in
             state.lastWaiter += 1
@@ -30,7 +35,11 @@ extension MirrorFeed {
             }
             finish(id, AsyncKVStoreError(.timeout, .changes, underlying: state.withLock { $0.failure }))
         }
-        defer { timer.cancel() }
+        let adjustment = adjust.map { adjust in Task { try await adjust(id) } }
+        defer {
+            timer.cancel()
+            adjustment?.cancel()
+        }
         let failure = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 add(MirrorWaiter(goal: goal, continuation: continuation), id, until: end)
@@ -51,6 +60,20 @@ extension MirrorFeed {
             return (false, nil)
         }
         if isDone { waiter.continuation.resume(returning: failure) }
+    }
+
+    /// The names of a waiter's goal whose entries the mirror does not show.
+    func missingNames(of id: UInt64) -> Set<KeyName> {
+        state.withLock { state in
+            guard case .entries(let entries) = state.waiters[id]?.goal else { return [] }
+            return Set(entries.filter { !isReached(.entries([$0.key: $0.value]), state) }.keys)
+        }
+    }
+
+    /// Replaces the goal of a waiter, unless its wait has ended.
+    func replaceGoal(of id: UInt64, by goal: MirrorState.Goal) {
+        state.withLock { $0.waiters[id]?.goal = goal }
+        resumeWaiters()
     }
 
     private func finish(_ id: UInt64, _ failure: AsyncKVStoreError) {

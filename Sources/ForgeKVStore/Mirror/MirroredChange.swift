@@ -4,16 +4,19 @@ struct MirroredChange: Sendable {
     var entry: KVEntry?
 }
 
-/// The values of a store, under the revisions of the remote store.
+/// Names and values, with their revisions in the remote store.
 typealias MirroredList = [(name: String, entry: KVEntry)]
 
 extension InMemoryKVStore {
     /// Whether there is no value.
     var isEmpty: Bool { count == 0 }
 
-    /// Fills an empty store at once. The values take less memory than those that are stored one by one.
+    /// Stores a list in an empty store, in one write. Short values go to the table's arena, which takes less memory
+    /// than an object for each.
     func load(_ list: MirroredList) {
         change { writer in
+            // Gives up the memory of values that were removed.
+            writer.table.removeAll()
             writer.table.reserve(list.count)
             for (var name, entry) in list {
                 name.withUTF8 { name in
@@ -26,7 +29,7 @@ extension InMemoryKVStore {
         report(list.lazy.map { KeyName($0.name) })
     }
 
-    /// Makes changes at once, and reports to the observers the names whose bytes they change.
+    /// Applies changes in one write, and reports to the observers the names whose bytes they change.
     func apply(_ changes: [MirroredChange], reporting names: [KeyName]) {
         change { writer in
             for change in changes {

@@ -47,8 +47,8 @@ extension MirroredKVStore {
         /// seconds.
         public var visibilityLimit = Duration.seconds(10)
 
-        /// The time between two questions for the revision of the remote store: a minute. Each is up to a tenth
-        /// shorter, at random. A stream of changes that does not begin in this time is opened again.
+        /// The interval between two checks of the remote store's revision: a minute, shortened at random by up to a
+        /// tenth. A stream of changes that does not begin in this time is opened again.
         ///
         /// A store without revisions is listed again after each silence of this length.
         public var revisionCheckInterval = Duration.seconds(60)

@@ -54,7 +54,7 @@ extension MirrorFeed {
             if let revision {
                 try await wait(for: .revision(revision), until: end)
             } else {
-                try await waitForNames(of: batch, until: end)
+                try await wait(forNames: Set(batch.changes.map { KeyName($0.name) }), until: end)
             }
         } catch {
             throw AsyncKVStoreError(
@@ -63,31 +63,32 @@ extension MirrorFeed {
         return revision
     }
 
-    /// Waits until the mirror shows a batch, or a later write, of a store that does not tell the batch's revision.
+    /// Waits until the mirror shows the last write of each name, or a later one.
     ///
-    /// Another write may hide the batch from the stream of changes, which can omit states. So the wait begins again
-    /// with the present state of the names.
-    private func waitForNames(
-        of batch: KVBatch, until end: ContinuousClock.Instant
+    /// For a store that does not return the revision of a batch. The stream of changes may skip states, so a later
+    /// write can hide this one: the revisions of the names are read again after each pause.
+    private func wait(
+        forNames names: Set<KeyName>, until end: ContinuousClock.Instant
     ) async throws(AsyncKVStoreError) {
-        var pause = Duration.milliseconds(50)
-        while true {
-            let goal = MirrorState.Goal.entries(try await present(batch))
-            do throws(AsyncKVStoreError) {
-                return try await wait(for: goal, until: min(.now + pause, end))
-            } catch {
-                guard error.code == .timeout, ContinuousClock.now < end else { throw error }
-                pause = min(pause * 2, .seconds(1))
+        let goal = MirrorState.Goal.entries(try await currentRevisions(of: names))
+        try await wait(for: goal, until: end) { [self] id in
+            var pause = Duration.milliseconds(50)
+            while true {
+                try await Task.sleep(for: pause)
+                let start = ContinuousClock.now
+                do throws(AsyncKVStoreError) {
+                    replaceGoal(of: id, by: .entries(try await currentRevisions(of: missingNames(of: id))))
+                } catch {
+                    // The goal so far may still be reached.
+                }
+                pause = max(min(pause * 2, .seconds(1)), .now - start)
             }
         }
     }
 
-    /// The revisions that the names of a batch have now.
-    private func present(_ batch: KVBatch) async throws(AsyncKVStoreError) -> [KeyName: UInt64?] {
+    private func currentRevisions(of names: Set<KeyName>) async throws(AsyncKVStoreError) -> [KeyName: UInt64?] {
         var revisions: [KeyName: UInt64?] = [:]
-        for change in batch.changes {
-            revisions[KeyName(change.name)] = .some(try await source.entry(named: change.name)?.revision)
-        }
+        for name in names { revisions[name] = .some(try await source.entry(named: name.string)?.revision) }
         return revisions
     }
 }

@@ -101,7 +101,8 @@ public final class MirroredKVStore: KVRawStoring {
     ///
     /// It counts from the latest request for a list, or for the revision of the remote store, whose result the mirror
     /// has reached. Such a request is sent every ``Configuration/revisionCheckInterval``, so the age normally stays
-    /// below about that time. Changes that arrive in between do not reset it: a change may have been delayed on its way.
+    /// below about that time. Changes that arrive in between do not reset it: a change may have been delayed on its
+    /// way.
     public var age: Duration? { feed.state.withLock { $0.provenAt.map { ContinuousClock.now - $0 } } }
 
     /// Why the mirror is not connected; nil if it is.

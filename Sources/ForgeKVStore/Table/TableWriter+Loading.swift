@@ -1,6 +1,6 @@
 import CForgeKVStore
 
-/// Filling a table, without an object for each value: from a log, before the table has readers, or from a list.
+/// Bulk loading without an object for each value: from a log, before there are readers, or from a list, beside readers.
 extension TableWriter {
     /// The change that one record of a log makes to one name, in the memory of the record.
     struct LoadedRecord {
@@ -73,7 +73,8 @@ extension TableWriter {
         if let entry = table.view.array.find(record.name, hash: record.hash) { replace(entry, by: .empty) }
     }
 
-    /// Stores a value as loading does, while the table may have readers: an old value stays where it is.
+    /// Stores a value in the arena, like loading, but safe beside readers: the bytes of an old value are not
+    /// overwritten.
     mutating func store(_ value: UnsafeRawBufferPointer, revision: UInt64, named name: UnsafeRawBufferPointer) {
         let hash = KeyHash.hash(name)
         let content =

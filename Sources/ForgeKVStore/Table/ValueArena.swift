@@ -1,4 +1,5 @@
-/// Memory for the encoded values that are loaded when a store is opened: one allocation for many values.
+/// Memory for the encoded values that are loaded when a store is opened, or from a mirror's list: one allocation for
+/// many values.
 ///
 /// A value stays where it is until the arena is emptied or freed, so readers inside the gate may look at it.
 final class ValueArena: @unchecked Sendable {

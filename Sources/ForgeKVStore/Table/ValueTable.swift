@@ -23,7 +23,7 @@ final class ValueTable: @unchecked Sendable {
     /// Where the entries are; used by the writer alone.
     let pool = EntryPool()
 
-    /// Where encoded values are that were loaded; used by the writer alone.
+    /// The memory of loaded encoded values; used by the writer alone.
     let arena = ValueArena()
 
     init() {}

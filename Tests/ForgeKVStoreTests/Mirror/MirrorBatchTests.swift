@@ -32,7 +32,7 @@ struct MirrorBatchTests {
     }
 
     @Test("a list has names and values of any size, and the last of equal names")
-    func loading() throws {
+    func loading() async throws {
         let store = InMemoryKVStore()
         let sizes = [0, 1, 8, 15, 16, 24, 25, 1_023, 1_024, 1_025, 100_000]
         let list: MirroredList = sizes.enumerated().map { index, size in
@@ -43,12 +43,13 @@ struct MirrorBatchTests {
         let reported = Mutex<[String]>([])
         let observation = store.observeChanges { names in reported.withLock { $0 += names ?? [] } }
         store.load(list + [(list[3].name, last)])
-        withExtendedLifetime(observation) {}
         for (index, (name, entry)) in list.enumerated() {
             #expect(try store.entry(named: name) == (index == 3 ? last : entry))
         }
         #expect(store.count == sizes.count)
-        #expect(Set(reported.withLock { $0 }) == Set(list.map(\.name)))
+        let names = Set(list.map(\.name))
+        try await until("every name is reported") { Set(reported.withLock { $0 }) == names }
+        withExtendedLifetime(observation) {}
     }
 
     @Test("a batch whose connection ends is made whole by its repetition, or by a list", arguments: [true, false])

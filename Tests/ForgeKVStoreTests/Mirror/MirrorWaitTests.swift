@@ -81,9 +81,9 @@ struct MirrorWaitTests {
         #expect(!mirror.contains(key))
     }
 
-    @Test("a write that a later one hides from the stream is shown with that one", arguments: [1, nil], [2, nil])
+    @Test("a write that the stream skips ends when the mirror shows the later one", arguments: [1, nil], [2, nil])
     func hidden(_ own: Int?, _ other: Int?) async throws {
-        let store = ScriptedStore(tellsRevisions: false)
+        let store = ScriptedStore(returnsRevisions: false)
         store.base.set("a", 0)
         store.deliver([.resync])
         let mirror = try await MirroredKVStore(store, .test).caughtUp()
@@ -98,6 +98,22 @@ struct MirrorWaitTests {
         try await write.value
         #expect(mirror.get(key) == other)
         #expect(revision == 3)
+    }
+
+    @Test("a write goes on waiting while the remote store cannot be read")
+    func unreadable() async throws {
+        let store = ScriptedStore(returnsRevisions: false)
+        store.deliver([.resync])
+        let mirror = try await MirroredKVStore(store, .test).caughtUp()
+        let key = KVKey<Int>("a")
+        let write = Task { try await mirror.remote.set(key, value: 1) }
+        try await until { store.readCount.load(ordering: .relaxed) > 0 }
+        store.failsReads.store(true, ordering: .relaxed)
+        try await until { store.readCount.load(ordering: .relaxed) > 3 }
+        let entry = store.base.state.withLock { $0.content[KeyName("a")] }
+        store.deliver([.changed(name: "a", entry: entry, revision: nil)])
+        try await write.value
+        #expect(mirror.get(key) == 1)
     }
 
     @Test("a removal also reaches names that the mirror does not show yet")

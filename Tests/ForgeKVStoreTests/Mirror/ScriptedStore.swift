@@ -10,13 +10,16 @@ final class ScriptedStore: ForwardingStore {
     let isSplit: Bool
 
     /// Whether writes return their revision.
-    let tellsRevisions: Bool
+    let returnsRevisions: Bool
 
     let connectionCount = Atomic(0)
     let readCount = Atomic(0)
 
-    init(isSplit: Bool = false, tellsRevisions: Bool = true) {
-        (self.isSplit, self.tellsRevisions) = (isSplit, tellsRevisions)
+    /// Whether reads of entries fail.
+    let failsReads = Atomic(false)
+
+    init(isSplit: Bool = false, returnsRevisions: Bool = true) {
+        (self.isSplit, self.returnsRevisions) = (isSplit, returnsRevisions)
     }
 
     func deliver(_ changes: [AsyncKVChange], upTo revision: UInt64? = nil) {
@@ -30,12 +33,13 @@ final class ScriptedStore: ForwardingStore {
 
     func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
         defer { readCount.add(1, ordering: .relaxed) }
+        if failsReads.load(ordering: .relaxed) { throw AsyncKVStoreError(.unavailable, .read, key: name) }
         return try await base.entry(named: name)
     }
 
     func commit(_ batch: KVBatch, timeToLive: Duration?) async throws(AsyncKVStoreError) -> UInt64? {
         let revision = try await base.commit(batch, timeToLive: timeToLive)
-        return tellsRevisions ? revision : nil
+        return returnsRevisions ? revision : nil
     }
 
     func changes(prefix: String, from revision: UInt64?) -> AsyncKVChanges {
