@@ -11,6 +11,9 @@ package enum TestDepth {
     /// The time after which an asynchronous test counts as hanging; it includes waiting for synchronous tests.
     package static let hangLimitInMinutes = isDeep ? 120 : 5
 
+    /// The same time, for a test that waits.
+    package static let hangLimit = Duration.seconds(60 * hangLimitInMinutes)
+
     /// A limit of a check.
     package static func limit(_ quick: Int, deep: Int) -> Int { isDeep ? deep : quick }
 

@@ -1,6 +1,7 @@
 import ForgeKVStore
 import ForgeStorageTesting
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("The age of a mirror")
@@ -65,7 +66,7 @@ struct MirrorAgeTests {
         store.deliver([], upTo: 1)
         store.deliver(
             [.changed(name: "a", entry: KVEntry(bytes: encoded(2), revision: 2), revision: 2)], upTo: 2)
-        try await mirror.wait(for: 2, upTo: .seconds(60))
+        try await mirror.wait(for: 2, upTo: TestDepth.hangLimit)
         let elapsed = ContinuousClock.now - listed
         #expect(try #require(mirror.age) >= elapsed)
         #expect(mirror.isCaughtUp)
@@ -79,7 +80,7 @@ struct MirrorAgeTests {
         let mirror = try MirroredKVStore(store, configuration)
         try await until { store.connectionCount.load(ordering: .relaxed) >= 3 }
         store.deliver([.resync])
-        try await mirror.wait(upTo: .seconds(60))
+        try await mirror.wait(upTo: TestDepth.hangLimit)
     }
 
     @Test("a mirror that does not show what the store has is not caught up")

@@ -1,4 +1,5 @@
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -26,7 +27,7 @@ struct MirrorBatchTests {
             #expect(mirror.contains(KVKey<Int>("b")) == (value == 2))
             #expect(mirror.revision == revision - 1)
             store.deliver([.changed(name: "c", entry: entry(value, revision), revision: revision)], upTo: revision)
-            try await mirror.wait(for: revision, upTo: .seconds(60))
+            try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
             #expect(try mirror.numbers == ["a": value, "c": value])
         }
     }
@@ -74,7 +75,7 @@ struct MirrorBatchTests {
                     .changed(name: "b", entry: entry(2, 2), revision: 2),
                 ], upTo: 2)
         }
-        try await mirror.wait(for: 2, upTo: .seconds(60))
+        try await mirror.wait(for: 2, upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["a": 2, "b": 2])
     }
 }

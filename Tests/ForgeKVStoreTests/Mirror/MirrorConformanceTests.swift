@@ -10,7 +10,7 @@ struct MirrorConformanceTests {
     /// Mirrors block the threads of these checks, so they run on threads of their own.
     private func run(_ check: ConformanceCheck<any KVRawStoring>, over store: any AsyncKVStoring) async throws {
         var configuration = MirroredKVStore.Configuration.test
-        configuration.synchronousWrites = .blocking(upTo: .seconds(300))
+        configuration.synchronousWrites = .blocking(upTo: TestDepth.hangLimit)
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
         try await withTaskExecutorPreference(ThreadExecutor.shared) { try await check.run(on: mirror) }
         try await mirror.close()

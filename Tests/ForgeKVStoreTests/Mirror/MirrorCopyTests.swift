@@ -40,7 +40,7 @@ struct MirrorCopyTests {
         #expect(!mirror.isCaughtUp && mirror.age == nil)
         try await until { mirror.failure != nil }
         remote.state.withLock { $0.isDown = false }
-        try await mirror.wait(upTo: .seconds(300))
+        try await mirror.wait(upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["": 2, "a": 1, "b": 2])
         #expect(mirror.revision == revision)
         #expect(remote.state.withLock { $0.listCount } == 1)
@@ -75,7 +75,7 @@ struct MirrorCopyTests {
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         for value in 2...6 {
             let revision = remote.change([("a", value), ("b", value % 3 == 0 ? nil : value)])
-            try await mirror.wait(for: revision, upTo: .seconds(300))
+            try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
             // The copy is written behind the mirror, perhaps several changes at once.
             try await until { mirror.feed.copy?.isIdle == true }
             remote.cut()
@@ -151,7 +151,7 @@ struct MirrorCopyTests {
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         #expect(try mirror.numbers == ["a": 1])
         remote.set(name + "y", 2)
-        try await mirror.wait(for: remote.set("b", 2), upTo: .seconds(300))
+        try await mirror.wait(for: remote.set("b", 2), upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["a": 1, "b": 2])
         #expect(mirror.copyFailure == nil)
         try await mirror.close()
@@ -163,7 +163,7 @@ struct MirrorCopyTests {
         for index in 0..<20 { remote.set("\(index)", index) }
         let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
         for index in 0..<20 {
-            try await mirror.wait(for: remote.set("\(index)", -index), upTo: .seconds(300))
+            try await mirror.wait(for: remote.set("\(index)", -index), upTo: TestDepth.hangLimit)
             try await until { mirror.feed.copy?.isIdle == true }
         }
         try await mirror.close()
@@ -181,7 +181,7 @@ struct MirrorCopyTests {
         #expect(try again.numbers.isEmpty && again.revision == nil)
         for index in 0..<19 { remote.set("\(index)", nil) }
         remote.state.withLock { $0.isDown = false }
-        try await again.wait(upTo: .seconds(300))
+        try await again.wait(upTo: TestDepth.hangLimit)
         try await again.close()
         remote.state.withLock { $0.isDown = true }
         let last = try MirroredKVStore(remote, configuration)

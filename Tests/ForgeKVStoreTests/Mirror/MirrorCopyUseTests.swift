@@ -4,6 +4,7 @@ import ForgeStorageTesting
 import Foundation
 import Synchronization
 import SystemPackage
+import TestDepth
 import Testing
 
 @testable import ForgeKVStore
@@ -55,7 +56,7 @@ struct MirrorCopyUseTests {
         let revision = remote.set("removed", nil)
         do {
             defer { gate.open() }
-            try await mirror.wait(for: revision, upTo: .seconds(60))
+            try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         }
         let expected = try mirror.numbers
         #expect(expected.count == count + 2 && expected["0"] == -1)
@@ -88,7 +89,7 @@ struct MirrorCopyUseTests {
         }
         let error = #expect(throws: KVStoreError.self) { try FileKVStore(at: path, fileSystem: other) }
         #expect(error?.isInUse == true)
-        try await first.wait(for: remote.set("a", 2), upTo: .seconds(300))
+        try await first.wait(for: remote.set("a", 2), upTo: TestDepth.hangLimit)
         try await first.close()
         remote.state.withLock { $0.isDown = true }
         let last = try MirroredKVStore(remote, second)

@@ -1,6 +1,7 @@
 import ForgeKVStore
 import ForgeStorageTesting
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("A mirror whose remote store cannot be reached")
@@ -15,7 +16,7 @@ struct MirrorOutageTests {
         configuration.listJitter = .seconds(2)
         var fleet: [MirroredKVStore] = []
         for _ in 0..<20 { fleet.append(try MirroredKVStore(remote, configuration)) }
-        for mirror in fleet { try await mirror.wait(upTo: .seconds(300)) }
+        for mirror in fleet { try await mirror.wait(upTo: TestDepth.hangLimit) }
         // The first list is not delayed by the spread.
         let start = lists.withLock { $0 }
         #expect(start.count == 20)
@@ -24,7 +25,7 @@ struct MirrorOutageTests {
         let revision = remote.set("a", 2)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for mirror in fleet where waits {
-                group.addTask { try await mirror.wait(for: revision, upTo: .seconds(300)) }
+                group.addTask { try await mirror.wait(for: revision, upTo: TestDepth.hangLimit) }
             }
             try await Task.sleep(for: .milliseconds(100))  // In any order the lists are spread.
             remote.state.withLock { $0.isDown = false }
@@ -43,7 +44,7 @@ struct MirrorOutageTests {
         let mirror = try await MirroredKVStore(remote, .test(patience: .seconds(1))).caughtUp()
         remote.state.withLock { $0.isDown = true }
         let revision = remote.set("a", 2)
-        let waiting = Task { try await mirror.wait(for: revision, upTo: .seconds(300)) }
+        let waiting = Task { try await mirror.wait(for: revision, upTo: TestDepth.hangLimit) }
         let error = await #expect(throws: AsyncKVStoreError.self) {
             try await mirror.wait(for: revision, upTo: .seconds(3))
         }
@@ -71,7 +72,7 @@ struct MirrorOutageTests {
         }
         #expect(error?.code == .timeout)
         remote.state.withLock { $0.isMuted = false }
-        try await mirror.wait(for: revision, upTo: .seconds(300))
+        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         #expect(remote.state.withLock { [$0.listCount, $0.connectionCount] } == [1, 1])
     }
 

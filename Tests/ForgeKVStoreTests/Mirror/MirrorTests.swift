@@ -2,6 +2,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 /// A store that cannot answer with more than some values.
@@ -29,15 +30,15 @@ struct MirrorTests {
         remote.state.withLock { $0.isMuted = true }
         let mirror = try MirroredKVStore(remote, .test)
         #expect(mirror.age == nil && !mirror.isCaughtUp && mirror.get(KVKey<Int>("a")) == nil)
-        try await mirror.wait(upTo: .seconds(300))
+        try await mirror.wait(upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["a": 0, "b": 1, "c": 2, "d": 3, "e": 4])
         #expect(mirror.revision == 5)
         remote.state.withLock { $0.isMuted = false }
-        try await mirror.wait(for: 8, upTo: .seconds(300))
+        try await mirror.wait(for: 8, upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["a": 7, "b": 1, "c": 2, "d": 3, "e": 4, "z": 7])
         #expect(mirror.isCaughtUp && mirror.failure == nil && mirror.age != nil)
         let revision = remote.change([("b", nil), ("c", 9)])
-        try await mirror.wait(for: revision, upTo: .seconds(300))
+        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["a": 7, "c": 9, "d": 3, "e": 4, "z": 7])
         #expect(try mirror.entry(named: "c")?.revision == revision)
         #expect(mirror.revision == revision)
@@ -75,7 +76,7 @@ struct MirrorTests {
             remote.set("removed", nil)
             remote.set("round \(round)", round)
             let revision = remote.set("count", round)
-            try await mirror.wait(for: revision, upTo: .seconds(300))
+            try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
             #expect(mirror.get(KVKey<Int>("count")) == round)
             #expect(!mirror.contains(KVKey<Int>("removed")))
         }
@@ -127,8 +128,8 @@ struct MirrorTests {
         let mirror = try MirroredKVStore(store, .test)
         let seen = Mutex<[String]>([])
         let observation = mirror.observeChanges { names in seen.withLock { $0 += (names ?? ["anything"]).sorted() } }
-        try await mirror.wait(upTo: .seconds(300))
-        try await mirror.wait(for: remote.set("end", 1), upTo: .seconds(300))
+        try await mirror.wait(upTo: TestDepth.hangLimit)
+        try await mirror.wait(for: remote.set("end", 1), upTo: TestDepth.hangLimit)
         try await until { seen.withLock { $0.contains("end") } }
         #expect(try mirror.numbers == ["b": 2, "end": 1])
         #expect(!seen.withLock { $0.contains("a") || $0.contains("c") })
@@ -146,7 +147,7 @@ struct MirrorTests {
         let revision = remote.set("b", 2)
         remote.compact()
         remote.state.withLock { $0.isDown = false }
-        try await mirror.wait(for: revision, upTo: .seconds(300))
+        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["b": 2])
         #expect(remote.state.withLock { $0.listCount } == 2)
     }
@@ -166,7 +167,7 @@ struct MirrorTests {
         #expect(try mirror.entry(named: "same")?.revision == revision)
         try await until { seen.withLock { $0.count } == 2 }
         #expect(seen.withLock { $0 } == ["a", "b"])
-        try await mirror.wait(for: remote.set("b", 2), upTo: .seconds(300))
+        try await mirror.wait(for: remote.set("b", 2), upTo: TestDepth.hangLimit)
         #expect(mirror.get(KVKey<Int>("b")) == 2)
         withExtendedLifetime(observation) {}
     }
@@ -184,7 +185,7 @@ struct MirrorTests {
         remote.set("first", 1)
         try await until { calls.withLock { $0.count } == 1 }
         let revision = remote.change((0..<1500).map { (index: Int) in ("\(index)", index) })
-        try await mirror.wait(for: revision, upTo: .seconds(300))
+        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         gate.signal()
         gate.signal()
         try await until { calls.withLock { $0.count } == 2 }

@@ -3,6 +3,7 @@ import ForgeKVStore
 import ForgeStorageTesting
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @Suite("How current a mirror is")
@@ -13,7 +14,7 @@ struct MirrorWaitTests {
         remote.set("a", 1)
         let mirror = try await MirroredKVStore(remote, .test(patience: .milliseconds(100))).caughtUp()
         let revision = remote.pass()
-        try await mirror.wait(for: revision, upTo: .seconds(300))
+        try await mirror.wait(for: revision, upTo: TestDepth.hangLimit)
         #expect(mirror.revision == revision)
         #expect(remote.state.withLock { $0.listCount } > 1)
     }
@@ -51,7 +52,7 @@ struct MirrorWaitTests {
         #expect(!mirror.isCaughtUp && mirror.age == nil && mirror.revision == nil)
         remote.set("a", 1)
         remote.state.withLock { $0.isDown = false }
-        try await mirror.wait(upTo: .seconds(300))
+        try await mirror.wait(upTo: TestDepth.hangLimit)
         #expect(mirror.failure == nil && mirror.isCaughtUp)
         remote.state.withLock { $0.isDown = true }
         try await until { !mirror.isCaughtUp }
@@ -126,7 +127,7 @@ struct MirrorWaitTests {
         try await mirror.remote.remove(KVKey<Int>("a"))
         #expect(mirror.revision == 2)
         remote.state.withLock { $0.isMuted = false }
-        try await mirror.wait(for: remote.set("b", 1), upTo: .seconds(300))
+        try await mirror.wait(for: remote.set("b", 1), upTo: TestDepth.hangLimit)
         #expect(try mirror.numbers == ["b": 1])
     }
 
@@ -178,7 +179,7 @@ struct MirrorWaitTests {
             call.operation == .batch ? fault.withLock { $0 } : nil
         }
         var configuration = MirroredKVStore.Configuration.test
-        configuration.synchronousWrites = .blocking(upTo: .seconds(300))
+        configuration.synchronousWrites = .blocking(upTo: TestDepth.hangLimit)
         let mirror = try await MirroredKVStore(store, configuration).caughtUp()
         let cases: [(AsyncKVStoreError.Code, KVStoreError.Code)] = [
             (.unavailable, .unavailable(.inputOutput)), (.timeout, .unavailable(.inputOutput)),

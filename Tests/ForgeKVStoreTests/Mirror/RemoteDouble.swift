@@ -1,5 +1,6 @@
 import ForgeKVStore
 import Synchronization
+import TestDepth
 import Testing
 
 /// A remote store with revisions, whose history, connections and failures a test controls.
@@ -271,7 +272,7 @@ func encoded(_ value: Int) -> [UInt8] {
 
 /// Waits until a condition holds.
 func until(_ what: Comment? = nil, _ condition: () throws -> Bool) async throws {
-    let end = ContinuousClock.now + .seconds(300)
+    let end = ContinuousClock.now + TestDepth.hangLimit
     while try !condition() {
         try #require(ContinuousClock.now < end, what ?? "waited in vain")
         try await Task.sleep(for: .milliseconds(2))
@@ -283,11 +284,11 @@ extension MirroredKVStore.Configuration {
     static var test: Self { test() }
 
     /// With a time after which `wait` makes the mirror list again; by default later than any test waits.
-    static func test(patience: Duration = .seconds(600)) -> Self {
+    static func test(patience: Duration = TestDepth.hangLimit * 2) -> Self {
         var configuration = Self()
         configuration.listJitter = .zero
         configuration.longestBackoff = .milliseconds(20)
-        configuration.visibilityLimit = .seconds(300)
+        configuration.visibilityLimit = TestDepth.hangLimit
         configuration.patience = patience
         return configuration
     }
@@ -304,7 +305,7 @@ extension MirroredKVStore {
     }
 
     func caughtUp() async throws -> Self {
-        try await wait(upTo: .seconds(300))
+        try await wait(upTo: TestDepth.hangLimit)
         return self
     }
 }
