@@ -216,7 +216,7 @@ let package = Package(
         .testTarget(
             name: "ForgeInspectorTests",
             dependencies: [
-                "ForgeInspector", "ForgeStorage", "ForgeCoding", system, crypto, logging,
+                "ForgeInspector", "ForgeStorage", "ForgeCoding", "TestDepth", system, crypto, logging,
             ],
             swiftSettings: settings),
         .testTarget(

@@ -2,6 +2,7 @@ import Crypto
 import ForgeStorage
 import Foundation
 import Synchronization
+import TestDepth
 import Testing
 
 @testable import ForgeInspector
@@ -159,7 +160,7 @@ import Testing
         defer { following.cancel() }
         _ = try inspector.keyValueStore("settings")?.page(.init(), offset: 0, limit: 1)
         try store.set(KVKey<Int>("key"), value: 1)
-        let page = try await inspector.timeline.events(after: 0, waiting: .seconds(300))
+        let page = try await inspector.timeline.events(after: 0, waiting: TestDepth.hangLimit)
         #expect(page.events.map(\.name) == ["key"])
     }
 
