@@ -105,7 +105,8 @@ struct EtcdMirrorTests {
             #expect(!mirror.contains(KVKey<Int>("removed")))
             #expect(try mirror.numbers.count == round + 1)
         }
-        #expect(seen.withLock { $0 } == seen.withLock { $0.sorted() })
+        let inOrder = seen.withLock { $0 == $0.sorted() }
+        #expect(inOrder)
         withExtendedLifetime(observation) {}
     }
 
@@ -134,7 +135,8 @@ struct EtcdMirrorTests {
             #expect(!mirror.contains(KVKey<Int>("removed")))
         }
         #expect(try mirror.numbers.count == 21)
-        #expect(seen.withLock { $0 } == seen.withLock { $0.sorted() })
+        let inOrder = seen.withLock { $0 == $0.sorted() }
+        #expect(inOrder)
         withExtendedLifetime(observation) {}
     }
 
