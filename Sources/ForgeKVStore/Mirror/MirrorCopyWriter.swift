@@ -58,9 +58,12 @@ final class MirrorCopyWriter: Sendable {
         }
     }
 
+    /// Writes until the copy has everything, or a write has failed and nothing has changed since it began: then the next
+    /// change begins another.
     private func write() async {
-        do {
-            while let (work, position) = try takeWork() {
+        while true {
+            do {
+                guard let (work, position) = try takeWork() else { return }
                 try await BlockingWork.run { [copy] in
                     switch work {
                     case .changes(let changes): try copy.write(changes, position)
@@ -68,10 +71,9 @@ final class MirrorCopyWriter: Sendable {
                     }
                 }
                 state.withLock { $0.failure = nil }
+            } catch {
+                state.withLock { ($0.names, $0.failure) = (nil, error) }
             }
-        } catch {
-            // The next change begins another write.
-            state.withLock { ($0.names, $0.task, $0.failure) = (nil, nil, error) }
         }
     }
 
@@ -82,15 +84,11 @@ final class MirrorCopyWriter: Sendable {
                 state.task = nil
                 return nil
             }
-            let work: Work =
-                if let names = state.names {
-                    .changes(
-                        names.map { MirroredChange(name: $0, entry: memory.cell(of: $0).map { KVEntry($0) }) })
-                } else {
-                    .all(try memory.snapshot())
-                }
+            let names = state.names
             (state.names, state.isBehind) = ([], false)
-            return (work, state.position)
+            guard let names else { return (.all(try memory.snapshot()), state.position) }
+            let changes = names.map { MirroredChange(name: $0, entry: memory.cell(of: $0).map { KVEntry($0) }) }
+            return (.changes(changes), state.position)
         }
     }
 

@@ -32,16 +32,23 @@ struct MirrorCopyUseTests {
         }
     }
 
+    /// A disk that calls `write` before each write.
+    private func disk(
+        beforeWriting write: @escaping @Sendable () throws(FileSystemError) -> Void
+    ) -> InterceptedFileSystem<InMemoryFileSystem> {
+        InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
+            // Records that are stored into mapped memory would not pass.
+            if call.operation == .map { throw FileSystemError(.map, .notSupported) }
+            if call.operation == .write { try write() }
+        }
+    }
+
     @Test(
         "a device that does not answer delays no change, and the copy gets the content afterwards",
         arguments: [10, MirrorCopyWriter.limit + 10])
     func slowDevice(_ count: Int) async throws {
         let gate = Gate()
-        let disk = InterceptedFileSystem(InMemoryFileSystem()) { (call) throws(FileSystemError) in
-            // Records that are stored into mapped memory would not pass.
-            if call.operation == .map { throw FileSystemError(.map, .notSupported) }
-            if call.operation == .write { gate.pass() }
-        }
+        let disk = disk { () throws(FileSystemError) in gate.pass() }
         let remote = RemoteDouble(pageSize: .max)
         remote.change([("removed", 1), ("kept", 1)])
         var configuration = MirroredKVStore.Configuration.test
@@ -65,6 +72,36 @@ struct MirrorCopyUseTests {
         let last = try MirroredKVStore(remote, configuration)
         #expect(try last.numbers == expected)
         #expect(last.revision == revision)
+        try await last.close()
+    }
+
+    @Test("changes that come while a write fails are written without another change")
+    func changesDuringFailure() async throws {
+        let gate = Gate()
+        let isFull = Atomic(false)
+        let disk = disk { () throws(FileSystemError) in
+            gate.pass()
+            if isFull.exchange(false, ordering: .relaxed) { throw FileSystemError(.write, .noSpace) }
+        }
+        let remote = RemoteDouble()
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.copy = .init(at: "/copy", fileSystem: disk)
+        let mirror = try await MirroredKVStore(remote, configuration).caughtUp()
+        try await until { mirror.feed.copy?.isIdle == true }
+        gate.close()
+        remote.set("a", 1)
+        try await until { gate.blockedCount.load(ordering: .relaxed) > 0 }
+        do {
+            defer { gate.open() }
+            isFull.store(true, ordering: .relaxed)
+            try await mirror.wait(for: remote.set("b", 1), upTo: TestDepth.hangLimit)
+        }
+        try await until { mirror.feed.copy?.isIdle == true }
+        #expect(mirror.copyFailure == nil)
+        try await mirror.close()
+        remote.state.withLock { $0.isDown = true }
+        let last = try MirroredKVStore(remote, configuration)
+        #expect(try last.numbers == ["a": 1, "b": 1])
         try await last.close()
     }
 
