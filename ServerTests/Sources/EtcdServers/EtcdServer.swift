@@ -68,17 +68,8 @@ package final class EtcdServer: Sendable {
         try await start()
     }
 
-    /// Tries again for some seconds: a connection of another test may have taken the port, which was free before.
     private func launch() throws {
-        for attempt in 1... {
-            try process.launch()
-            do {
-                return try process.waitUntilReady()
-            } catch {
-                process.end()
-                guard attempt < 10 else { throw error }
-                usleep(500_000)
-            }
-        }
+        try process.launch()
+        try process.waitUntilReady()
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 /// Calls of TCP sockets on loopback.
 package enum LoopbackSocket {
@@ -20,7 +21,11 @@ package enum LoopbackSocket {
                     && getsockname(descriptor, pointer, &length) == 0
             }
         }
-        guard result else { throw Failed(call: "bind") }
+        guard result else {
+            let error = Failed(call: "bind")
+            close(descriptor)
+            throw error
+        }
         return (descriptor, UInt16(bigEndian: address.sin_port))
     }
 
@@ -33,17 +38,30 @@ package enum LoopbackSocket {
             }
         }
         guard result == 0 else {
+            let error = Failed(call: "connect")
             close(descriptor)
-            throw Failed(call: "connect")
+            throw error
         }
         return descriptor
     }
 
-    /// A port that is free at present.
+    /// The ports that ``freePort()`` chooses from: systems give none of them to outgoing connections, which would take
+    /// the port of a server that is not running yet, or stopped.
+    private static let serverPorts: ClosedRange<UInt16> = 10_000...32_000
+
+    private static let givenPorts = Mutex<Set<UInt16>>([])
+
+    /// A port that is free, and is not returned again.
     package static func freePort() throws -> UInt16 {
-        let (descriptor, port) = try listener()
-        close(descriptor)
-        return port
+        for _ in 0..<1_000 {
+            let port = UInt16.random(in: serverPorts)
+            guard givenPorts.withLock({ $0.insert(port).inserted }) else { continue }
+            do {
+                close(try listener(port: port).descriptor)
+                return port
+            } catch let error as Failed where error.number == EADDRINUSE {}
+        }
+        throw Failed(call: "bind", number: EADDRINUSE)
     }
 
     private static func make() throws -> Int32 {
