@@ -16,14 +16,22 @@ extension InMemoryFileSystem.State {
     ///
     /// Linux reports it only under the name by which the file was opened.
     ///
-    /// - Complexity: O(*n*) in the entries of the watched directories.
+    /// The search begins with the latest names, as a file was probably created when it was written.
+    ///
+    /// - Complexity: O(*n*) in the entries of the watched directories, O(1) for a name that is one of the latest.
     @inline(never) func notifyWritten(_ index: Int) {
-        for directory in names.indices where isDirectory(directory) && inodes[directory].nameCount > 0 {
+        var rest = inodes[index].nameCount
+        for directory in names.indices.reversed() where isDirectory(directory) && inodes[directory].nameCount > 0 {
             let number = inodes[directory].number
             guard watches.contains(where: { $0.isWatched(number) }) else { continue }
-            for (position, entry) in names[directory].entries.enumerated() where Int(entry.inode) == index {
+            var position = names[directory].entries.count
+            while position > 0, rest > 0 {
+                position -= 1
+                guard Int(names[directory].entries[position].inode) == index else { continue }
                 notify(.written, place(at: position, in: directory))
+                rest -= 1
             }
+            if rest == 0 { return }
         }
     }
 }
