@@ -119,6 +119,8 @@ struct LinkAttackTests {
                 while !isDone.withLock({ $0 }) {
                     try SystemFileSystem().rename(dir, to: trap, .exchanging)
                     swaps.withLock { $0 += 1 }
+                    // Leaves the processor to the store, which meets both states all the same.
+                    usleep(20)
                 }
             } catch {
                 Issue.record("the swap failed: \(error)")

@@ -32,6 +32,15 @@ struct StoreCrashTests {
         [.set("a", "1"), .set("a", "2", count: 1300), .compact, .set("b", "3"), .reopen, .set("c", "4")],
     ]
 
+    /// A default run uses every other one: they replace and remove a file, everything, and directories.
+    private static let filePrograms: [[StoreCall]] = [
+        [.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
+        [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
+        [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
+        [.set("x/y", "1"), .set("x/w/v", "2"), .set("z/y", "3"), .set("a", "4"), .removeAll],
+        [.set("x/y", "1"), .set("x/w/v", "2"), .removeTree("x/w"), .removeTree("x"), .reopen, .set("x/y", "3")],
+    ]
+
     /// The maximum number of states visited per program on file stores.
     private let limit = TestDepth.limit(20, deep: 5000)
 
@@ -60,13 +69,7 @@ struct StoreCrashTests {
 
     @Test(
         "a store of files loses nothing that was acknowledged, and never mixes",
-        arguments: [
-            [StoreCall.set("a", "1"), .set("a", "2", count: 5000), .remove("a")],
-            [.set("x/y", "1"), .set("x/z", "2"), .removeTree("x"), .set("x/y", "3")],
-            [.create("a", StoreValue("1", count: 40)), .create("a", StoreValue("2", count: 40)), .removeAll],
-            [.set("x/y", "1"), .set("x/w/v", "2"), .set("z/y", "3"), .set("a", "4"), .removeAll],
-            [.set("x/y", "1"), .set("x/w/v", "2"), .removeTree("x/w"), .removeTree("x"), .reopen, .set("x/y", "3")],
-        ])
+        arguments: TestDepth.sample(filePrograms, every: 2))
     func files(_ calls: [StoreCall]) async throws {
         let report = try await forEachCrash(of: calls, in: FilesUnderCrash.self, limit: limit)
         #expect((report.isExhaustive || !TestDepth.isDeep) && report.stateCount > 20)
