@@ -24,8 +24,19 @@ static void give_back(void *record) {
     __c11_atomic_store(&reader->is_taken, 0, __ATOMIC_RELEASE);
 }
 
+// Runs in the child, which has the forking thread alone: records of the others would stay inside a section for ever.
+static void forget_other_threads(void) {
+    for (struct forge_reader *reader = forge_first_reader(); reader; reader = reader->next) {
+        if (reader == forge_own_reader) continue;
+        size_t passes = __c11_atomic_load(&reader->passes, __ATOMIC_RELAXED);
+        if (passes % 2) __c11_atomic_store(&reader->passes, passes + 1, __ATOMIC_RELAXED);
+        __c11_atomic_store(&reader->is_taken, 0, __ATOMIC_RELAXED);
+    }
+}
+
 static void prepare(void) {
     pthread_key_create(&end_of_thread, give_back);
+    pthread_atfork(0, 0, forget_other_threads);
 #if defined(__linux__)
     long known = syscall(SYS_membarrier, query, 0, 0);
     is_ordered = known >= 0 && (known & private_expedited) != 0

@@ -58,3 +58,30 @@ public struct FileStatus: Hashable, Sendable {
         self.changed = changed
     }
 }
+
+/// What can be known of a file without its times.
+///
+/// On Linux, a look at the times of a file makes its next change record a finer time, which the flush after that change
+/// then has to write too (multigrain timestamps, since 6.13): a call that does not need them asks for this.
+public struct BriefFileStatus: Hashable, Sendable {
+    /// The number of the inode, unique within a device while the file exists.
+    public var inode: UInt64
+
+    /// The length of the content.
+    public var sizeInBytes: Int64
+
+    /// The number of hard links; 0 for an open file whose last name was removed.
+    public var linkCount: UInt64
+
+    /// Creates a status.
+    public init(inode: UInt64, sizeInBytes: Int64, linkCount: UInt64) {
+        self.inode = inode
+        self.sizeInBytes = sizeInBytes
+        self.linkCount = linkCount
+    }
+
+    /// The part of a status.
+    public init(_ status: FileStatus) {
+        self.init(inode: status.inode, sizeInBytes: status.sizeInBytes, linkCount: status.linkCount)
+    }
+}

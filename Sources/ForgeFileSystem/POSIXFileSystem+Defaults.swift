@@ -56,6 +56,11 @@ extension POSIXFileSystem {
         try status(of: .path(path, at: directory, followsSymbolicLinks: followsSymbolicLinks))
     }
 
+    /// Inode, size and number of links of a file, taken from its status.
+    public func briefStatus(of file: FileReference) throws(FileSystemError) -> BriefFileStatus {
+        BriefFileStatus(try status(of: file))
+    }
+
     /// Whether a file exists at `path`; unlike `fileExists(atPath:)`, it throws if the lookup fails.
     public func exists(
         _ path: POSIXPath, at directory: Descriptor = .workingDirectory, followsSymbolicLinks: Bool = true

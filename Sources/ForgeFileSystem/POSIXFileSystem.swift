@@ -133,6 +133,9 @@ public protocol POSIXFileSystem: FileSystemProtocol {
     /// The status of a file (`fstatat(2)`).
     func status(of file: FileReference) throws(FileSystemError) -> FileStatus
 
+    /// Inode, size and number of links of a file, without its times (`statx(2)`); by default those of its status.
+    func briefStatus(of file: FileReference) throws(FileSystemError) -> BriefFileStatus
+
     /// Sets the permission bits (`fchmodat(2)`).
     func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError)
 

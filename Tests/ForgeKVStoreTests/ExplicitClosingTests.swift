@@ -35,6 +35,7 @@ import Testing
             ("remove raw", { try second.removeValue(named: "a") }),
             ("remove all", { try second.removeAll() }),
             ("update", { try second.update(self.key, default: 0) { $0 += 1 } }),
+            ("commit nothing", { try second.commit(KVBatch()) }),
             ("synchronize", { try second.synchronize() }),
             ("compact", { try second.compact() }),
         ]

@@ -44,6 +44,57 @@ import Testing
         #expect(try store.read(key) == value)
     }
 
+    @Test("all writes obey the limit with which the store was opened, whichever object makes them")
+    func oneLimit() throws {
+        let fileSystem = InMemoryFileSystem()
+        for (first, second) in [(10, 1_000), (1_000, 10)] {
+            let path = POSIXPath("/\(first)")
+            let owner = try FileKVStore(
+                at: path, fileSystem: fileSystem, options: .init(maximumValueSizeInBytes: first))
+            let other = try FileKVStore(
+                at: path, fileSystem: fileSystem, options: .init(maximumValueSizeInBytes: second))
+            let key = KVKey<[UInt8]>("a")
+            let value = [UInt8](repeating: 7, count: 100)
+            let bytes = try ValueTable.encode(value, for: key)
+            let changes: [(FileKVStore) throws -> Void] = [
+                { try $0.set(key, value: value) }, { try $0.setRawValue(bytes, named: "a") },
+                { try $0.batch { try $0.set(key, value: value) } },
+            ]
+            for store in [owner, other] {
+                for change in changes {
+                    #expect(code { try change(store) } == (first == 10 ? .valueTooLarge : nil))
+                }
+            }
+        }
+    }
+
+    #if os(Linux)
+    @Test("a long text that was replaced takes no memory", arguments: FileKVStore.Sharing.allCases)
+    func memory(_ sharing: FileKVStore.Sharing) async {
+        let directory = TemporaryDirectory()
+        let path = directory.url.path
+        await #expect(processExitsWith: .success) {
+            [path = path as String, isShared = (sharing == .shared) as Bool] in
+            func anonymousMemory() throws -> Int {
+                let status = try String(contentsOfFile: "/proc/self/status", encoding: .utf8)
+                let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("RssAnon:") })
+                return try #require(Int(line.split(separator: " ").dropLast().last ?? "")) << 10
+            }
+            let key = KVKey<String>("a")
+            let store = try FileKVStore(
+                at: URL(filePath: path), options: .init(sharing: isShared ? .shared : .exclusive))
+            try store.set(key, value: "short")
+            let before = try anonymousMemory()
+            try store.set(key, value: String(repeating: "x", count: 64 << 20))
+            #expect(store.get(key)?.utf8.count == 64 << 20)
+            // Enough for the old value to be reclaimed.
+            for number in 0..<2_000 { try store.set(key, value: "short \(number)") }
+            let growth = try anonymousMemory() - before
+            #expect(growth < 16 << 20, "\(growth)")
+        }
+    }
+    #endif
+
     @Test("a value within the limit can be encoded and decoded")
     func coderLimit() {
         let options = FileKVStore.Options(maximumValueSizeInBytes: .max)

@@ -53,4 +53,31 @@ import Darwin
             exit(status == 0 ? 0 : 1 + (status >> 8) & 0xFF)
         }
     }
+
+    @Test("waits for no reader of its parent")
+    func readers() async throws {
+        await #expect(processExitsWith: .success) {
+            let domain = ReadDomain()
+            let isInside = DispatchSemaphore(value: 0)
+            Thread.detachNewThread {
+                let section = domain.enter()
+                isInside.signal()
+                sleep(600)
+                section.leave()
+            }
+            isInside.wait()
+            func isOver() -> Bool {
+                var period = GracePeriod.begin()
+                return period?.isOver() ?? false
+            }
+            guard !isOver() else { exit(2) }
+            let fork = unsafeBitCast(
+                try #require(dlsym(nil, "fork")), to: (@convention(c) () -> Int32).self)
+            let child = fork()
+            if child == 0 { _exit(isOver() ? 0 : 3) }
+            var status: Int32 = 0
+            _ = waitpid(child, &status, 0)
+            exit((status >> 8) & 0xFF)
+        }
+    }
 }

@@ -40,6 +40,30 @@ import Testing
         #expect(inspection.keyCount == 10)
     }
 
+    @Test("reports a log that ends within its first record", arguments: [1, 19, 20, 30, 200])
+    func cutWithinFirstRecord(_ size: Int) throws {
+        do {
+            let store = try FileKVStore(at: "/store", fileSystem: memory)
+            try store.batch { batch in
+                for number in 0..<100 { try batch.set(KVKey<Int>("key.\(number)"), value: number) }
+            }
+        }
+        let file = try memory.open("/store/log", .readWrite)
+        try memory.truncate(.descriptor(file), to: Int64(LogHeader.size + size))
+        try memory.close(file)
+        let inspection = try #require(try KVInspection(of: directory, fileSystem: memory))
+        #expect(inspection.problems.count == 1 && inspection.notes.isEmpty, "\(inspection)")
+        #expect(inspection.keyCount == 0)
+    }
+
+    @Test("finds nothing wrong with a log without records")
+    func noRecord() throws {
+        try withExtendedLifetime(try FileKVStore(at: "/store", fileSystem: memory)) {
+            let inspection = try #require(try KVInspection(of: directory, fileSystem: memory))
+            #expect(inspection.problems.isEmpty && inspection.notes.isEmpty, "\(inspection)")
+        }
+    }
+
     @Test("reports bytes that stay damaged")
     func damage() throws {
         let (content, position) = try makeLog()

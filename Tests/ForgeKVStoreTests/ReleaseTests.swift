@@ -47,6 +47,45 @@ struct ReleaseTests {
         #expect(try again.damageReports().isEmpty)
     }
 
+    /// Opens a store when it goes.
+    private final class Opener: Sendable {
+        let fileSystem = InMemoryFileSystem()
+
+        deinit {
+            do { _ = try FileKVStore(at: "/other", fileSystem: fileSystem) } catch { Issue.record(error) }
+        }
+    }
+
+    @Test("a closed store whose last object goes while it is opened again may open other stores with its handler")
+    func besideOpening() async {
+        // If opening waits for itself, so does every other test of the process.
+        await #expect(processExitsWith: .success) {
+            Thread.detachNewThread {
+                sleep(120)
+                _exit(9)
+            }
+            let fileSystem = InMemoryFileSystem()
+            for _ in 0..<TestDepth.limit(20_000, deep: 200_000) {
+                let owner = Owner()
+                do {
+                    let opener = Opener()
+                    var options = FileKVStore.Options()
+                    options.onIssue = { _ in withExtendedLifetime(opener) {} }
+                    let store = try FileKVStore(at: "/store", fileSystem: fileSystem, options: options)
+                    try store.close()
+                    owner.store.withLock { $0 = store }
+                }
+                DispatchQueue.concurrentPerform(iterations: 2) { thread in
+                    if thread == 0 {
+                        owner.store.withLock { $0 = nil }
+                    } else {
+                        do { try FileKVStore(at: "/store", fileSystem: fileSystem).close() } catch { _exit(8) }
+                    }
+                }
+            }
+        }
+    }
+
     @Test(
         "while another thread waits for it, other stores can be opened in the issue handler",
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))

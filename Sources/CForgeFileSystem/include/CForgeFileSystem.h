@@ -77,6 +77,15 @@ long forge_get_attribute(int descriptor, const char *name, void *value, size_t s
 /// fsetxattr(2), to create or replace.
 int forge_set_attribute(int descriptor, const char *name, const void *value, size_t size);
 
+struct forge_brief_status {
+    uint64_t inode;
+    int64_t size;
+    uint64_t link_count;
+};
+
+/// statx(2) of a file without its times, Linux 4.11: -1 and errno, EOPNOTSUPP if the file system cannot answer.
+int forge_status_without_times(int directory, const char *path, int flags, struct forge_brief_status *status);
+
 /// getdents64(2): fills `buffer` with struct linux_dirent64 records, returns the bytes used, 0 at the end.
 long forge_getdents64(int descriptor, void *buffer, size_t size);
 

@@ -17,6 +17,23 @@ func sysOpenRestricted(
     }
 }
 
+/// A look at the times of a file has no effect here.
+func sysBriefStatus(_ descriptor: CInt, _ status: inout BriefFileStatus) -> CInt {
+    var full = sysEmptyStatus()
+    let result = sysStatus(descriptor, &full)
+    if result == 0 { status = BriefFileStatus(FileStatus(full)) }
+    return result
+}
+
+func sysBriefStatus(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
+) -> CInt {
+    var full = sysEmptyStatus()
+    let result = sysStatus(directory, path, &full, flags)
+    if result == 0 { status = BriefFileStatus(FileStatus(full)) }
+    return result
+}
+
 /// Directories cannot be mounted elsewhere: a mount point is on another device.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { false }
 

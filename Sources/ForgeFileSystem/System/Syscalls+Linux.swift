@@ -15,6 +15,9 @@ private let resolveNoMagicLinks: UInt64 = 0x02
 private let resolveNoSymlinks: UInt64 = 0x04
 private let resolveBeneath: UInt64 = 0x08
 
+/// AT_EMPTY_PATH of statx(2).
+private let emptyPath: CInt = 0x1000
+
 /// RENAME_NOREPLACE and RENAME_EXCHANGE of renameat2(2).
 private let renameNoReplace: UInt32 = 1
 private let renameExchange: UInt32 = 2
@@ -70,6 +73,37 @@ func sysPreciseTime() -> FileTime? {
 /// copy_file_range(2) shares the blocks where the file system can (FICLONERANGE of ioctl_ficlonerange(2)).
 func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targetOffset: Int64, _ count: Int) -> Int {
     forge_copy_file_range(source, sourceOffset, target, targetOffset, count)
+}
+
+/// statx(2) without times, of a name or, with an empty one, of a descriptor; fstat(2) and fstatat(2) where a kernel
+/// before 4.11 or a sandbox refuses it.
+func sysBriefStatus(_ descriptor: CInt, _ status: inout BriefFileStatus) -> CInt {
+    if let result = sysStatusWithoutTimes(descriptor, "", &status, emptyPath) { return result }
+    var full = sysEmptyStatus()
+    let result = sysStatus(descriptor, &full)
+    if result == 0 { status = BriefFileStatus(FileStatus(full)) }
+    return result
+}
+
+func sysBriefStatus(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
+) -> CInt {
+    if let result = sysStatusWithoutTimes(directory, path, &status, flags) { return result }
+    var full = sysEmptyStatus()
+    let result = sysStatus(directory, path, &full, flags)
+    if result == 0 { status = BriefFileStatus(FileStatus(full)) }
+    return result
+}
+
+/// Nil where the system does not provide it.
+private func sysStatusWithoutTimes(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, _ status: inout BriefFileStatus, _ flags: CInt
+) -> CInt? {
+    var found = forge_brief_status()
+    let result = forge_status_without_times(directory, path, flags, &found)
+    guard result == 0 else { return errno == ENOSYS || errno == EPERM || errno == EOPNOTSUPP ? nil : result }
+    status = BriefFileStatus(inode: found.inode, sizeInBytes: Int64(found.size), linkCount: found.link_count)
+    return 0
 }
 
 func sysStartWritingBack(_ descriptor: CInt) {

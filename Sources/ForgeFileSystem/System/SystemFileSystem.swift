@@ -180,6 +180,19 @@ extension SystemFileSystem {
         return FileStatus(status)
     }
 
+    public func briefStatus(of file: FileReference) throws(FileSystemError) -> BriefFileStatus {
+        var status = BriefFileStatus(inode: 0, sizeInBytes: 0, linkCount: 0)
+        switch file {
+        case .descriptor(let descriptor):
+            try calling(.status) { sysBriefStatus(descriptor.rawValue, &status) }
+        case .path(let path, at: let directory, followsSymbolicLinks: let followsLinks):
+            try calling(.status, path) {
+                sysBriefStatus(sysDirectory(directory), $0, &status, sysFlags(followsLinks))
+            }
+        }
+        return status
+    }
+
     public func setPermissions(_ permissions: FilePermissions, of file: FileReference) throws(FileSystemError) {
         switch file {
         case .descriptor(let descriptor):

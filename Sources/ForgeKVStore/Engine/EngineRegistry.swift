@@ -69,7 +69,10 @@ enum EngineRegistry {
             return try openEngine(directory, path, options, fileSystem, closed: OneTimeEvent())
         }
         while true {
-            switch engines.withLock({ claim(identity, in: &$0) }) {
+            // Released outside the mutex: the last reference to a closed engine releases objects of the app with it.
+            var seen: EngineUse?
+            defer { withExtendedLifetime(seen) {} }
+            switch engines.withLock({ claim(identity, in: &$0, &seen) }) {
             case .claimed(let registered):
                 // Waiting threads look again, and open the store themselves if this fails.
                 defer { registered.opened.signal() }
@@ -102,9 +105,11 @@ enum EngineRegistry {
         case waiting(OneTimeEvent)
     }
 
-    private static func claim(_ identity: Identity, in engines: inout Engines) -> Claim {
+    /// `seen` is set to the use of a store that is open or closed already.
+    private static func claim(_ identity: Identity, in engines: inout Engines, _ seen: inout EngineUse?) -> Claim {
         if let registered = engines.byIdentity[identity], !registered.fork.isForkedChild {
-            if let use = registered.use, !use.engine.isClosed { return .open(use) }
+            seen = registered.use
+            if let seen, !seen.engine.isClosed { return .open(seen) }
             if !registered.opened.hasHappened { return .waiting(registered.opened) }
             if !registered.closed.hasHappened { return .waiting(registered.closed) }
         }

@@ -82,13 +82,13 @@ extension EngineSharing {
     func publish() throws(FileSystemError) { try page.publish(known.load(ordering: .acquiring)) }
 
     /// Whether a file is the log that this process has open.
-    func isOpen(_ status: FileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
+    func isOpen(_ status: BriefFileStatus) -> Bool { status.inode == inode.load(ordering: .relaxed) }
 
     /// Records the inode of the log.
     func noteFile(of log: borrowing AppendLog) {
         do throws(FileSystemError) {
             let file = log.file
-            inode.store(try file.fileSystem.status(of: .descriptor(file.descriptor)).inode, ordering: .relaxed)
+            inode.store(try file.fileSystem.briefStatus(of: .descriptor(file.descriptor)).inode, ordering: .relaxed)
         } catch _ {
             // The next call that acquires the lock then takes the log for another one, and opens it again.
             inode.store(0, ordering: .relaxed)

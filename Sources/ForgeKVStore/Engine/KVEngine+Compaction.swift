@@ -153,8 +153,7 @@ extension KVEngine {
             if replacement.synchronizedSequence == sequence { try replacement.appendFlushed(sequence + 1) }
             let isPoisoned = writer.log.isPoisoned
             let (named, own) = (
-                try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false),
-                try handle.fileSystem.status(of: .descriptor(old.descriptor))
+                try handle.statusOfLog(), try handle.fileSystem.briefStatus(of: .descriptor(old.descriptor))
             )
             guard named.inode == own.inode else { throw FileSystemError(.rename, .canceled, path: .logName) }
             writer.log = try replacement.moveIntoPlace(options.space)

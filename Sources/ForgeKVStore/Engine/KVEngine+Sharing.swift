@@ -162,7 +162,7 @@ extension KVEngine {
         _ sharing: EngineSharing, _ operation: KVStoreError.Operation
     ) throws(KVStoreError) -> RemoteChanges {
         do throws(FileSystemError) {
-            let status = try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
+            let status = try handle.statusOfLog()
             let remoteChanges = try writer.withLock { (writer) throws(FileSystemError) -> RemoteChanges? in
                 guard sharing.isOpen(status), writer.obstacle == nil else { return nil }
                 if status.sizeInBytes == writer.log.end { return RemoteChanges() }
@@ -222,7 +222,7 @@ extension KVEngine {
         do throws(FileSystemError) {
             let file = opened.log.file
             // A process that had the store for itself has reserved space behind the end.
-            let size = try file.fileSystem.status(of: .descriptor(file.descriptor)).sizeInBytes
+            let size = try file.fileSystem.briefStatus(of: .descriptor(file.descriptor)).sizeInBytes
             if size != opened.log.end { try opened.log.trim() }
         } catch {
             throw KVStoreError(error, .open, store: store)

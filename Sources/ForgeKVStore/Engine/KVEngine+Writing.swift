@@ -6,9 +6,9 @@ import Synchronization
 // MARK: Setting a value
 
 extension KVEngine {
-    /// Stores a value; returns an issue for the caller to report.
+    /// Stores a value; returns issues for the caller to report.
     @inline(__always)
-    func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> KVStoreIssue? {
+    func set<Value: Codable & Sendable>(_ value: Value, for key: KVKey<Value>) throws(KVStoreError) -> [KVStoreIssue] {
         do throws(KVStoreError) {
             return InlineTypes.contain(Value.self) && key.schema == nil
                 ? try setPlain(value, for: key) : try setEncoded(value, for: key)
@@ -17,15 +17,17 @@ extension KVEngine {
         }
     }
 
-    /// Stores a value of a type whose encoding runs no code of the app, so it is encoded under `writer`.
+    /// Stores a value of a type whose encoding runs no code of the app, so it is encoded under `writer`; a long text is
+    /// not, because the writer keeps the memory of its encoder.
     @_specialize(where Value == Int)
     @_specialize(where Value == String)
     @_specialize(where Value == Bool)
     @_specialize(where Value == Double)
     private func setPlain<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
-    ) throws(KVStoreError) -> KVStoreIssue? {
+    ) throws(KVStoreError) -> [KVStoreIssue] {
         guard key.identity.isValid else { throw KVStoreError(.invalidKey, .set, store: handle.name) }
+        guard !InlineTypes.isLong(value) else { return try setEncoded(value, for: key) }
         var checked: CheckedRevisions?
         while true {
             let retryReason = try commitStep(.set) { (writer) throws(KVStoreError) in
@@ -44,14 +46,14 @@ extension KVEngine {
                     EntryContent(value, revision: revision, encodedSize: bytes.count), key.identity, in: entry)
                 return nil
             }
-            guard let retryReason else { return checked?.issue }
+            guard let retryReason else { return checked?.issues ?? [] }
             try resolve(retryReason, for: key, &checked)
         }
     }
 
     private func setEncoded<Value: Codable & Sendable>(
         _ value: Value, for key: KVKey<Value>
-    ) throws(KVStoreError) -> KVStoreIssue? {
+    ) throws(KVStoreError) -> [KVStoreIssue] {
         let encoded = try ValueTable.encoded(
             value, key.identity, version: key.schema?.version ?? 1, maximumSize: options.valueLimit, store: handle.name)
         let type = CellType.encoded(key)
@@ -69,7 +71,7 @@ extension KVEngine {
             }
             guard let retryReason else {
                 withExtendedLifetime(encoded) {}
-                return checked?.issue
+                return checked?.issues ?? []
             }
             try resolve(retryReason, for: key, &checked)
         }
@@ -78,6 +80,9 @@ extension KVEngine {
     /// Stores a value that is encoded already.
     func set(_ bytes: [UInt8], named name: KeyName) throws(KVStoreError) {
         do throws(KVStoreError) {
+            guard bytes.count <= options.valueLimit else {
+                throw KVStoreError(.valueTooLarge, .set, store: handle.name)
+            }
             _ = try commitStep(.set) { (writer) throws(KVStoreError) in
                 let revision = try bytes.withBytes { (bytes) throws(KVStoreError) in
                     try append(.set, .set, name, bytes, &writer)
@@ -144,27 +149,27 @@ extension KVEngine {
         }
     }
 
-    /// Makes changes together, if what they require holds; returns an issue for the caller to report.
-    func commit(_ batch: KVBatch) throws(KVStoreError) -> KVStoreIssue? {
+    /// Makes changes together, if what they require holds; returns issues for the caller to report.
+    ///
+    /// The values that are not known to be readable as what replaces them are looked at outside the locks, all before
+    /// the second attempt: more attempts follow only if other writers have replaced some of them meanwhile.
+    func commit(_ batch: KVBatch) throws(KVStoreError) -> [KVStoreIssue] {
         let changes = try PreparedBatch(batch, valueLimit: options.valueLimit, store: handle.name)
-        guard !changes.isEmpty else {
-            try loadRemoteChanges(.batch)
-            try writer.withLock { (writer) throws(KVStoreError) in try changes.check(writer.table, store: handle.name) }
-            return nil
-        }
         var checked: CheckedRevisions?
         while true {
-            var next: PreparedBatch.UnverifiedValue?
+            var unverified: [PreparedBatch.UnverifiedValue] = []
             _ = try commitStep(.batch) { (writer) throws(KVStoreError) in
                 try changes.check(writer.table, store: handle.name)
-                next = changes.unverified(in: writer.table) { !checked.contains($0) }
-                guard next == nil else { return nil }
+                unverified = changes.unverified(in: writer.table, except: checked?.revisions ?? [])
+                guard unverified.isEmpty, !changes.isEmpty else { return nil }
                 let revision = try append(.batch, .batch, changes.content, count: changes.count, &writer)
                 changes.apply(to: &writer.table, last: revision)
                 return nil
             }
-            guard let unverified = next else { return checked?.issue }
-            try setAsideUnlessReadable(unverified.cell, unverified.name, isReadable: unverified.isReadable, &checked)
+            guard !unverified.isEmpty else { return checked?.issues ?? [] }
+            for value in unverified {
+                try setAsideUnlessReadable(value.cell, value.name, isReadable: value.isReadable, &checked)
+            }
         }
     }
 }
@@ -191,8 +196,8 @@ extension KVEngine {
 
     /// The values that were looked at for a write that is to replace them.
     fileprivate struct CheckedRevisions {
-        var revisions: [UInt64] = []
-        var issue: KVStoreIssue?
+        var revisions: Set<UInt64> = []
+        var issues: [KVStoreIssue] = []
     }
 
     /// Sets a value aside unless it can be read.
@@ -204,8 +209,8 @@ extension KVEngine {
         if !isReadable {
             func setAside() throws(KVStoreError) {
                 do throws(FileSystemError) {
-                    found.issue = .damage(
-                        try handle.quarantine.setAside(cell.bytes, of: name, revision: cell.revision))
+                    found.issues.append(
+                        .damage(try handle.quarantine.setAside(cell.bytes, of: name, revision: cell.revision)))
                     let removedCount = try handle.quarantine.removeOldValues()
                     if removedCount > 0 { options.logger.notice("\(removedCount) old values left the quarantine") }
                 } catch {
@@ -215,7 +220,7 @@ extension KVEngine {
             // A process that opens the store meanwhile would sweep the file before it has its name.
             if let sharing = handle.sharing { try withLock(sharing, .setAside, setAside) } else { try setAside() }
         }
-        found.revisions.append(cell.revision)
+        found.revisions.insert(cell.revision)
         checked = found
     }
 }

@@ -15,8 +15,8 @@ final class KVEngine: Sendable {
     let table: ValueTable
     let options: FileKVStore.Options
 
-    /// The issues found when the log was opened.
-    let openingIssues: [KVStoreIssue]
+    /// The issues found when the log was opened, until the first object over the store takes them.
+    private let openingIssues: Mutex<[KVStoreIssue]>
 
     let writer: Mutex<Writer>
     let flushing = GroupCommit()
@@ -49,11 +49,21 @@ final class KVEngine: Sendable {
         var opening = LogOpening(handle, table: table, options: options)
         var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()
         try Self.share(&opened, at: handle)
-        openingIssues = opening.issues
+        openingIssues = Mutex(opening.issues)
         writer = Mutex(Writer(log: opened.log, table: opening.table, obstacle: opened.obstacle))
         self.handle = handle
         self.table = table
         self.options = options
+    }
+}
+
+extension KVEngine {
+    /// The issues found when the log was opened; none for later callers, so that each is reported once.
+    func takeOpeningIssues() -> [KVStoreIssue] {
+        openingIssues.withLock { issues in
+            defer { issues = [] }
+            return issues
+        }
     }
 }
 
@@ -174,12 +184,12 @@ extension KVEngine {
     func checkReachability(_ operation: KVStoreError.Operation) throws(KVStoreError) {
         while true {
             let (log, end, restarts) = writer.withLock { ($0.log.file, $0.log.end, $0.log.restartCount) }
-            let (named, own): (FileStatus, FileStatus)
+            let (named, own): (BriefFileStatus, BriefFileStatus)
             do throws(FileSystemError) {
-                named = try handle.fileSystem.status(.logName, at: handle.directory, followsSymbolicLinks: false)
+                named = try handle.statusOfLog()
                 // Other processes that share the store may replace the log at any time.
                 guard handle.sharing == nil else { return }
-                own = try handle.fileSystem.status(of: .descriptor(log.descriptor))
+                own = try handle.fileSystem.briefStatus(of: .descriptor(log.descriptor))
             } catch  where error.errno == .noSuchFileOrDirectory {
                 throw KVStoreError(.noStore, operation, store: handle.name, underlying: error)
             } catch {

@@ -87,7 +87,7 @@ final class ProcessLock: Sendable {
                 try fileSystem.lock(descriptor, .exclusive, waiting: false)
             }
             // If another program has removed the lock file, other processes lock a new file of that name: open that.
-            guard try fileSystem.status(of: .descriptor(descriptor)).linkCount > 0 else {
+            guard try fileSystem.briefStatus(of: .descriptor(descriptor)).linkCount > 0 else {
                 close()
                 return false
             }

@@ -160,6 +160,11 @@ final class StoreHandle: Sendable {
         }
     }
 
+    /// The file that the name `log` leads to. Without its times: see ``BriefFileStatus``.
+    func statusOfLog() throws(FileSystemError) -> BriefFileStatus {
+        try fileSystem.briefStatus(of: .path(.logName, at: directory, followsSymbolicLinks: false))
+    }
+
     /// The process ID of the only other process that shares the store; nil if it is not known which one holds the lock.
     var otherProcess: Int32? {
         do throws(FileSystemError) {

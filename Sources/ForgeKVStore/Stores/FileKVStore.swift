@@ -133,7 +133,7 @@ public final class FileKVStore: KVTransactionalStoring {
         table = engine.table.view
         sharing = engine.handle.sharing
         self.options = options
-        engine.openingIssues.forEach(options.report)
+        engine.takeOpeningIssues().forEach(options.report)
     }
 
     /// Makes all earlier writes durable: they survive a power cut when the call returns.
@@ -214,9 +214,9 @@ extension FileKVStore {
     }
 
     public func set<T>(_ key: KVKey<T>, value: T) throws {
-        let issue = try engine.set(value, for: key)
+        let issues = try engine.set(value, for: key)
         if engine.changes.hasObservers { engine.changes.notify([key.identity]) }
-        if let issue { options.report(issue) }
+        if !issues.isEmpty { issues.forEach(options.report) }
     }
 
     public func remove<T>(_ key: KVKey<T>) throws {
@@ -252,9 +252,6 @@ extension FileKVStore {
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
         let name = KeyName(name)
         try name.validate(.set, in: engine.handle.name)
-        guard bytes.count <= options.valueLimit else {
-            throw KVStoreError(.valueTooLarge, .set, key: name.string, store: engine.handle.name)
-        }
         try engine.set(bytes, named: name)
         if engine.changes.hasObservers { engine.changes.notify([name]) }
     }
@@ -279,9 +276,11 @@ extension FileKVStore {
     }
 
     public func commit(_ batch: KVBatch) throws {
-        let issue = try engine.commit(batch)
-        if engine.changes.hasObservers { engine.changes.notify(batch.changes.map { KeyName($0.name) }) }
-        if let issue { options.report(issue) }
+        let issues = try engine.commit(batch)
+        if engine.changes.hasObservers, !batch.changes.isEmpty {
+            engine.changes.notify(batch.changes.map { KeyName($0.name) })
+        }
+        issues.forEach(options.report)
     }
 
     public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {

@@ -169,26 +169,32 @@ public final class InMemoryKVStore: KVTransactionalStoring {
 
     public func commit(_ batch: KVBatch) throws {
         let changes = try PreparedBatch(batch, valueLimit: maximumValueSize, store: nil)
-        var checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)] = []
-        while let unverified = try commit(changes, checked) { checked.append((unverified, unverified.isReadable)) }
-        if self.changes.hasObservers { self.changes.notify(batch.changes.map { KeyName($0.name) }) }
+        var checked: Set<UInt64> = []
+        var unreadable: [PreparedBatch.UnverifiedValue] = []
+        while true {
+            let unverified = try commit(changes, checked, unreadable)
+            guard !unverified.isEmpty else { break }
+            for value in unverified {
+                checked.insert(value.cell.revision)
+                if !value.isReadable { unreadable.append(value) }
+            }
+        }
+        guard self.changes.hasObservers, !batch.changes.isEmpty else { return }
+        self.changes.notify(batch.changes.map { KeyName($0.name) })
     }
 
-    /// Applies changes, unless a value that they would replace must be checked first.
+    /// Applies changes, unless values that they would replace must be checked first: returns those.
     private func commit(
-        _ changes: PreparedBatch, _ checked: [(unverified: PreparedBatch.UnverifiedValue, isReadable: Bool)]
-    ) throws(KVStoreError) -> PreparedBatch.UnverifiedValue? {
-        var unverified: PreparedBatch.UnverifiedValue?
+        _ changes: PreparedBatch, _ checked: Set<UInt64>, _ unreadable: [PreparedBatch.UnverifiedValue]
+    ) throws(KVStoreError) -> [PreparedBatch.UnverifiedValue] {
+        var unverified: [PreparedBatch.UnverifiedValue] = []
         _ = try writer.withLock { (writer) throws(KVStoreError) -> DeferredReclamation.Garbage? in
             try changes.check(writer.table, store: nil)
-            unverified = changes.unverified(in: writer.table) { cell in
-                !checked.contains { $0.unverified.cell.revision == cell.revision }
-            }
-            guard unverified == nil else { return nil }
-            for (unverified, isReadable) in checked where !isReadable {
-                // A write that has replaced it meanwhile has set it aside.
-                guard writer.table.revision(of: unverified.name) == unverified.cell.revision else { continue }
-                writer.setAside.append((unverified.name.string, KVEntry(unverified.cell)))
+            unverified = changes.unverified(in: writer.table, except: checked)
+            guard unverified.isEmpty else { return nil }
+            for value in unreadable where writer.table.revision(of: value.name) == value.cell.revision {
+                // Otherwise a write that has replaced it meanwhile has set it aside.
+                writer.setAside.append((value.name.string, KVEntry(value.cell)))
             }
             writer.revision += changes.count
             changes.apply(to: &writer.table, last: writer.revision)

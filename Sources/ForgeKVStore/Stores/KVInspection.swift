@@ -16,7 +16,7 @@ public struct KVInspection: Sendable, Hashable {
     /// Damage, one line per place; opening the store for writing sets it aside.
     public var problems: [String] = []
 
-    /// Defects without loss of acknowledged writes, one line each: an unfinished record at the end.
+    /// Defects without loss of acknowledged writes, one line each: an unfinished record at the end, after intact ones.
     public var notes: [String] = []
 
     /// The maximum number of scans of a log that changes during each scan.
@@ -86,6 +86,9 @@ public struct KVInspection: Sendable, Hashable {
             problems.append("a bad record at byte \(found.end), and behind it too much to search for intact ones")
         } else if found.discardedRecordCount > 0 {
             problems.append("\(found.discardedRecordCount) intact records behind a bad one at byte \(found.end)")
+        } else if found.recordCount == 0 {
+            // All that was ever written there is missing: a copy of the log may have been cut short.
+            problems.append("the first record is incomplete or damaged, and no other one follows")
         } else {
             notes.append("an unfinished record at byte \(found.end)")
         }

@@ -101,6 +101,12 @@ extension InlineTypes {
         return encodeNumber(value, by: &encoder)
     }
 
+    /// Whether a value is a text so long that a buffer kept for its encoded form would matter.
+    @inline(__always)
+    static func isLong<Value>(_ value: Value) -> Bool {
+        Value.self == String.self && unsafeBitCast(value, to: String.self).utf8.count > 1 << 16
+    }
+
     /// The same for the value of a content that is neither a cell nor encoded. For the writer.
     static func encode(_ content: EntryContent, by encoder: inout PlainEncoder) -> UnsafeRawBufferPointer {
         switch content.kind {

@@ -68,15 +68,21 @@ struct PreparedBatch: Sendable {
         var isReadable: Bool { type.canRead(cell.bytes, name) }
     }
 
-    /// The first value that has to be looked at before the batch may overwrite it.
-    func unverified(in table: borrowing TableWriter, where isNew: (ValueCell) -> Bool) -> UnverifiedValue? {
-        for index in steps.indices where steps[index].bytes != nil {
-            guard let type = steps[index].type?.cellType,
-                let cell = OverwritePolicy.unverified(in: table.entry(of: steps[index].name), type), isNew(cell)
+    /// All values that have to be looked at before the batch may overwrite them, each once, except those of the
+    /// revisions in `checked`.
+    ///
+    /// - Complexity: O(*n*) in the number of changes.
+    func unverified(in table: borrowing TableWriter, except checked: Set<UInt64>) -> [UnverifiedValue] {
+        var found: [UnverifiedValue] = []
+        var revisions = checked
+        for step in steps where step.bytes != nil {
+            guard let type = step.type, let entry = table.entry(of: step.name), !revisions.contains(entry.revision),
+                let cell = OverwritePolicy.unverified(in: entry, type.cellType)
             else { continue }
-            return steps[index].type.map { UnverifiedValue(name: steps[index].name, cell: cell, type: $0) }
+            revisions.insert(cell.revision)
+            found.append(UnverifiedValue(name: step.name, cell: cell, type: type))
         }
-        return nil
+        return found
     }
 
     /// Makes the changes, the last of them under the number `last`.
