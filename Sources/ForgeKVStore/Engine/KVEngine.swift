@@ -1,6 +1,8 @@
+import CForgeKVStore
 import Dispatch
 import ForgeCoding
 import ForgeFileSystem
+import Foundation
 import Logging
 import Synchronization
 import SystemPackage
@@ -29,11 +31,11 @@ final class KVEngine: Sendable {
     let fork = ForkDetector()
 
     /// Whether the store was closed, after which writes throw and reads give what it held then. Set under `writer`.
-    private let closed = Atomic(false)
+    let closed = Atomic(false)
 
     var isClosed: Bool { closed.load(ordering: .acquiring) }
 
-    private let closing = SingleRun()
+    let closing = SingleRun()
 
     /// Jobs in other threads.
     let background = DispatchGroup()
@@ -79,153 +81,169 @@ extension KVEngine {
     }
 }
 
-// MARK: The end
-
 extension KVEngine {
-    /// Flushes and trims the log, and gives the store back to other processes, also if flushing fails.
-    ///
-    /// A write beside this call either is flushed as well or throws.
-    func close() throws(KVStoreError) {
-        try checkFork(.close)
-        let inUse = KVStoreError(
-            .unavailable(.inUse(processID: options.processes.own.id)), .close, store: handle.name)
-        // It would wait for itself, as would a handler of issues that is called by the closing.
-        guard BackgroundJob.current == nil else { throw inUse }
-        try closing.run(reentered: inUse) { () throws(KVStoreError) in try closeOnce() }
+    /// The state that the lock `writer` protects.
+    struct Writer: ~Copyable, Sendable {
+        var log: AppendLog
+        var table: TableWriter
+        var encoder = PlainEncoder()
+
+        /// Why nothing can be written, if the log was found in a state that could not be repaired.
+        var obstacle: KVStoreError?
+
+        /// The superseded bytes at which compaction is tried again after a failure; `.max` while one runs.
+        var compactionThreshold: Int64 = 0
+
+        var isWritable: Bool { obstacle == nil && !log.isPoisoned }
     }
 
-    private func closeOnce() throws(KVStoreError) {
-        writer.withLock { _ in closed.store(true, ordering: .releasing) }
-        background.wait()
-        defer {
-            // A job that begins now may not reserve space in a log that another process writes to.
-            writer.withLock { $0.log.releaseSpace() }
-            handle.release()
-        }
-        let isWritable = try writer.withLock { (writer) throws(KVStoreError) in
-            guard !writer.log.isPoisoned else { throw KVStoreError(.durabilityUnknown, .close, store: handle.name) }
-            return writer.isWritable
-        }
-        guard isWritable else { return }
-        // Flushing and trimming would succeed in a directory that was removed, and hide that the log was truncated.
-        try checkReachability(.close)
-        if let sharing = handle.sharing {
-            try close(sharing)
-        } else {
-            try withCompactionLock { (issues) throws(KVStoreError) in try closeLog(&issues) }
-        }
-    }
+    /// The tasks that a write runs after it has released the locks.
+    struct PostWriteTasks: OptionSet, Sendable {
+        let rawValue: UInt8
 
-    /// Closes the store when the last `FileKVStore` object is released.
-    func closeOrLog() {
-        // The log belongs to the parent, and its threads do not exist here.
-        guard !fork.isForkedChild, !isClosed else { return }
-        // A job may release the store, from a handler of issues, and cannot wait for itself.
-        if let job = BackgroundJob.current { return job.afterwards { self.closeOrLog() } }
-        do throws(KVStoreError) {
-            try close()
-        } catch {
-            options.logger.error("closing \(handle.path): \(error)")
-        }
-    }
-
-    private func closeLog(_ issues: inout [KVStoreIssue]) throws(KVStoreError) {
-        if writer.withLock({ $0.isMostlySuperseded }) {
-            do throws(KVStoreError) {
-                try replaceLog()
-            } catch {
-                // It stays as long as it is; what was written there is made durable all the same.
-                issues.append(.compactionFailed(error))
-            }
-        }
-        if writer.withLock({ $0.log.sequence > $0.log.flushedSequence }) { try flush() }
-        // Compaction may have found damage that could not be set aside: the log is left as it is then.
-        guard writer.withLock({ $0.isWritable }) else { return }
-        try appendFlushMarker()
-        try withLog { (log) throws(FileSystemError) in try log.trim() }
-    }
-
-    /// Says in the log that all of it has reached the device, which it has: damage to the last records could be taken
-    /// for a torn tail otherwise.
-    func appendFlushMarker() throws(KVStoreError) {
-        try withLog { (log) throws(FileSystemError) in
-            if !log.endsFlushed { _ = try log.append(.flushed, .empty, .empty) }
-        }
-    }
-
-    /// Calls `change` with the log; for changes that are not about a key.
-    private func withLog(_ change: (inout AppendLog) throws(FileSystemError) -> Void) throws(KVStoreError) {
-        try writer.withLock { (writer) throws(KVStoreError) in
-            do throws(FileSystemError) {
-                try change(&writer.log)
-            } catch {
-                throw KVStoreError(error, .synchronize, store: handle.name)
-            }
-        }
+        static let compaction = PostWriteTasks(rawValue: 1)
+        static let garbage = PostWriteTasks(rawValue: 2)
+        static let space = PostWriteTasks(rawValue: 4)
     }
 }
 
-// MARK: Flushing
+extension KVEngine.Writer {
+    /// The bytes of superseded records.
+    @inline(__always)
+    var supersededBytes: Int64 { log.recordBytes - table.liveBytes }
+
+    /// Whether more than half of the log is superseded, which is worth a compaction when the store is closed.
+    var isMostlySuperseded: Bool { supersededBytes > table.liveBytes && supersededBytes > 4096 }
+
+    /// Whether so much of the log is superseded that compaction is worth its cost.
+    @inline(__always)
+    func isCompactionDue(floor: Int) -> Bool {
+        let superseded = supersededBytes
+        return superseded - table.liveBytes > Int64(floor) && superseded > compactionThreshold
+    }
+
+    /// Postpones the next attempt after a failed compaction.
+    mutating func postponeCompaction() { compactionThreshold = 2 * supersededBytes }
+
+    @inline(__always)
+    func tasks(compactionFloor: Int) -> KVEngine.PostWriteTasks {
+        var tasks: KVEngine.PostWriteTasks = []
+        if isCompactionDue(floor: compactionFloor) { tasks.insert(.compaction) }
+        if table.hasGarbage { tasks.insert(.garbage) }
+        if log.wantsSpace { tasks.insert(.space) }
+        return tasks
+    }
+}
 
 extension KVEngine {
-    /// Pushes everything that was written to the device.
-    func synchronize() throws(KVStoreError) {
-        // There is nothing to flush in a store that is only read.
-        guard options.access == .readWrite else { return }
-        try checkUse(.synchronize)
-        try loadRemoteChanges(.synchronize)
-        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
-        try flush()
-        try checkReachability(.synchronize)
-    }
-
-    /// Throws unless the name `log` still leads to the open file, in full: another program may have removed the
-    /// directory, put another log there, or truncated it, which loses what was written.
-    func checkReachability(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+    /// The value of a key whose look-up was interrupted.
+    @inline(never)
+    func value<Value>(
+        of key: KVKey<Value>, after first: TableView.Interruption
+    ) throws(UndecodableValue) -> Value? {
+        var interruption = first
         while true {
-            let (log, end, restarts) = writer.withLock { ($0.log.file, $0.log.end, $0.log.restartCount) }
-            let (named, own): (BriefFileStatus, BriefFileStatus)
-            do throws(FileSystemError) {
-                named = try handle.statusOfLog()
-                // Other processes that share the store may replace the log at any time.
-                guard handle.sharing == nil else { return }
-                own = try handle.fileSystem.briefStatus(of: .descriptor(log.descriptor))
-            } catch  where error.errno == .noSuchFileOrDirectory {
-                throw KVStoreError(.noStore, operation, store: handle.name, underlying: error)
-            } catch {
-                throw KVStoreError(error, operation, store: handle.name)
+            switch interruption {
+            case .busy: writer.withLock { _ in }
+            case .encoded(let cell):
+                return try table.decode(cell, of: key) { content in
+                    writer.withLock { $0.table.replace(cell, by: content, key.identity) }
+                }
             }
-            if named.inode == own.inode, named.sizeInBytes >= end { return }
-            // This process may have replaced or emptied it meanwhile.
-            let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
-            guard isCurrent else { continue }
-            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: handle.name) }
-            // Records that are appended now would follow a gap.
-            writer.withLock { $0.log.poison() }
-            throw KVStoreError(.damaged, operation, store: handle.name)
+            do throws(TableView.Interruption) {
+                return try table.view.value(of: key)
+            } catch {
+                interruption = error
+            }
         }
     }
 
-    /// Flushes everything written before the call to the device. Group commit: threads that arrive during a flush share
-    /// the next one.
-    func flush() throws(KVStoreError) {
-        let wanted = writer.withLock { $0.log.sequence }
-        guard flushing.begin(wanted, isDone: { writer.withLock { !$0.log.needsFlush(wanted) } }) else { return }
-        defer { flushing.end(flushed: writer.withLock { $0.log.isPoisoned ? .max : $0.log.flushedSequence }) }
-        let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
-            guard writer.log.needsFlush(wanted) else { return nil }
-            guard !writer.log.isPoisoned else {
-                throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name)
+    /// The cell of a name.
+    func cell(of name: KeyName) -> ValueCell? {
+        while true {
+            do throws(TableView.Interruption) {
+                return try table.view.cell(of: name)
+            } catch {
+                writer.withLock { _ in }
             }
-            return writer.log.startFlush(directory: handle.directory)
         }
-        guard let flush else { return }
-        do throws(FileSystemError) {
-            try flush.run()
-        } catch {
-            writer.withLock { $0.log.poison() }
-            throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name, underlying: error)
-        }
-        writer.withLock { $0.log.didFlush(flush) }
     }
+
+    /// The names of all keys.
+    func names() throws(KVStoreError) -> [String] {
+        try checkFork(.keys)
+        return writer.withLock { $0.table.names }
+    }
+
+    /// All names and values at one moment.
+    func snapshot() throws(KVStoreError) -> KVSnapshot {
+        try checkFork(.snapshot)
+        return KVEntry.all(writer.withLock { $0.table.contents })
+    }
+}
+
+/// A value that could not be decoded, and whether this is the first report of it.
+struct UndecodableValue: Error {
+    var cause: any Error
+    var isFirstReport: Bool
+}
+
+/// Work of an engine in a thread of its own.
+///
+/// A thread and not a queue: closing a store waits for its jobs, and stores that are closed on a dispatch queue would
+/// use up the threads that jobs on another queue need.
+final class BackgroundJob: Sendable {
+    private let work: @Sendable () -> Void
+    private let group: DispatchGroup
+    private let deferred = Mutex<[@Sendable () -> Void]>([])
+
+    private static let key = "ForgeKVStore.BackgroundJob"
+
+    private init(_ group: DispatchGroup, _ work: @escaping @Sendable () -> Void) {
+        self.group = group
+        self.work = work
+    }
+
+    /// The job that the calling thread runs; nil in any other thread.
+    static var current: BackgroundJob? { Thread.current.threadDictionary[key] as? BackgroundJob }
+
+    /// Runs `work`, during which `group` is not empty: in another thread, or in this one if there can be no other.
+    static func start(in group: DispatchGroup, _ work: @escaping @Sendable () -> Void) {
+        group.enter()
+        let job = BackgroundJob(group, work)
+        let context = Unmanaged.passRetained(job)
+        let isStarted = forge_run_in_thread(
+            { context in
+                guard let context else { return }
+                Unmanaged<BackgroundJob>.fromOpaque(context).takeRetainedValue().run()
+            }, context.toOpaque())
+        guard isStarted == 0 else { return }
+        context.release()
+        job.run()
+    }
+
+    /// Does something in the same thread when the job is done, and `group` may be empty.
+    func afterwards(_ work: @escaping @Sendable () -> Void) { deferred.withLock { $0.append(work) } }
+
+    private func run() {
+        let dictionary = Thread.current.threadDictionary
+        let outer = dictionary[Self.key]
+        dictionary[Self.key] = self
+        work()
+        dictionary[Self.key] = outer
+        group.leave()
+        for work in deferred.withLock({ $0 }) { work() }
+    }
+}
+
+/// Detects that the process has forked since the detector was created (`pthread_atfork(3)`).
+///
+/// A forked child has copies of the parent's descriptors and mappings: what it wrote would overwrite what the parent
+/// writes, and its unlocking would release the parent's lock. A child made by a bare `clone(2)` is not detected.
+struct ForkDetector: Sendable {
+    private let count = forge_start_counting_forks()
+
+    /// Whether this process is a forked child of the process that created the detector.
+    @inline(__always)
+    var isForkedChild: Bool { forge_forks() != count }
 }

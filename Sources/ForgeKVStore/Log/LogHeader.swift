@@ -93,3 +93,26 @@ struct LogFileID: Hashable, Sendable {
         bytes.prefix(4).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 }
+
+extension POSIXPath {
+    /// The name of the log in the directory of a store.
+    static let logName: POSIXPath = "log"
+}
+
+/// The open file of a log, closed with its last reference.
+final class LogFile: Sendable {
+    let fileSystem: any POSIXFileSystem
+    let descriptor: Descriptor
+    let header: LogHeader
+
+    init(_ descriptor: Descriptor, header: LogHeader, on fileSystem: any POSIXFileSystem) {
+        self.fileSystem = fileSystem
+        self.descriptor = descriptor
+        self.header = header
+    }
+
+    deinit {
+        // Everything that had to be durable was flushed before.
+        do { try fileSystem.close(descriptor) } catch _ {}
+    }
+}

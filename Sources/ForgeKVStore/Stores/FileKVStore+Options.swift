@@ -1,3 +1,4 @@
+package import ForgeFileSystem
 public import Logging
 
 extension FileKVStore {
@@ -101,5 +102,52 @@ extension FileKVStore {
             }
             onIssue?(issue)
         }
+    }
+}
+
+extension FileKVStore {
+    /// The permitted use of a store.
+    public enum Access: Hashable, Sendable, CaseIterable {
+        /// Reading and writing. The store is created if it is missing, and locked.
+        case readWrite
+
+        /// Reading only. Opening creates, locks, repairs and removes nothing, so it works while another process writes,
+        /// and on a read-only medium.
+        ///
+        /// The store shows the content of its log at opening; open it again to see later writes. Opening throws
+        /// `.noStore` if there is none. Every write throws `.readOnly`. Damage is reported and left unchanged.
+        case readOnly
+    }
+}
+
+extension FileKVStore {
+    /// The processes that may have a store open at the same time.
+    public enum Sharing: Hashable, Sendable, CaseIterable {
+        /// A single process. It holds the lock of the store from opening to closing.
+        case exclusive
+
+        /// Every process that opens it with this option, up to 252. The exclusive lock of the store is held only while
+        /// a call writes, compacts, opens the store, or reads after the log was replaced. Between calls a process holds
+        /// a shared lock on the directory, which keeps out processes that open the store exclusively.
+        case shared
+    }
+}
+
+extension FileKVStore {
+    /// Whether a file is the log of a store, according to its name and its first bytes, even if they are partly
+    /// damaged.
+    ///
+    /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged.
+    package static func isLog(named name: String, startingWith bytes: [UInt8]) -> Bool {
+        guard name == "log" else { return false }
+        guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }
+        let first = bytes[16..<32]
+        return bytes.starts(with: LogHeader.magic)
+            || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
+    }
+
+    /// Whether this is the name of a temporary file of a store.
+    package static func isTemporary(_ name: POSIXPath) -> Bool {
+        name == LogTemporaryFile.newLog || name == LogTemporaryFile.newQuarantine
     }
 }

@@ -126,3 +126,64 @@ extension ValueTable {
         }
     }
 }
+
+/// Which values may be overwritten: those that can be read as the type that is written in their place. All others are
+/// set aside first, so that no value is lost because it is unreadable.
+enum OverwritePolicy {
+    /// The value in a key's place if it has to be looked at before it is overwritten.
+    ///
+    /// Costs nothing to speak of if the value was written or read as the key's type before.
+    @inline(__always)
+    static func unverified(in entry: KeyEntry?, _ type: CellType) -> ValueCell? {
+        guard let entry, entry.kind != EntryContent.emptyKind else { return nil }
+        let content = entry.content
+        guard let cell = content.ownCell else { return type.isKind(content.kind) ? nil : content.asCell }
+        return cell._withUnsafeGuaranteedRef { $0.type.isSame(as: type) } ? nil : content.asCell
+    }
+
+    /// Whether a value can be read as a key's type. Runs the code of that type: no lock may be held.
+    @inline(never)
+    static func isReadable<Value>(_ bytes: [UInt8], as key: KVKey<Value>) -> Bool {
+        if let mayOverwrite = key.schema?.mayOverwrite { return mayOverwrite(bytes) }
+        do {
+            _ = try ValueTable.decode(bytes, as: key)
+            return true
+        } catch {
+            return false  // A read of the value reports why.
+        }
+    }
+
+    static func isReadable<Value>(_ cell: ValueCell, as key: KVKey<Value>) -> Bool { isReadable(cell.bytes, as: key) }
+}
+
+/// The type of a value in a batch, without the value.
+struct WrittenType: Sendable {
+    /// The type of a cell with such a value.
+    let cellType: CellType
+
+    private let type: any Written.Type
+    private let schema: (any AnyObject & Sendable)?
+
+    init<Value>(_ key: KVKey<Value>) {
+        cellType = .encoded(key)
+        type = WrittenAs<Value>.self
+        schema = key.schema
+    }
+
+    /// Whether a value can be read as this type. Runs the code of the type: no lock may be held.
+    func canRead(_ bytes: [UInt8], _ name: KeyName) -> Bool {
+        type.canRead(bytes, name, schema)
+    }
+}
+
+/// A type of values, so that it can be kept without a box.
+private protocol Written: Sendable {
+    static func canRead(_ bytes: [UInt8], _ name: KeyName, _ schema: AnyObject?) -> Bool
+}
+
+private enum WrittenAs<Value: Codable & Sendable>: Written {
+    static func canRead(_ bytes: [UInt8], _ name: KeyName, _ schema: AnyObject?) -> Bool {
+        let schema = schema.map { unsafeDowncast($0, to: KVSchema<Value>.self) }
+        return OverwritePolicy.isReadable(bytes, as: KVKey(name, schema))
+    }
+}

@@ -1,6 +1,71 @@
 import Dispatch
+import ForgeFileSystem
 import Foundation
 import Synchronization
+import SystemPackage
+
+extension KVEngine {
+    /// Pushes everything that was written to the device.
+    func synchronize() throws(KVStoreError) {
+        // There is nothing to flush in a store that is only read.
+        guard options.access == .readWrite else { return }
+        try checkUse(.synchronize)
+        try loadRemoteChanges(.synchronize)
+        try writer.withLock { (writer) throws(KVStoreError) in try check(writer, .synchronize) }
+        try flush()
+        try checkReachability(.synchronize)
+    }
+
+    /// Throws unless the name `log` still leads to the open file, in full: another program may have removed the
+    /// directory, put another log there, or truncated it, which loses what was written.
+    func checkReachability(_ operation: KVStoreError.Operation) throws(KVStoreError) {
+        while true {
+            let (log, end, restarts) = writer.withLock { ($0.log.file, $0.log.end, $0.log.restartCount) }
+            let (named, own): (BriefFileStatus, BriefFileStatus)
+            do throws(FileSystemError) {
+                named = try handle.statusOfLog()
+                // Other processes that share the store may replace the log at any time.
+                guard handle.sharing == nil else { return }
+                own = try handle.fileSystem.briefStatus(of: .descriptor(log.descriptor))
+            } catch  where error.errno == .noSuchFileOrDirectory {
+                throw KVStoreError(.noStore, operation, store: handle.name, underlying: error)
+            } catch {
+                throw KVStoreError(error, operation, store: handle.name)
+            }
+            if named.inode == own.inode, named.sizeInBytes >= end { return }
+            // This process may have replaced or emptied it meanwhile.
+            let isCurrent = writer.withLock { $0.log.file === log && $0.log.restartCount == restarts }
+            guard isCurrent else { continue }
+            guard named.inode == own.inode else { throw KVStoreError(.noStore, operation, store: handle.name) }
+            // Records that are appended now would follow a gap.
+            writer.withLock { $0.log.poison() }
+            throw KVStoreError(.damaged, operation, store: handle.name)
+        }
+    }
+
+    /// Flushes everything written before the call to the device. Group commit: threads that arrive during a flush share
+    /// the next one.
+    func flush() throws(KVStoreError) {
+        let wanted = writer.withLock { $0.log.sequence }
+        guard flushing.begin(wanted, isDone: { writer.withLock { !$0.log.needsFlush(wanted) } }) else { return }
+        defer { flushing.end(flushed: writer.withLock { $0.log.isPoisoned ? .max : $0.log.flushedSequence }) }
+        let flush = try writer.withLock { (writer) throws(KVStoreError) -> AppendLog.Flush? in
+            guard writer.log.needsFlush(wanted) else { return nil }
+            guard !writer.log.isPoisoned else {
+                throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name)
+            }
+            return writer.log.startFlush(directory: handle.directory)
+        }
+        guard let flush else { return }
+        do throws(FileSystemError) {
+            try flush.run()
+        } catch {
+            writer.withLock { $0.log.poison() }
+            throw KVStoreError(.durabilityUnknown, .synchronize, store: handle.name, underlying: error)
+        }
+        writer.withLock { $0.log.didFlush(flush) }
+    }
+}
 
 /// Group commit: one thread, the leader, flushes on behalf of every thread that waits.
 ///
