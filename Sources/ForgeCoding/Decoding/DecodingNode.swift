@@ -137,3 +137,201 @@ extension DecodingError {
         }
     }
 }
+
+extension DecodingNode {
+    @inline(__always)
+    private func find(_ key: some CodingKey) throws -> MapCursor.Match? {
+        do throws(WireFailure) {
+            return try match(key)
+        } catch {
+            throw failure(error, type(of: key))
+        }
+    }
+
+    @inline(__always)
+    private func require(_ key: some CodingKey) throws -> MapCursor.Match {
+        guard let match = try find(key) else { throw missing(key) }
+        return match
+    }
+
+    private func missing(_ key: some CodingKey) -> DecodingError {
+        .keyNotFound(
+            key,
+            .init(
+                codingPath: codingPath, debugDescription: "the map has no key \"\(key.stringValue)\"",
+                underlyingError: WireFailure.missing))
+    }
+
+    /// Reads the value under a key with `body`.
+    @inline(__always)
+    func read<Value>(
+        _ type: any Any.Type, _ key: some CodingKey,
+        _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
+    ) throws -> Value {
+        let match = try require(key)
+        var offset = match.value
+        do throws(WireFailure) {
+            let value = try body(content, &offset)
+            try advance(match, to: offset)
+            return value
+        } catch {
+            throw failure(error, type, step: .key(key))
+        }
+    }
+
+    /// Decodes the value under a key.
+    @inline(__always)
+    func decode<Value: Decodable>(_ type: Value.Type, _ key: some CodingKey) throws -> Value {
+        let match = try require(key)
+        var offset = match.value
+        let value = try decode(type, &offset, step: .key(key))
+        do throws(WireFailure) {
+            try advance(match, to: offset)
+        } catch {
+            throw failure(error, type, step: .key(key))
+        }
+        return value
+    }
+
+    /// Decodes the value at an offset and advances the offset past it.
+    @inline(__always)
+    func decode<Value: Decodable>(
+        _ type: Value.Type, _ offset: inout Int, step: @autoclosure () -> PathStep
+    ) throws -> Value {
+        do throws(WireFailure) {
+            return try content.known(type, &offset)
+        } catch {
+            if case .unknownType = error { return try decodeSelf(type, &offset, step: step()) }
+            throw failure(error, type, step: step())
+        }
+    }
+
+    /// Whether the value under a key is null; skips a null.
+    @inline(__always)
+    private func isNull(_ match: MapCursor.Match, _ key: some CodingKey) throws -> Bool {
+        do throws(WireFailure) {
+            guard try source.reader.isNull(match.value) else { return false }
+            try advance(match, to: match.value + 1)
+            return true
+        } catch {
+            throw failure(error, type(of: key), step: .key(key))
+        }
+    }
+
+    func decodeNil(_ key: some CodingKey) throws -> Bool {
+        try isNull(require(key), key)
+    }
+
+    /// Whether the map has a value other than null under a key.
+    @inline(__always)
+    func hasValue(_ key: some CodingKey) throws -> Bool {
+        guard let match = try find(key) else { return false }
+        return try !isNull(match, key)
+    }
+
+    /// Whether the map has a key; true for a malformed map, because `contains` cannot throw and reading the value does.
+    func contains(_ key: some CodingKey) -> Bool {
+        do {
+            return try find(key) != nil
+        } catch {
+            return true
+        }
+    }
+
+    func namesOrEmpty() -> [String] {
+        do throws(WireFailure) {
+            return try keyNames()
+        } catch {
+            return []
+        }
+    }
+
+    func nested(_ key: some CodingKey) throws -> DecodingNode {
+        nested(try require(key).value, step: .key(key))
+    }
+}
+
+extension DecodingNode {
+    /// Reads the head of the map if it has not been read.
+    func openMap() throws(WireFailure) {
+        guard !isMap else { return }
+        map = try MapCursor(reader, start)
+        contentLevels = map.levels
+        isMap = true
+    }
+
+    /// Whether the next entry can be read in order.
+    @inline(__always)
+    private func hasNext() throws(WireFailure) -> Bool {
+        if map.isIndexed { return false }
+        if let count = map.count { return map.consumedCount < count }
+        return try source.reader.peek(map.next) != Simple.break
+    }
+
+    /// Finds the value under a key; nil if the map has no such key.
+    ///
+    /// - Complexity: O(1) for the next key in order; the first key out of order scans the map.
+    @inline(__always)
+    func match(_ key: some CodingKey) throws(WireFailure) -> MapCursor.Match? {
+        var name = key.stringValue
+        if try hasNext() {
+            let reader = source.reader
+            var offset = map.next
+            let range = try reader.key(&offset)
+            let fingerprint = name.withUTF8 { reader.matches(range, $0) ? KeyFilter.fingerprint($0) : nil }
+            if let fingerprint { return .init(value: offset, key: map.next, fingerprint: fingerprint) }
+        }
+        return try indexedMatch(&name)
+    }
+
+    @inline(never)
+    private func indexedMatch(_ name: inout String) throws(WireFailure) -> MapCursor.Match? {
+        let index = try keyIndex()
+        let expected = map.nextIndexPosition
+        guard let position = name.withUTF8({ index.find($0, source.reader, from: expected) }) else { return nil }
+        map.nextIndexPosition = position
+        return .init(value: index.entries[position].value, key: -1, fingerprint: 0)
+    }
+
+    /// Advances past a value that has been read.
+    @inline(__always)
+    func advance(_ match: MapCursor.Match, to end: Int) throws(WireFailure) {
+        guard match.key == map.next, !map.isIndexed else {
+            map.nextIndexPosition &+= 1
+            return
+        }
+        var bits = map.keyFilter
+        let mayBeDuplicate = bits.insert(match.fingerprint)
+        map.keyFilter = bits
+        map.next = end
+        map.consumedCount &+= 1
+        map.nextIndexPosition = map.consumedCount
+        if mayBeDuplicate { _ = try keyIndex() }
+    }
+
+    /// All keys in encoded order.
+    func keyNames() throws(WireFailure) -> [String] {
+        var names: [String] = []
+        for entry in try keyIndex().entries {
+            names.append(try source.reader.text(entry.key, entry.key.lowerBound))
+        }
+        return names
+    }
+
+    /// The offset after the map.
+    func endOfMap() throws(WireFailure) -> Int {
+        if map.isIndexed { return try keyIndex().end }
+        if try hasNext() { return try keyIndex().end }
+        return map.count == nil ? map.next + 1 : map.next
+    }
+
+    private func keyIndex() throws(WireFailure) -> KeyIndex {
+        // A closed reader is empty, and the index refers to its former bytes.
+        guard map.content <= source.reader.count else { throw .truncated(offset: map.content) }
+        if let index { return index }
+        let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: contentLevels)
+        index = made
+        map.isIndexed = true
+        return made
+    }
+}

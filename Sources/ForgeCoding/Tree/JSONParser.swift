@@ -1,3 +1,38 @@
+import Foundation
+
+extension CodedValue {
+    /// Parses a JSON text.
+    ///
+    /// Numbers without a fraction or exponent become integers of up to 128 bits. All others, and `-0`, become doubles,
+    /// or what ``BinaryEncoder`` writes for a `Decimal` if that is exact and the shortest text of the double has
+    /// another value. JSON has no dates or byte strings: they stay strings.
+    ///
+    /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside
+    ///   the range of `Double`, and more than ``maximumDepth`` levels.
+    public init(json text: String) throws {
+        var text = text
+        self = try text.withUTF8 { text in
+            var parser = JSONParser(UnsafeRawBufferPointer(text))
+            return try parser.parse()
+        }
+    }
+
+    /// Formats the value as JSON text.
+    ///
+    /// Values that JSON has no type for become strings: bytes as base64, dates as ISO 8601 in UTC, URLs and UUIDs as
+    /// their text, infinities as `"Infinity"`. An unknown tag becomes an object `{"@tag": …, "@value": …}`.
+    ///
+    /// - Parameter prettyPrinted: one line per element, indented by two spaces, instead of a single line.
+    /// - Returns: a JSON text (RFC 8259).
+    /// - Throws: ``CodingFailure`` for a map with a key that is an array or a map, or with two keys with the same text:
+    ///   JSON has no such objects.
+    public func json(prettyPrinted: Bool = false) throws -> String {
+        var writer = JSONWriter(isPretty: prettyPrinted)
+        try writer.write(self)
+        return writer.text
+    }
+}
+
 /// A strict parser of JSON text (RFC 8259).
 ///
 /// `JSONSerialization` is no substitute: it accepts duplicate keys and trailing commas, loses the order of members and
@@ -194,5 +229,142 @@ struct JSONParser {
         let exact = DecimalNumeral(text)
         if exact == DecimalNumeral(double.description) { return .double(double) }
         return exact.decimalFraction ?? .double(double)
+    }
+}
+
+/// The members of a JSON object in order; the nesting limit applies to each member separately.
+package struct JSONMembers {
+    package let members: [(name: String, value: Result<CodedValue, CodingFailure>)]
+
+    /// Parses the text of an object.
+    ///
+    /// A member nested more deeply than `levels` becomes a failure; the others are parsed.
+    ///
+    /// - Throws: ``CodingFailure`` for text that is not a JSON object, and for two members with the same name.
+    package init(_ text: String, levels: Int) throws {
+        var text = text
+        members = try text.withUTF8 { text in
+            var parser = JSONParser(UnsafeRawBufferPointer(text))
+            return try parser.parseMembers(levels)
+        }
+    }
+}
+
+extension JSONParser {
+    fileprivate mutating func parseMembers(
+        _ levels: Int
+    ) throws(CodingFailure) -> [(name: String, value: Result<CodedValue, CodingFailure>)] {
+        var members: [(name: String, value: Result<CodedValue, CodingFailure>)] = []
+        // Canonically equivalent names are different keys.
+        var names: Set<[UInt8]> = []
+        skipSpace()
+        guard next == UInt8(ascii: "{") else { throw expected("an object") }
+        try forEachMember { (parser, name) throws(CodingFailure) in
+            guard names.insert(Array(name.utf8)).inserted else { throw parser.failure("a duplicate key") }
+            members.append((name, try parser.member(levels)))
+        }
+        try requireEnd()
+        return members
+    }
+
+    private mutating func member(_ levels: Int) throws(CodingFailure) -> Result<CodedValue, CodingFailure> {
+        let start = offset
+        do throws(CodingFailure) {
+            return .success(try value(levels))
+        } catch {
+            guard case .tooDeep = error.reason else { throw error }
+            offset = start
+            try skipBrackets()
+            return .failure(error)
+        }
+    }
+
+    /// Skips an array or object by its brackets, at any depth.
+    private mutating func skipBrackets() throws(CodingFailure) {
+        var depth = 0
+        repeat {
+            skipSpace()
+            switch next {
+            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+            case UInt8(ascii: "\""):
+                _ = try string()
+                continue
+            case nil: throw CodingFailure(.decode, .truncated)
+            default: break
+            }
+            offset += 1
+        } while depth > 0
+    }
+}
+
+/// The exact value of a JSON number, or of the description of a finite `Double`.
+struct DecimalNumeral: Equatable {
+    private let isNegative: Bool
+
+    /// The significant digits in ASCII, without zeros at either end.
+    private let digits: [UInt8]
+
+    /// The power of ten of the last digit; limited to a range that no `Double` or `Decimal` exceeds.
+    private let exponent: Int
+
+    init(_ text: String) {
+        let parts = text.utf8.split { $0 == UInt8(ascii: "e") || $0 == UInt8(ascii: "E") }
+        isNegative = parts[0].first == UInt8(ascii: "-")
+        let halves = parts[0].drop { $0 == UInt8(ascii: "-") }.split(separator: UInt8(ascii: "."))
+        let all = halves.joined()
+        let significant = all.drop { $0 == UInt8(ascii: "0") }
+        let zeros = significant.reversed().prefix { $0 == UInt8(ascii: "0") }.count
+        digits = Array(significant).dropLast(zeros)
+        guard !digits.isEmpty else {
+            exponent = 0
+            return
+        }
+        let limit = 1 << 40
+        let power = parts.dropFirst().first.map { part in
+            Int(Substring(part)) ?? (part.first == UInt8(ascii: "-") ? -limit : limit)
+        }
+        let places = halves.dropFirst().first?.count ?? 0
+        exponent = max(-limit, min(limit, power ?? 0)) - places + zeros
+    }
+
+    /// The number as the coder writes a `Decimal`; nil for zero, and if no `Decimal` is equal.
+    var decimalFraction: CodedValue? {
+        guard var mantissa = UInt128(String(decoding: digits, as: UTF8.self)) else { return nil }
+        var exponent = exponent
+        while exponent > Int8.max {
+            let (product, overflow) = mantissa.multipliedReportingOverflow(by: 10)
+            guard !overflow else { return nil }
+            mantissa = product
+            exponent -= 1
+        }
+        guard exponent >= Int8.min else { return nil }
+        let integer = CodedValue(magnitude: mantissa, isNegative: isNegative)
+        return .tagged(Tag.decimalFraction, .array([.integer(Int64(exponent)), integer]))
+    }
+}
+
+extension CodedValue {
+    /// An integer.
+    ///
+    /// - Precondition: Zero is not negative.
+    init(magnitude: UInt128, isNegative: Bool) {
+        // A negative number -1 - n is stored as n.
+        let argument = isNegative ? magnitude - 1 : magnitude
+        if let short = Int64(exactly: argument) {
+            self = .integer(isNegative ? ~short : short)
+        } else if !isNegative, let unsigned = UInt64(exactly: argument) {
+            self = .unsigned(unsigned)
+        } else {
+            self = .tagged(isNegative ? Tag.negativeBignum : Tag.bignum, .bytes(argument.bigEndianBytes))
+        }
+    }
+}
+
+extension UInt128 {
+    /// The big-endian bytes without leading zeros, of a number of more than 63 bits.
+    fileprivate var bigEndianBytes: [UInt8] {
+        UInt64(truncatingIfNeeded: self >> 64).bigEndianBytes
+            + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }
     }
 }

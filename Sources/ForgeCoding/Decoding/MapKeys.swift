@@ -1,5 +1,56 @@
 import Foundation
 
+/// The position in a map where the next key is expected.
+///
+/// Trivial fields only, so that access needs no reference counting.
+struct MapCursor {
+    /// The offset of the first key.
+    var content = 0
+
+    /// The number of entries; nil for an indefinite length.
+    var count: Int?
+
+    /// The remaining nesting depth of the values.
+    var levels = 0
+
+    /// The offset of the next key.
+    var next = 0
+
+    /// The number of entries before the next key.
+    var consumedCount = 0
+
+    /// The keys before the next one.
+    var keyFilter = KeyFilter()
+
+    /// Whether lookup uses the index.
+    var isIndexed = false
+
+    /// The position in the index that the next lookup tries first.
+    var nextIndexPosition = 0
+
+    /// The position of an entry that a lookup found.
+    struct Match {
+        /// The offset of the value.
+        let value: Int
+        /// The offset of its key; -1 if the index found it.
+        let key: Int
+        let fingerprint: UInt64
+    }
+
+    init() {}
+
+    /// Creates a cursor for the map at an offset.
+    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
+        var offset = start
+        let tagged = try reader.skipTags(&offset)
+        guard reader[offset] & MajorType.mask == MajorType.map else { throw reader.mismatch(offset) }
+        levels = try tagged.inside().levels
+        count = try reader.entryCount(&offset, itemsPerEntry: 2)
+        content = offset
+        next = offset
+    }
+}
+
 /// The offsets of a map's entries, built when a type requests keys out of order.
 final class KeyIndex {
     struct Entry {
@@ -89,5 +140,47 @@ extension ByteReader {
         let own = bytes(range)
         guard let first = own.baseAddress, let second = name.baseAddress else { return own.count == name.count }
         return memcmp(first, second, name.count) == 0
+    }
+}
+
+/// A 128-bit Bloom filter of the keys of a map.
+struct KeyFilter {
+    private var low: UInt64 = 0
+    private var high: UInt64 = 0
+
+    /// Adds the fingerprint of a key.
+    ///
+    /// - Returns: false if the key is certainly new.
+    @inline(__always)
+    mutating func insert(_ fingerprint: UInt64) -> Bool {
+        let bit = UInt64(1) << (fingerprint & 63)
+        if fingerprint & 64 == 0 {
+            defer { low |= bit }
+            return low & bit != 0
+        }
+        defer { high |= bit }
+        return high & bit != 0
+    }
+
+    /// A seven-bit hash of a key's length, beginning and end.
+    @inline(__always)
+    static func fingerprint(_ key: UnsafeBufferPointer<UInt8>) -> UInt64 {
+        guard let start = UnsafeRawBufferPointer(key).baseAddress else { return 0 }
+        let first: UInt64
+        let last: UInt64
+        switch key.count {
+        case 8...:
+            first = start.loadUnaligned(as: UInt64.self)
+            last = start.loadUnaligned(fromByteOffset: key.count - 8, as: UInt64.self)
+        case 4...:
+            first = UInt64(start.loadUnaligned(as: UInt32.self))
+            last = UInt64(start.loadUnaligned(fromByteOffset: key.count - 4, as: UInt32.self))
+        case 1...:
+            first = UInt64(key[0])
+            last = UInt64(key[key.count - 1]) << 8 | UInt64(key[key.count / 2])
+        default: return 0
+        }
+        let mixed = (first ^ (last &* 0x9E37_79B9_7F4A_7C15) ^ UInt64(key.count)) &* 0xD6E8_FEB8_6659_FD93
+        return mixed >> 57
     }
 }

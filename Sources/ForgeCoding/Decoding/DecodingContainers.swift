@@ -1,0 +1,511 @@
+/// Decodes a map as a keyed container.
+struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
+    let node: DecodingNode
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    /// The keys that `Key` accepts, in encoded order; empty for a malformed map, whose values cannot be read either.
+    var allKeys: [Key] { node.namesOrEmpty().compactMap { Key(stringValue: $0) } }
+
+    func contains(_ key: Key) -> Bool { node.contains(key) }
+
+    func decodeNil(forKey key: Key) throws -> Bool {
+        try node.decodeNil(key)
+    }
+
+    func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
+        try node.decode(type, key)
+    }
+
+    func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
+        try node.hasValue(key) ? node.decode(type, key) : nil
+    }
+
+    func nestedContainer<NestedKey: CodingKey>(
+        keyedBy type: NestedKey.Type, forKey key: Key
+    ) throws -> KeyedDecodingContainer<NestedKey> {
+        try node.nested(key).container(keyedBy: type)
+    }
+
+    func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
+        try node.nested(key).unkeyedContainer()
+    }
+
+    func superDecoder() throws -> any Decoder { try node.nested(SuperKey()) }
+
+    func superDecoder(forKey key: Key) throws -> any Decoder { try node.nested(key) }
+}
+
+extension KeyedDecoding {
+    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
+    }
+
+    func decode(_ type: String.Type, forKey key: Key) throws -> String {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
+    }
+
+    func decode(_ type: Double.Type, forKey key: Key) throws -> Double {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
+    }
+
+    func decode(_ type: Float.Type, forKey key: Key) throws -> Float {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
+    }
+
+    func decode(_ type: Int.Type, forKey key: Key) throws -> Int {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
+    }
+
+    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
+    }
+
+    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
+    }
+
+    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
+    }
+
+    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
+    }
+
+    func decode(_ type: Int128.Type, forKey key: Key) throws -> Int128 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self)
+        }
+    }
+
+    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
+    }
+
+    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
+    }
+
+    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self)
+        }
+    }
+
+    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self)
+        }
+    }
+
+    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self)
+        }
+    }
+
+    func decode(_ type: UInt128.Type, forKey key: Key) throws -> UInt128 {
+        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self)
+        }
+    }
+
+}
+
+extension KeyedDecoding {
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: Int128.Type, forKey key: Key) throws -> Int128? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+    func decodeIfPresent(_ type: UInt128.Type, forKey key: Key) throws -> UInt128? {
+        try node.hasValue(key) ? decode(type, forKey: key) : nil
+    }
+
+}
+
+/// Decodes an array as an unkeyed container. An element that fails to decode remains the next one.
+struct UnkeyedDecoding: UnkeyedDecodingContainer {
+    let node: DecodingNode
+    var cursor: ArrayCursor
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    var count: Int? { cursor.countingElements(node.source.reader) }
+
+    var currentIndex: Int { cursor.consumedCount }
+
+    var isAtEnd: Bool { cursor.isAtEnd(node.source.reader) }
+
+    /// Reads the next element with `body` and advances past it.
+    @inline(__always)
+    private mutating func read<Value>(
+        _ type: any Any.Type, _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
+    ) throws -> Value {
+        try requireElement(type)
+        var offset = cursor.next
+        do throws(WireFailure) {
+            let value = try body(node.content, &offset)
+            advance(to: offset)
+            return value
+        } catch {
+            throw node.failure(error, type, step: .index(cursor.consumedCount))
+        }
+    }
+
+    @inline(__always)
+    private mutating func advance(to end: Int) {
+        cursor.advance(to: end)
+        if let end = cursor.end(node.source.reader) { node.knownEnd = end }
+    }
+
+    @inline(__always)
+    private func requireElement(_ type: any Any.Type) throws {
+        if isAtEnd { throw atEnd(type) }
+    }
+
+    private func atEnd(_ type: any Any.Type) -> DecodingError {
+        .valueNotFound(
+            type,
+            .init(
+                codingPath: codingPath + [IndexKey(cursor.consumedCount)],
+                debugDescription: "\(type): the array has no further element", underlyingError: WireFailure.missing))
+    }
+
+    mutating func decodeNil() throws -> Bool {
+        try requireElement(Any.self)
+        do throws(WireFailure) {
+            guard try node.source.reader.isNull(cursor.next) else { return false }
+        } catch {
+            throw node.failure(error, Any.self, step: .index(cursor.consumedCount))
+        }
+        advance(to: cursor.next + 1)
+        return true
+    }
+
+    mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
+        try requireElement(type)
+        var offset = cursor.next
+        let value = try node.decode(type, &offset, step: .index(cursor.consumedCount))
+        advance(to: offset)
+        return value
+    }
+
+    mutating func nestedContainer<NestedKey: CodingKey>(
+        keyedBy type: NestedKey.Type
+    ) throws -> KeyedDecodingContainer<NestedKey> {
+        let (child, end) = try nested(type)
+        let container = try child.container(keyedBy: type)
+        advance(to: end)
+        return container
+    }
+
+    mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer {
+        let (child, end) = try nested([Any].self)
+        let container = try child.unkeyedContainer()
+        advance(to: end)
+        return container
+    }
+
+    mutating func superDecoder() throws -> any Decoder {
+        let (child, end) = try nested((any Decoder).self)
+        advance(to: end)
+        return child
+    }
+
+    /// A node for the next element, which may be read later, and the element's end.
+    private func nested(_ type: any Any.Type) throws -> (DecodingNode, end: Int) {
+        try requireElement(type)
+        let child = node.nested(cursor.next, step: .index(cursor.consumedCount))
+        do throws(WireFailure) {
+            return (child, try child.end())
+        } catch {
+            throw child.failure(error, type)
+        }
+    }
+}
+
+extension UnkeyedDecoding {
+    mutating func decode(_ type: Bool.Type) throws -> Bool {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
+    }
+
+    mutating func decode(_ type: String.Type) throws -> String {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
+    }
+
+    mutating func decode(_ type: Double.Type) throws -> Double {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
+    }
+
+    mutating func decode(_ type: Float.Type) throws -> Float {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
+    }
+
+    mutating func decode(_ type: Int.Type) throws -> Int {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
+    }
+
+    mutating func decode(_ type: Int8.Type) throws -> Int8 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
+    }
+
+    mutating func decode(_ type: Int16.Type) throws -> Int16 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
+    }
+
+    mutating func decode(_ type: Int32.Type) throws -> Int32 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
+    }
+
+    mutating func decode(_ type: Int64.Type) throws -> Int64 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
+    }
+
+    mutating func decode(_ type: Int128.Type) throws -> Int128 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self) }
+    }
+
+    mutating func decode(_ type: UInt.Type) throws -> UInt {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
+    }
+
+    mutating func decode(_ type: UInt8.Type) throws -> UInt8 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
+    }
+
+    mutating func decode(_ type: UInt16.Type) throws -> UInt16 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self) }
+    }
+
+    mutating func decode(_ type: UInt32.Type) throws -> UInt32 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self) }
+    }
+
+    mutating func decode(_ type: UInt64.Type) throws -> UInt64 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self) }
+    }
+
+    mutating func decode(_ type: UInt128.Type) throws -> UInt128 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self) }
+    }
+
+}
+
+/// The single-value container of an item.
+struct SingleValueDecoding: SingleValueDecodingContainer {
+    let node: DecodingNode
+
+    var codingPath: [any CodingKey] { node.codingPath }
+
+    @inline(__always)
+    private func read<Value>(
+        _ type: Value.Type, _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
+    ) throws -> Value {
+        var offset = node.start
+        do throws(WireFailure) {
+            let value = try body(node.reader, &offset)
+            node.knownEnd = offset
+            return value
+        } catch {
+            throw node.failure(error, type)
+        }
+    }
+
+    /// Whether the value is null or undefined. Returns false at the end of the input; every other read throws there.
+    func decodeNil() -> Bool {
+        let reader = node.source.reader
+        guard node.start < reader.count else { return false }
+        let isNull = reader[node.start] == Simple.null || reader[node.start] == Simple.undefined
+        if isNull { node.knownEnd = node.start + 1 }
+        return isNull
+    }
+
+    func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
+        var offset = node.start
+        do throws(WireFailure) {
+            let value = try node.reader.known(type, &offset)
+            node.knownEnd = offset
+            return value
+        } catch {
+            // The type's own `init(from:)` reads the same item, so it gets this node.
+            if case .unknownType = error { return try decodeItself(type, node) }
+            throw node.failure(error, type)
+        }
+    }
+}
+
+extension SingleValueDecoding {
+    func decode(_ type: Bool.Type) throws -> Bool {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
+    }
+
+    func decode(_ type: String.Type) throws -> String {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
+    }
+
+    func decode(_ type: Double.Type) throws -> Double {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
+    }
+
+    func decode(_ type: Float.Type) throws -> Float {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
+    }
+
+    func decode(_ type: Int.Type) throws -> Int {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
+    }
+
+    func decode(_ type: Int8.Type) throws -> Int8 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
+    }
+
+    func decode(_ type: Int16.Type) throws -> Int16 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
+    }
+
+    func decode(_ type: Int32.Type) throws -> Int32 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
+    }
+
+    func decode(_ type: Int64.Type) throws -> Int64 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
+    }
+
+    func decode(_ type: Int128.Type) throws -> Int128 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self) }
+    }
+
+    func decode(_ type: UInt.Type) throws -> UInt {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
+    }
+
+    func decode(_ type: UInt8.Type) throws -> UInt8 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
+    }
+
+    func decode(_ type: UInt16.Type) throws -> UInt16 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self) }
+    }
+
+    func decode(_ type: UInt32.Type) throws -> UInt32 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self) }
+    }
+
+    func decode(_ type: UInt64.Type) throws -> UInt64 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self) }
+    }
+
+    func decode(_ type: UInt128.Type) throws -> UInt128 {
+        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self) }
+    }
+
+}
+
+/// A position in an array.
+struct ArrayCursor {
+    let count: Int?
+
+    /// The remaining nesting depth of the elements.
+    let levels: Int
+
+    private(set) var next: Int
+    private(set) var consumedCount = 0
+
+    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
+        var offset = start
+        let content = try reader.skipTags(&offset)
+        guard reader[offset] & MajorType.mask == MajorType.array else { throw reader.mismatch(offset) }
+        levels = try content.inside().levels
+        count = try reader.entryCount(&offset, itemsPerEntry: 1)
+        next = offset
+    }
+
+    /// Whether all elements have been read; false for a truncated array, so that the next read throws.
+    @inline(__always)
+    func isAtEnd(_ reader: ByteReader) -> Bool {
+        if let count { return consumedCount >= count }
+        return next < reader.count && reader[next] == Simple.break
+    }
+
+    @inline(__always)
+    mutating func advance(to end: Int) {
+        next = end
+        consumedCount += 1
+    }
+
+    /// The offset after the array; nil before its last element has been read.
+    @inline(__always)
+    func end(_ reader: ByteReader) -> Int? {
+        guard isAtEnd(reader) else { return nil }
+        return count == nil ? next + 1 : next
+    }
+
+    /// The number of elements, counted if the length is indefinite; nil if the array is malformed.
+    func countingElements(_ reader: ByteReader) -> Int? {
+        if let count { return count }
+        var rest = self
+        while !rest.isAtEnd(reader) {
+            var offset = rest.next
+            do throws(WireFailure) {
+                try reader.skip(&offset, levels: levels)
+            } catch {
+                // `count` cannot throw; reading the element does.
+                return nil
+            }
+            rest.advance(to: offset)
+        }
+        return rest.consumedCount
+    }
+}
