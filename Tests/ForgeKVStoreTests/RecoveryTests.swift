@@ -283,6 +283,24 @@ import Testing
             #expect(error.operation == .open)
         }
     }
+
+    @Test("issues found at opening are reported once, not by every further object over the open store")
+    func reportedOnce() throws {
+        let fixture = LogFixture()
+        do {
+            let store = try fixture.open()
+            for number in 0..<3 { try store.set(KVKey<Int>("\(number)"), value: number) }
+        }
+        var bytes = try fixture.bytes()
+        bytes[64 + 30] ^= 1
+        try fixture.replace(bytes)
+        let recorder = IssueRecorder()
+        let store = try fixture.open(recorder)
+        #expect(recorder.issues.count == 1)
+        let second = try fixture.open(recorder)
+        #expect(recorder.issues.count == 1)
+        withExtendedLifetime((store, second)) {}
+    }
 }
 
 /// A small seeded generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
@@ -295,23 +313,5 @@ struct SplitMix: RandomNumberGenerator {
         value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
         value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
         return value ^ (value >> 31)
-    }
-
-    @Test("issues found at opening are reported once, not by every further object over the open store")
-    func reportedOnce() throws {
-        let fixture = LogFixture()
-        do {
-            let store = try fixture.open()
-            for number in 0..<3 { try store.set(KVKey<Int>("\(number)"), value: number) }
-        }
-        var bytes = try fixture.bytes()
-        bytes[LogHeader.size + 30] ^= 1
-        try fixture.replace(bytes)
-        let recorder = IssueRecorder()
-        let store = try fixture.open(recorder)
-        #expect(recorder.issues.count == 1)
-        let second = try fixture.open(recorder)
-        #expect(recorder.issues.count == 1)
-        withExtendedLifetime((store, second)) {}
     }
 }
