@@ -52,10 +52,29 @@ import Testing
             "{\"a\":1 \"b\":2}",
             "{\"a\":1,\"a\":2}", "1 2", "[1]]", "'a'", "NaN", "Infinity", "/**/1",
             String(repeating: "[", count: 100_000),
-            String(repeating: "{\"a\":", count: 100_000), #""\u"#, "\u{feff}1",
+            String(repeating: "{\"a\":", count: 100_000), #""\u"#, "\u{feff}", "\u{feff}\u{feff}1", "1\u{feff}",
+            "[\u{feff}1]", "1e-400", "-1e-99999999999999999999", "1e400",
         ])
     func refuses(_ text: String) {
         #expect(throws: CodingFailure.self) { try CodedValue(json: text) }
+    }
+
+    @Test("a byte order mark is ignored at the start of a text")
+    func byteOrderMark() throws {
+        #expect(try CodedValue(json: "\u{feff} [1]") == .array([.integer(1)]))
+        #expect(try JSONMembers("\u{feff}{\"a\":1}", levels: 64).members.map(\.name) == ["a"])
+    }
+
+    @Test("an integer of up to 128 bits is formatted as its digits")
+    func wideIntegers() throws {
+        for text in [
+            "340282366920938463463374607431768211455", "-340282366920938463463374607431768211455",
+            "-170141183460469231731687303715884105729", "18446744073709551616", "-18446744073709551617",
+        ] {
+            #expect(try CodedValue(json: text).json() == text)
+        }
+        let lowest = CodedValue.tagged(3, .bytes(Array(repeating: 255, count: 16)))
+        #expect(try lowest.json() == "-340282366920938463463374607431768211456")
     }
 
     @Test("a stored value is formatted without its type")

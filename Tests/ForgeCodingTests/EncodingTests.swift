@@ -96,12 +96,69 @@ extension CodedValue {
         }
     }
 
+    @Test("a super encoder adds to what its key has already")
+    func superAfterValue() throws {
+        func tree(_ body: @escaping (inout KeyedEncodingContainer<Odd.Key>) throws -> Void) throws -> String {
+            let value = Odd.Custom { encoder in
+                var outer = encoder.container(keyedBy: Odd.Key.self)
+                try body(&outer)
+            }
+            return try CodedValue(decoding: BinaryEncoder().encode(value)).json()
+        }
+        #expect(
+            try tree {
+                try $0.encode(["a": 1], forKey: "super")
+                var above = $0.superEncoder().container(keyedBy: Odd.Key.self)
+                try above.encode(2, forKey: "b")
+            } == #"{"super":{"a":1,"b":2}}"#)
+        #expect(
+            try tree {
+                try $0.encode([1], forKey: "k")
+                var above = $0.superEncoder(forKey: "k").unkeyedContainer()
+                try above.encode(2)
+            } == #"{"k":[1,2]}"#)
+        #expect(
+            try tree {
+                try $0.encode([1], forKey: "k")
+                _ = $0.superEncoder(forKey: "k")
+            } == #"{"k":[1]}"#)
+        #expect(
+            try tree {
+                try $0.encode([1], forKey: "k")
+                var single = $0.superEncoder(forKey: "k").singleValueContainer()
+                try single.encode("last")
+            } == #"{"k":"last"}"#)
+        #expect(
+            try tree {
+                var first = $0.superEncoder().container(keyedBy: Odd.Key.self)
+                try first.encode(1, forKey: "a")
+                var second = $0.superEncoder().container(keyedBy: Odd.Key.self)
+                try second.encode(2, forKey: "b")
+            } == #"{"super":{"a":1,"b":2}}"#)
+    }
+
     @Test("conflicting containers are an error")
     func contradictions() {
         let values: [Odd.Custom] = [
             .init { encoder in
                 _ = encoder.container(keyedBy: Odd.Key.self)
                 _ = encoder.unkeyedContainer()
+            },
+            .init { encoder in
+                var map = encoder.container(keyedBy: Odd.Key.self)
+                try map.encode(["x": 1], forKey: "a")
+                _ = map.nestedUnkeyedContainer(forKey: "a")
+            },
+            .init { encoder in
+                var map = encoder.container(keyedBy: Odd.Key.self)
+                try map.encode("text", forKey: "a")
+                var nested = map.nestedContainer(keyedBy: Odd.Key.self, forKey: "a")
+                try nested.encode(1, forKey: "b")
+            },
+            .init { encoder in
+                var map = encoder.container(keyedBy: Odd.Key.self)
+                _ = map.nestedContainer(keyedBy: Odd.Key.self, forKey: "a")
+                _ = map.nestedUnkeyedContainer(forKey: "a")
             },
             .init { encoder in
                 var array = encoder.unkeyedContainer()

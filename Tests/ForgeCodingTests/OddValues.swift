@@ -136,6 +136,57 @@ enum Odd {
             }
         ),
         (
+            "a map that gets more entries after it was encoded",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                try outer.encode(["a": 1], forKey: "map")
+                try outer.encode(0, forKey: "between")
+                var nested = outer.nestedContainer(keyedBy: Key.self, forKey: "map")
+                try nested.encode(2, forKey: "b")
+                try outer.encode(1, forKey: "after")
+                try nested.encode([3], forKey: "a")
+                var again = outer.nestedContainer(keyedBy: Key.self, forKey: "map")
+                try again.encode(4, forKey: "c")
+            }
+        ),
+        (
+            "a large map that gets more entries after it was encoded",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                try outer.encode(
+                    Dictionary(uniqueKeysWithValues: (0..<40).map { ("\($0)", $0) }), forKey: "map")
+                var nested = outer.nestedContainer(keyedBy: Key.self, forKey: "map")
+                for index in 20..<70 { try nested.encode(-index, forKey: Key(stringValue: "\(index)")) }
+            }
+        ),
+        (
+            "a list that gets more elements after it was encoded",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                try outer.encode(Array(0..<30), forKey: "long")
+                try outer.encode(["x"], forKey: "short")
+                try outer.encode([Int](), forKey: "empty")
+                for key in ["long", "short", "empty"] as [Key] {
+                    var nested = outer.nestedUnkeyedContainer(forKey: key)
+                    try nested.encode(nested.count)
+                    var deep = nested.nestedContainer(keyedBy: Key.self)
+                    try deep.encode([1], forKey: "list")
+                    var list = deep.nestedUnkeyedContainer(forKey: "list")
+                    try list.encode(2)
+                }
+            }
+        ),
+        (
+            "containers asked for after a value was encoded, and left alone",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                try outer.encode(["a": 1], forKey: "map")
+                try outer.encode([1], forKey: "list")
+                _ = outer.nestedContainer(keyedBy: Key.self, forKey: "map")
+                _ = outer.nestedUnkeyedContainer(forKey: "list")
+            }
+        ),
+        (
             "a key written twice",
             Custom { encoder in
                 var outer = encoder.container(keyedBy: Key.self)

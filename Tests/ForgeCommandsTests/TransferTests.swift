@@ -123,6 +123,15 @@ struct TransferTests {
         #expect(try await copy.attributes(of: "d/small") == ["type": "other"])
     }
 
+    @Test("a value of the largest depth comes back from its line")
+    func deepestValue() throws {
+        let tree = (0..<CodedValue.maximumDepth).reduce(CodedValue.integer(1)) { tree, _ in .array([tree]) }
+        let bytes = ValueEnvelope(schemaVersion: 1, payload: try tree.encoded()).encoded
+        let line = try KeyValueLine.encode("deep", bytes)
+        #expect(!line.contains("base64"))
+        #expect(try KeyValueLine.decode(line).bytes == bytes)
+    }
+
     @Test("keys and values survive a copy, and a way through JSON lines, byte for byte")
     func keyValues() throws {
         try fillStore()

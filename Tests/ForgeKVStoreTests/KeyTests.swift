@@ -57,6 +57,23 @@ import Testing
         }
     }
 
+    @Test("an error of a value's own code is reported with the operation that ran it")
+    func ownCode() throws {
+        struct Refusal: Error {}
+        struct Refusing: Codable, Sendable {
+            init() {}
+            init(from decoder: any Decoder) throws { throw Refusal() }
+            func encode(to encoder: any Encoder) throws { throw Refusal() }
+        }
+        let store = InMemoryKVStore()
+        let key = KVKey<Refusing>("a")
+        let write = #expect(throws: KVStoreError.self) { try store.set(key, value: Refusing()) }
+        #expect("\(try #require(write))".hasSuffix("encode: the value's own code threw Refusal"))
+        try store.set(KVKey<Int>("a"), value: 1)
+        let read = #expect(throws: KVStoreError.self) { try store.read(key) }
+        #expect("\(try #require(read))".hasSuffix("decode: the value's own code threw Refusal"))
+    }
+
     @Test("every code has a distinct text")
     func codes() {
         let codes: [KVStoreError.Code] = [

@@ -62,6 +62,24 @@ struct PropertyListFailureTests {
         }
     }
 
+    @Test("name the values that refer to objects of a keyed archive; the others are imported")
+    func references() throws {
+        // `{"a": UID(5), "b": 1, "c": [UID(70000)]}`, as Python's plistlib writes it.
+        let data = try #require(
+            Data(
+                base64Encoded:
+                    "YnBsaXN0MDDTAQIDBAUGUWFRYlFjgAUQAaEHgwABEXAIDxETFRcZGwAAAAAAAAEBAAAAAAAAAAgAAAAAAAAAAAAAAAAAAAAg"))
+        let store = InMemoryKVStore()
+        let report = try store.importValues(from: .propertyList(data))
+        #expect(store.get(KVKey<Int>("b")) == 1)
+        #expect(
+            report.failures.map { "\($0.error)" }
+                == ["a", "c"].map {
+                    "import \"\($0)\": cannot be decoded: decode: corrupted: the property list contains an object of "
+                        + "another type"
+                })
+    }
+
     @Test("contain the limit for a list that nests too deep")
     func deepBinaryList() throws {
         let data = try PropertyListSerialization.data(

@@ -45,6 +45,25 @@ struct SetAsideTests {
         #expect(Array(kept.suffix(bytes.count)) == bytes)
     }
 
+    @Test("also a number that is written over by a list of numbers")
+    func numbers() throws {
+        let store = InMemoryKVStore()
+        let numbers: [(any KVTransactionalStoring) throws -> Void] = [
+            { try $0.set(KVKey<Decimal>("a"), value: Decimal(string: "1.25") ?? 0) },
+            { try $0.set(KVKey<Int128>("a"), value: .max) },
+            { try $0.set(KVKey<UUID>("a"), value: UUID()) },
+        ]
+        for (index, set) in numbers.enumerated() {
+            try store.remove(KVKey<Int>("a"))
+            try set(store)
+            try store.set(KVKey<[Int]>("a"), value: [1])
+            try store.remove(KVKey<Int>("a"))
+            try set(store)
+            try store.set(KVKey<Data>("a"), value: Data([1]))
+            #expect(store.setAside.count == 2 * (index + 1))
+        }
+    }
+
     @Test("in memory, in a list", arguments: 0..<3)
     func inMemory(_ change: Int) throws {
         let store = InMemoryKVStore()

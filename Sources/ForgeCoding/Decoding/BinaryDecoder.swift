@@ -2,7 +2,8 @@
 ///
 /// Decodes in place and accepts untrusted input: lengths are checked before memory is allocated, and malformed input
 /// throws. Accepts every well-formed encoding: indefinite lengths, heads longer than needed, half-precision numbers and
-/// unknown tags. A number converts to the requested type if its value fits.
+/// unknown tags. A number converts to the requested type if its value fits; of tagged values, such as dates and
+/// decimals, only those of the requested type are opened.
 public struct BinaryDecoder: Sendable {
     /// The contents of `decoder.userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
@@ -97,7 +98,8 @@ struct RefusedValue: Error {
 @inline(__always)
 func decodeItself<Value: Decodable>(_ type: Value.Type, _ node: DecodingNode) throws -> Value {
     do {
-        return try Value(from: node)
+        // A metatype that is passed at run time may be that of a subclass.
+        return try type.init(from: node)
     } catch let error as DecodingError {
         throw error.withoutForeignText(thrownBy: type)
     }

@@ -145,8 +145,17 @@ extension ByteReader {
 
 /// A 128-bit Bloom filter of the keys of a map.
 struct KeyFilter {
-    private var low: UInt64 = 0
-    private var high: UInt64 = 0
+    private var low: UInt64
+    private var high: UInt64
+
+    init() { (low, high) = (0, 0) }
+
+    /// A filter that takes every key for a possible repetition.
+    static let full = {
+        var filter = KeyFilter()
+        (filter.low, filter.high) = (.max, .max)
+        return filter
+    }()
 
     /// Adds the fingerprint of a key.
     ///

@@ -4,7 +4,8 @@ import Synchronization
 ///
 /// Lengths are definite and integers take their shortest form; `Double`, `Float`, `Date` and `Decimal` keep every bit.
 /// The semantics are those of `JSONEncoder`: nested containers may be filled in any order, the last value of a key
-/// wins, and a type that writes nothing becomes an empty map.
+/// wins, a nested container adds to what was encoded under its key before, and a type that writes nothing becomes an
+/// empty map.
 public struct BinaryEncoder: Sendable {
     /// The contents of `encoder.userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]

@@ -51,17 +51,13 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
 
     func superEncoder(forKey key: Key) -> any Encoder { deferredNode(key) }
 
-    /// The node of a nested container; the same key and form return the same container.
     private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
-        node.nestedNode(key, form: form) ?? deferredNode(key).opened(form)
+        deferredNode(key).opened(form)
     }
 
     private func deferredNode(_ key: some CodingKey) -> EncodingNode {
         guard node.state == .active else { return node.closedContainer(.nothing) }
-        _ = node.beginEntry(key)
-        let child = node.deferContainer(.key(key))
-        node.endEntry()
-        return child
+        return node.deferEntry(key)
     }
 }
 

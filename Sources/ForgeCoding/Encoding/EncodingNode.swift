@@ -39,6 +39,9 @@ final class EncodingNode: Encoder {
     var replaced: EncodedEntry?
     var deferred: [DeferredContainer] = []
 
+    /// The value that was encoded under the key of this nested container or super encoder before; empty if none was.
+    fileprivate var earlier: [UInt8] = []
+
     /// A node reused for successive nested values.
     private var spare: EncodingNode?
 
@@ -77,10 +80,31 @@ final class EncodingNode: Encoder {
             return invalidContainer(wanted, "a second container of another kind for one value")
         }
         guard depth < sink.maximumDepth else { return invalidContainer(wanted, WireFailure.tooDeep.reason) }
+        let major = wanted == .keyed ? MajorType.map : MajorType.array
+        if let first = earlier.first, first & MajorType.mask != major {
+            return invalidContainer(wanted, "a container for a key that has a value of another kind")
+        }
         form = wanted
         start = sink.count
         sink.append(MajorType.map)  // Placeholder; close() writes the head.
+        if !earlier.isEmpty { appendEarlierEntries() }
         return self
+    }
+
+    /// Appends the entries of the value that the key had before.
+    private func appendEarlierEntries() {
+        earlier.withUnsafeBytes { bytes in
+            var offset = 0
+            do throws(WireFailure) {
+                let reader = ByteReader(bytes)
+                count = try reader.entryCount(&offset, itemsPerEntry: form == .keyed ? 2 : 1) ?? 0
+            } catch {
+                return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")
+            }
+            sink.append(UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+        }
+        keyFilter = .full
+        earlier = []
     }
 
     /// Whether to accept a write of a container of this form; false if the value has ended.
@@ -249,7 +273,11 @@ final class EncodingNode: Encoder {
     }
 
     private func appendEmpty() {
-        sink.append(MajorType.map)
+        if earlier.isEmpty {
+            sink.append(MajorType.map)
+        } else {
+            earlier.withUnsafeBytes { sink.append($0) }
+        }
         form = .single
     }
 
@@ -283,6 +311,8 @@ struct WithheldValue: CustomStringConvertible {
 /// An earlier map entry with the same key.
 struct EncodedEntry {
     var range: Range<Int>
+    /// The offset of the value.
+    var value: Int
     /// The index of the value's deferred container, if it is one.
     var deferredIndex: Int?
 }
@@ -314,14 +344,24 @@ extension EncodingNode {
         if replaced != nil { dropReplaced() }
     }
 
-    /// The existing nested container under a key, if it has that form.
-    func nestedNode(_ key: some CodingKey, form: Form) -> EncodingNode? {
-        guard !deferred.isEmpty else { return nil }
-        var name = key.stringValue
-        guard let entry = name.withUTF8({ find($0) }), let index = entry.deferredIndex,
-            deferred[index].child.form == form
-        else { return nil }
-        return deferred[index].child
+    /// The node of a nested container or a super encoder under a key.
+    ///
+    /// As with `JSONEncoder`, a container adds to what the key has already, be it a container or an encoded value.
+    func deferEntry(_ key: some CodingKey) -> EncodingNode {
+        let entry = beginEntry(key)
+        var earlier: [UInt8] = []
+        if let existing = replaced {
+            if let index = existing.deferredIndex, deferred[index].child.form != .single {
+                replaced = nil
+                sink.truncate(to: entry)
+                return deferred[index].child
+            }
+            earlier = sink.bytes(existing.value..<existing.range.upperBound)
+        }
+        let child = deferContainer(.key(key))
+        child.earlier = earlier
+        endEntry()
+        return child
     }
 
     /// Looks up a key that the filter may have seen before.
@@ -376,11 +416,12 @@ extension EncodingNode {
             do throws(WireFailure) {
                 let key = try reader.key(&offset)
                 if next < deferred.count, deferred[next].offset == offset {
-                    body(EncodedEntry(range: first..<offset, deferredIndex: next), reader.bytes(key))
+                    body(EncodedEntry(range: first..<offset, value: offset, deferredIndex: next), reader.bytes(key))
                     next += 1
                 } else {
+                    let value = offset
                     try reader.skip(&offset, levels: .max)
-                    body(EncodedEntry(range: first..<offset, deferredIndex: nil), reader.bytes(key))
+                    body(EncodedEntry(range: first..<offset, value: value, deferredIndex: nil), reader.bytes(key))
                 }
             } catch {
                 return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")

@@ -7,13 +7,21 @@ extension CodedValue {
     /// or what ``BinaryEncoder`` writes for a `Decimal` if that is exact and the shortest text of the double has
     /// another value. JSON has no dates or byte strings: they stay strings.
     ///
+    /// A byte order mark at the start is ignored.
+    ///
     /// - Throws: ``CodingFailure`` for text that is not JSON (RFC 8259), a duplicate key in an object, a number outside
-    ///   the range of `Double`, and more than ``maximumDepth`` levels.
+    ///   the range of `Double` (larger than the largest, or not zero and smaller than the smallest), and more than
+    ///   ``maximumDepth`` levels.
     public init(json text: String) throws {
+        try self.init(json: text, levels: Self.maximumDepth)
+    }
+
+    /// Parses a JSON text of up to `levels` levels, such as a value within an object of the caller.
+    package init(json text: String, levels: Int) throws {
         var text = text
         self = try text.withUTF8 { text in
             var parser = JSONParser(UnsafeRawBufferPointer(text))
-            return try parser.parse()
+            return try parser.parse(levels: levels)
         }
     }
 
@@ -44,10 +52,12 @@ struct JSONParser {
     /// Creates a parser of valid UTF-8.
     init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
+        // A parser may ignore a byte order mark (RFC 8259, section 8.1).
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { offset = 3 }
     }
 
-    mutating func parse() throws(CodingFailure) -> CodedValue {
-        let value = try value(CodedValue.maximumDepth)
+    mutating func parse(levels: Int) throws(CodingFailure) -> CodedValue {
+        let value = try value(levels)
         try requireEnd()
         return value
     }
@@ -224,9 +234,11 @@ struct JSONParser {
                 return CodedValue(magnitude: magnitude, isNegative: isNegative)
             }
         }
-        guard let double = Double(text), double.isFinite else { throw failure("a number that is too large") }
-        // The text of a `Double` is the shortest one that identifies it, not its exact value.
         let exact = DecimalNumeral(text)
+        guard let double = Double(text), double.isFinite, double != 0 || exact.isZero else {
+            throw failure("a number outside the range of Double")
+        }
+        // The text of a `Double` is the shortest one that identifies it, not its exact value.
         if exact == DecimalNumeral(double.description) { return .double(double) }
         return exact.decimalFraction ?? .double(double)
     }
@@ -320,13 +332,16 @@ struct DecimalNumeral: Equatable {
             exponent = 0
             return
         }
-        let limit = 1 << 40
+        // Fits into 32 bits, with the digits of any text.
+        let limit = 1 << 30
         let power = parts.dropFirst().first.map { part in
             Int(Substring(part)) ?? (part.first == UInt8(ascii: "-") ? -limit : limit)
         }
         let places = halves.dropFirst().first?.count ?? 0
         exponent = max(-limit, min(limit, power ?? 0)) - places + zeros
     }
+
+    var isZero: Bool { digits.isEmpty }
 
     /// The number as the coder writes a `Decimal`; nil for zero, and if no `Decimal` is equal.
     var decimalFraction: CodedValue? {

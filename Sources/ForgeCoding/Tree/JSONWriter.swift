@@ -127,15 +127,13 @@ struct JSONWriter {
 
     /// The digits of a bignum or decimal number; nil for other tags and for more than 128 bits.
     private static func number(_ tag: UInt64, _ content: CodedValue) -> String? {
-        let tree = CodedValue.tagged(tag, content)
         guard tag == Tag.bignum || tag == Tag.negativeBignum || tag == Tag.decimalFraction else { return nil }
         do {
-            let payload = try tree.encoded()
-            if tag == Tag.decimalFraction {
-                return try BinaryDecoder().decode(Decimal.self, from: payload).description
+            let payload = try CodedValue.tagged(tag, content).encoded()
+            return try payload.withUnsafeBytes { bytes in
+                var offset = 0
+                return try ByteReader(bytes).number(&offset).json
             }
-            if tag == Tag.bignum { return try BinaryDecoder().decode(UInt128.self, from: payload).description }
-            return try BinaryDecoder().decode(Int128.self, from: payload).description
         } catch {
             // The content does not match the tag; the caller writes tag and content.
             return nil

@@ -47,51 +47,11 @@ extension ByteReader {
         _ offset: inout Int, as type: Value.Type
     ) throws(WireFailure) -> Value {
         let start = offset
-        if let wide = try bignum(&offset) {
-            // A negative bignum n means -1 - n, which is ~n in two's complement.
-            let value =
-                wide.isNegative
-                ? Int128(exactly: wide.argument).flatMap { Value(exactly: ~$0) } : Value(exactly: wide.argument)
-            guard let value else { throw .outOfRange(offset: start) }
-            return value
-        }
-        let content = try skipTagsOfNumber(&offset)
-        switch self[offset] & MajorType.mask {
-        case MajorType.unsigned, MajorType.negative:
-            return try integer(&offset, as: type)
-        case MajorType.tag:
-            // The text of a decimal has a point if it is not whole.
-            guard let value = Value(try content.decimal(&offset).description) else { throw .outOfRange(offset: start) }
-            return value
-        default:
-            guard let value = Value(exactly: try double(&offset)) else { throw .outOfRange(offset: start) }
-            return value
-        }
+        guard let value = try number(&offset).integer(type) else { throw .outOfRange(offset: start) }
+        return value
     }
 
-    /// Reads a bignum of up to 128 bits; nil, with nothing read, for another item.
-    func bignum(_ offset: inout Int) throws(WireFailure) -> (isNegative: Bool, argument: UInt128)? {
-        let first = try peek(offset)
-        guard first == MajorType.tag | UInt8(Tag.bignum) || first == MajorType.tag | UInt8(Tag.negativeBignum) else {
-            return nil
-        }
-        let start = offset
-        offset += 1
-        _ = try inside()
-        guard try peek(offset) & MajorType.mask == MajorType.bytes else { throw .invalidContent(offset: start) }
-        var argument: UInt128 = 0
-        var isTooLong = false
-        try forEachChunk(&offset) { chunk throws(WireFailure) in
-            for byte in chunk {
-                if argument >> 120 != 0 { isTooLong = true }
-                argument = argument << 8 | UInt128(byte)
-            }
-        }
-        if isTooLong { throw .outOfRange(offset: start) }
-        return (first == MajorType.tag | UInt8(Tag.negativeBignum), argument)
-    }
-
-    /// Reads a double, or an integer that a double represents exactly.
+    /// Reads a double, an integer that a double represents exactly, or any number whose nearest double has its text.
     @inline(__always)
     func double(_ offset: inout Int) throws(WireFailure) -> Double {
         if try peek(offset) == Simple.double {
@@ -102,25 +62,9 @@ extension ByteReader {
 
     @inline(never)
     private func doubleSlowPath(_ offset: inout Int) throws(WireFailure) -> Double {
-        let content = try skipTagsOfNumber(&offset)
         let start = offset
-        switch self[offset] {
-        case Simple.double: return Double(bitPattern: try argument(&offset, as: UInt64.self))
-        case Simple.float: return Double(Float(bitPattern: try argument(&offset, as: UInt32.self)))
-        case Simple.half: return Double(Self.float(half: try argument(&offset, as: UInt16.self)))
-        case let first where first & MajorType.mask <= MajorType.negative:
-            guard let value = Double(exactly: try integer(&offset, as: Int128.self)) else {
-                throw .outOfRange(offset: start)
-            }
-            return value
-        case let first where first & MajorType.mask == MajorType.tag:
-            // The nearest one: few decimals are doubles exactly.
-            guard let value = Double(try content.decimal(&offset).description) else {
-                throw .outOfRange(offset: start)
-            }
-            return value
-        default: throw mismatch(offset)
-        }
+        guard let value = try number(&offset).double else { throw .outOfRange(offset: start) }
+        return value
     }
 
     /// Reads a float, rounds a double unless that overflows, or takes an integer that a float represents exactly.
@@ -134,14 +78,51 @@ extension ByteReader {
 
     @inline(never)
     private func floatSlowPath(_ offset: inout Int) throws(WireFailure) -> Float {
-        let content = try skipTagsOfNumber(&offset)
         let start = offset
-        let isInteger = self[offset] & MajorType.mask <= MajorType.negative
-        let wide = try content.double(&offset)
-        let value = Float(wide)
-        guard value.isFinite || !wide.isFinite, !isInteger || Double(value) == wide else {
-            throw .outOfRange(offset: start)
+        guard let value = try number(&offset).float else { throw .outOfRange(offset: start) }
+        return value
+    }
+
+    /// Reads a number of any kind.
+    func number(_ offset: inout Int) throws(WireFailure) -> Number {
+        let start = offset
+        var content = self
+        switch try content.knownTag(&offset) {
+        case nil: break
+        case Tag.bignum: return .integer(isNegative: false, try bignum(&offset, start))
+        case Tag.negativeBignum: return .integer(isNegative: true, try bignum(&offset, start))
+        case Tag.decimalFraction: return .decimal(try content.decimalFraction(&offset, start))
+        case let tag?: throw .mismatch(found: Tag.name(of: tag) ?? "a tagged value")
         }
+        let first = self[offset]
+        switch first {
+        case Simple.double: return .double(Double(bitPattern: try argument(&offset, as: UInt64.self)))
+        case Simple.float: return .float(Float(bitPattern: try argument(&offset, as: UInt32.self)))
+        case Simple.half: return .float(Self.float(half: try argument(&offset, as: UInt16.self)))
+        default: break
+        }
+        guard first & MajorType.mask <= MajorType.negative else { throw mismatch(offset) }
+        return .integer(isNegative: first & MajorType.mask == MajorType.negative, UInt128(try head(&offset)))
+    }
+
+    /// Reads the content of a bignum of up to 128 bits.
+    private func bignum(_ offset: inout Int, _ start: Int) throws(WireFailure) -> UInt128 {
+        guard try peek(offset) & MajorType.mask == MajorType.bytes else { throw .invalidContent(offset: start) }
+        let digits = try byteString(&offset).drop { $0 == 0 }
+        guard digits.count <= 16 else { throw .outOfRange(offset: start) }
+        return digits.reduce(0) { $0 << 8 | UInt128($1) }
+    }
+
+    /// Reads the content of a decimal fraction: an array of exponent and mantissa, both integers.
+    private func decimalFraction(_ offset: inout Int, _ start: Int) throws(WireFailure) -> Decimal {
+        guard try peek(offset) == MajorType.array | 2 else { throw .invalidContent(offset: start) }
+        offset += 1
+        let elements = try inside()
+        guard case .integer(let isNegative, let argument) = try elements.number(&offset),
+            case let mantissa = try elements.number(&offset), case .integer = mantissa
+        else { throw .invalidContent(offset: start) }
+        let exponent = Number.integer(isNegative: isNegative, argument).integer(Int8.self)
+        guard let exponent, let value = mantissa.decimal(exponent: exponent) else { throw .outOfRange(offset: start) }
         return value
     }
 
@@ -185,7 +166,7 @@ extension ByteReader {
     }
 
     private func stringSlowPath(_ offset: inout Int) throws(WireFailure) -> String {
-        try skipTags(&offset)
+        try skipTags(&offset, and: Tag.uri)
         let start = offset
         guard self[offset] & MajorType.mask == MajorType.text else { throw mismatch(offset) }
         var whole = ""
@@ -195,9 +176,9 @@ extension ByteReader {
         return whole
     }
 
-    /// Reads a byte string.
-    func byteString(_ offset: inout Int) throws(WireFailure) -> [UInt8] {
-        try skipTags(&offset)
+    /// Reads a byte string, the content of `tag` if it has that.
+    func byteString(_ offset: inout Int, of tag: UInt64? = nil) throws(WireFailure) -> [UInt8] {
+        try skipTags(&offset, and: tag)
         guard self[offset] & MajorType.mask == MajorType.bytes else { throw mismatch(offset) }
         var whole: [UInt8] = []
         try forEachChunk(&offset) { chunk throws(WireFailure) in whole += chunk }

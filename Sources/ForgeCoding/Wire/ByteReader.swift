@@ -122,31 +122,27 @@ struct ByteReader {
         return try head(&offset)
     }
 
-    /// Skips tags, and returns the reader of their content.
+    /// Skips unknown tags, and reads the first known one, after which the reader is that of its content; nil if the item
+    /// has none.
     @inline(__always)
-    @discardableResult
-    func skipTags(_ offset: inout Int) throws(WireFailure) -> ByteReader {
-        var content = self
-        while try content.tag(&offset) != nil {}
-        return content
+    mutating func knownTag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
+        while let tag = try tag(&offset) {
+            if Tag.name(of: tag) != nil { return tag }
+        }
+        return nil
     }
 
-    /// Skips the tags of a number up to that of a decimal fraction, and returns the reader of their content.
+    /// Skips unknown tags and `accepted`, and returns the reader of their content.
     ///
-    /// - Throws: a mismatch for the tag of a date: the number alone has no epoch.
-    func skipTagsOfNumber(_ offset: inout Int) throws(WireFailure) -> ByteReader {
+    /// - Throws: a mismatch for any other known tag: its content is part of a value of another type.
+    @inline(__always)
+    @discardableResult
+    func skipTags(_ offset: inout Int, and accepted: UInt64? = nil) throws(WireFailure) -> ByteReader {
         var content = self
-        while true {
-            let (start, outside) = (offset, content)
-            switch try content.tag(&offset) {
-            case nil: return content
-            case Tag.decimalFraction:
-                offset = start
-                return outside
-            case Tag.epochDate, Tag.referenceDate: throw .mismatch(found: "a date")
-            default: continue
-            }
+        while let tag = try content.tag(&offset) {
+            if tag != accepted, let found = Tag.name(of: tag) { throw .mismatch(found: found) }
         }
+        return content
     }
 
     /// The error for an item of another type than requested.

@@ -73,7 +73,11 @@ final class ByteSink {
 
     deinit { base.deallocate() }
 
-    var bytes: [UInt8] { Array(UnsafeBufferPointer(start: base, count: count)) }
+    var bytes: [UInt8] { bytes(0..<count) }
+
+    func bytes(_ range: Range<Int>) -> [UInt8] {
+        Array(UnsafeBufferPointer(start: base + range.lowerBound, count: range.count))
+    }
 
     @inline(__always)
     func reserve(_ extra: Int) {

@@ -45,6 +45,9 @@ enum Simple {
 }
 
 /// The tags that the binary format writes.
+///
+/// The type of a value depends on them: the bytes of a bignum are no `Data`, and the array of a decimal no `[Int]`. A
+/// reader opens one only for a type that the tag stands for, and skips all other tags.
 enum Tag {
     /// Seconds since 1970-01-01T00:00:00Z (RFC 8949, section 3.4.2).
     static let epochDate: UInt64 = 1
@@ -58,6 +61,18 @@ enum Tag {
     /// Seconds since 2001-01-01T00:00:00Z as a double. A private tag, numbered after the distance between the two
     /// epochs.
     static let referenceDate: UInt64 = 978_307_200
+
+    /// The kind of value that a tag of the format stands for; nil for any other tag.
+    static func name(of tag: UInt64) -> String? {
+        switch tag {
+        case epochDate, referenceDate: "a date"
+        case bignum, negativeBignum: "an integer of more than 64 bits"
+        case decimalFraction: "a decimal number"
+        case uri: "a URL"
+        case uuid: "a UUID"
+        default: nil
+        }
+    }
 }
 
 /// A UTF-8 validator for bytes.

@@ -35,7 +35,8 @@ enum KeyValueLine {
     static func decode(_ line: String) throws(CommandFailure) -> (key: String, bytes: [UInt8]) {
         let object: CodedValue
         do {
-            object = try CodedValue(json: line)
+            // The value has as many levels as any, within the object of the line.
+            object = try CodedValue(json: line, levels: CodedValue.maximumDepth + 1)
         } catch {
             throw CommandFailure("not a JSON object: \(error)")
         }

@@ -29,7 +29,7 @@ public struct KVStoreError: Error, Sendable {
         self.operation = operation
         self.key = key
         self.store = store
-        self.underlying = underlying.map(withoutValues)
+        self.underlying = underlying.map { withoutValues($0, code == .unencodable ? .encode : .decode) }
     }
 
     /// Whether the call failed because the device or a quota is full.
@@ -166,10 +166,11 @@ extension KVStoreError {
 }
 
 /// Coding errors may contain or quote the value.
-private func withoutValues(_ error: any Error) -> any Error {
+private func withoutValues(_ error: any Error, _ operation: CodingFailure.Operation) -> any Error {
     switch error {
     case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure: error
     case is EncodingError: CodingFailure(.encode, describing: error)
-    default: CodingFailure(.decode, describing: error)
+    case is DecodingError: CodingFailure(.decode, describing: error)
+    default: CodingFailure(operation, describing: error)
     }
 }

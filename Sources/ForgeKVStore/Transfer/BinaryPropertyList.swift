@@ -115,7 +115,8 @@ struct BinaryPropertyList {
         let offset = offsets[object]
         let marker = bytes[offset]
         switch marker >> 4 {
-        case 0x0 where [0x08, 0x09].contains(marker), 0x1...0x6: return []
+        // A keyed archive's reference to an object (0x8) fails as the value that contains it, not as the whole list.
+        case 0x0 where [0x08, 0x09].contains(marker), 0x1...0x6, 0x8: return []
         case 0xA: return references(from: offset, perElement: 1)
         case 0xD: return references(from: offset, perElement: 2)
         default: return nil
