@@ -13,11 +13,17 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
         try node.decodeNil(key)
     }
 
+    @inline(__always)
     func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
         try node.decode(type, key)
     }
 
     func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
+        try present(type, key)
+    }
+
+    @inline(__always)
+    private func present<Value: Decodable>(_ type: Value.Type, _ key: Key) throws -> Value? {
         try node.hasValue(key) ? node.decode(type, key) : nil
     }
 
@@ -36,143 +42,28 @@ struct KeyedDecoding<Key: CodingKey>: KeyedDecodingContainerProtocol {
     func superDecoder(forKey key: Key) throws -> any Decoder { try node.nested(key) }
 }
 
+// The protocol has a requirement for each of these types, which the generic method does not satisfy, because it has a
+// default for each as well.
 extension KeyedDecoding {
-    func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
-    }
+    func decode(_ type: Int128.Type, forKey key: Key) throws -> Int128 { try node.decode(type, key) }
+    func decode(_ type: UInt128.Type, forKey key: Key) throws -> UInt128 { try node.decode(type, key) }
 
-    func decode(_ type: String.Type, forKey key: Key) throws -> String {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
-    }
-
-    func decode(_ type: Double.Type, forKey key: Key) throws -> Double {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
-    }
-
-    func decode(_ type: Float.Type, forKey key: Key) throws -> Float {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
-    }
-
-    func decode(_ type: Int.Type, forKey key: Key) throws -> Int {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
-    }
-
-    func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
-    }
-
-    func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
-    }
-
-    func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
-    }
-
-    func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
-    }
-
-    func decode(_ type: Int128.Type, forKey key: Key) throws -> Int128 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self)
-        }
-    }
-
-    func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
-    }
-
-    func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
-    }
-
-    func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self)
-        }
-    }
-
-    func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self)
-        }
-    }
-
-    func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self)
-        }
-    }
-
-    func decode(_ type: UInt128.Type, forKey key: Key) throws -> UInt128 {
-        try node.read(type, key) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self)
-        }
-    }
-
-}
-
-extension KeyedDecoding {
-    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: Int128.Type, forKey key: Key) throws -> Int128? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
-    func decodeIfPresent(_ type: UInt128.Type, forKey key: Key) throws -> UInt128? {
-        try node.hasValue(key) ? decode(type, forKey: key) : nil
-    }
-
+    func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(type, key) }
+    func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try present(type, key) }
+    func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try present(type, key) }
+    func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try present(type, key) }
+    func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? { try present(type, key) }
+    func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? { try present(type, key) }
+    func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? { try present(type, key) }
+    func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? { try present(type, key) }
+    func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? { try present(type, key) }
+    func decodeIfPresent(_ type: Int128.Type, forKey key: Key) throws -> Int128? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? { try present(type, key) }
+    func decodeIfPresent(_ type: UInt128.Type, forKey key: Key) throws -> UInt128? { try present(type, key) }
 }
 
 /// Decodes an array as an unkeyed container. An element that fails to decode remains the next one.
@@ -187,22 +78,6 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
     var currentIndex: Int { cursor.consumedCount }
 
     var isAtEnd: Bool { cursor.isAtEnd(node.source.reader) }
-
-    /// Reads the next element with `body` and advances past it.
-    @inline(__always)
-    private mutating func read<Value>(
-        _ type: any Any.Type, _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
-    ) throws -> Value {
-        try requireElement(type)
-        var offset = cursor.next
-        do throws(WireFailure) {
-            let value = try body(node.content, &offset)
-            advance(to: offset)
-            return value
-        } catch {
-            throw node.failure(error, type, step: .index(cursor.consumedCount))
-        }
-    }
 
     @inline(__always)
     private mutating func advance(to end: Int) {
@@ -234,7 +109,11 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
         return true
     }
 
-    mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
+    @inline(__always)
+    mutating func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try decodeAny(type) }
+
+    @inline(__always)
+    private mutating func decodeAny<Value: Decodable>(_ type: Value.Type) throws -> Value {
         try requireElement(type)
         var offset = cursor.next
         let value = try node.decode(type, &offset, step: .index(cursor.consumedCount))
@@ -277,70 +156,8 @@ struct UnkeyedDecoding: UnkeyedDecodingContainer {
 }
 
 extension UnkeyedDecoding {
-    mutating func decode(_ type: Bool.Type) throws -> Bool {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
-    }
-
-    mutating func decode(_ type: String.Type) throws -> String {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
-    }
-
-    mutating func decode(_ type: Double.Type) throws -> Double {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
-    }
-
-    mutating func decode(_ type: Float.Type) throws -> Float {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
-    }
-
-    mutating func decode(_ type: Int.Type) throws -> Int {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
-    }
-
-    mutating func decode(_ type: Int8.Type) throws -> Int8 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
-    }
-
-    mutating func decode(_ type: Int16.Type) throws -> Int16 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
-    }
-
-    mutating func decode(_ type: Int32.Type) throws -> Int32 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
-    }
-
-    mutating func decode(_ type: Int64.Type) throws -> Int64 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
-    }
-
-    mutating func decode(_ type: Int128.Type) throws -> Int128 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self) }
-    }
-
-    mutating func decode(_ type: UInt.Type) throws -> UInt {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
-    }
-
-    mutating func decode(_ type: UInt8.Type) throws -> UInt8 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
-    }
-
-    mutating func decode(_ type: UInt16.Type) throws -> UInt16 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self) }
-    }
-
-    mutating func decode(_ type: UInt32.Type) throws -> UInt32 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self) }
-    }
-
-    mutating func decode(_ type: UInt64.Type) throws -> UInt64 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self) }
-    }
-
-    mutating func decode(_ type: UInt128.Type) throws -> UInt128 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self) }
-    }
-
+    mutating func decode(_ type: Int128.Type) throws -> Int128 { try decodeAny(type) }
+    mutating func decode(_ type: UInt128.Type) throws -> UInt128 { try decodeAny(type) }
 }
 
 /// The single-value container of an item.
@@ -348,20 +165,6 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
     let node: DecodingNode
 
     var codingPath: [any CodingKey] { node.codingPath }
-
-    @inline(__always)
-    private func read<Value>(
-        _ type: Value.Type, _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
-    ) throws -> Value {
-        var offset = node.start
-        do throws(WireFailure) {
-            let value = try body(node.reader, &offset)
-            node.knownEnd = offset
-            return value
-        } catch {
-            throw node.failure(error, type)
-        }
-    }
 
     /// Whether the value is null or undefined. Returns false at the end of the input; every other read throws there.
     func decodeNil() -> Bool {
@@ -372,7 +175,11 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
         return isNull
     }
 
-    func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
+    @inline(__always)
+    func decode<Value: Decodable>(_ type: Value.Type) throws -> Value { try decodeAny(type) }
+
+    @inline(__always)
+    private func decodeAny<Value: Decodable>(_ type: Value.Type) throws -> Value {
         var offset = node.start
         do throws(WireFailure) {
             let value = try node.reader.known(type, &offset)
@@ -387,70 +194,8 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
 }
 
 extension SingleValueDecoding {
-    func decode(_ type: Bool.Type) throws -> Bool {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.bool(&offset) }
-    }
-
-    func decode(_ type: String.Type) throws -> String {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.string(&offset) }
-    }
-
-    func decode(_ type: Double.Type) throws -> Double {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.double(&offset) }
-    }
-
-    func decode(_ type: Float.Type) throws -> Float {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.float(&offset) }
-    }
-
-    func decode(_ type: Int.Type) throws -> Int {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int.self) }
-    }
-
-    func decode(_ type: Int8.Type) throws -> Int8 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int8.self) }
-    }
-
-    func decode(_ type: Int16.Type) throws -> Int16 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int16.self) }
-    }
-
-    func decode(_ type: Int32.Type) throws -> Int32 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int32.self) }
-    }
-
-    func decode(_ type: Int64.Type) throws -> Int64 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int64.self) }
-    }
-
-    func decode(_ type: Int128.Type) throws -> Int128 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: Int128.self) }
-    }
-
-    func decode(_ type: UInt.Type) throws -> UInt {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt.self) }
-    }
-
-    func decode(_ type: UInt8.Type) throws -> UInt8 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt8.self) }
-    }
-
-    func decode(_ type: UInt16.Type) throws -> UInt16 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt16.self) }
-    }
-
-    func decode(_ type: UInt32.Type) throws -> UInt32 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt32.self) }
-    }
-
-    func decode(_ type: UInt64.Type) throws -> UInt64 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt64.self) }
-    }
-
-    func decode(_ type: UInt128.Type) throws -> UInt128 {
-        try read(type) { (reader, offset) throws(WireFailure) in try reader.integer(&offset, as: UInt128.self) }
-    }
-
+    func decode(_ type: Int128.Type) throws -> Int128 { try decodeAny(type) }
+    func decode(_ type: UInt128.Type) throws -> UInt128 { try decodeAny(type) }
 }
 
 /// A position in an array.

@@ -162,23 +162,6 @@ extension DecodingNode {
                 underlyingError: WireFailure.missing))
     }
 
-    /// Reads the value under a key with `body`.
-    @inline(__always)
-    func read<Value>(
-        _ type: any Any.Type, _ key: some CodingKey,
-        _ body: (ByteReader, inout Int) throws(WireFailure) -> Value
-    ) throws -> Value {
-        let match = try require(key)
-        var offset = match.value
-        do throws(WireFailure) {
-            let value = try body(content, &offset)
-            try advance(match, to: offset)
-            return value
-        } catch {
-            throw failure(error, type, step: .key(key))
-        }
-    }
-
     /// Decodes the value under a key.
     @inline(__always)
     func decode<Value: Decodable>(_ type: Value.Type, _ key: some CodingKey) throws -> Value {

@@ -4,22 +4,17 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
 
     var codingPath: [any CodingKey] { node.codingPath }
 
-    @inline(__always)
-    private func write(_ key: Key, _ body: () -> Void) throws {
+    func encodeNil(forKey key: Key) throws {
         guard try node.acceptsWrite(.keyed) else { return }
         _ = node.beginEntry(key)
-        body()
+        node.sink.appendNull()
         node.endEntry()
     }
 
-    func encodeNil(forKey key: Key) throws {
-        try write(key) { node.sink.appendNull() }
-    }
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws { try encodeAny(value, key) }
 
-    func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
-        try encodeAny(value, key)
-    }
-
+    // The protocol has a default for these two, which would take the place of the generic method.
     func encode(_ value: Int128, forKey key: Key) throws { try encodeAny(value, key) }
 
     func encode(_ value: UInt128, forKey key: Key) throws { try encodeAny(value, key) }
@@ -61,23 +56,6 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
     }
 }
 
-extension KeyedEncoding {
-    func encode(_ value: Bool, forKey key: Key) throws { try write(key) { node.sink.append(value) } }
-    func encode(_ value: String, forKey key: Key) throws { try write(key) { node.sink.append(value) } }
-    func encode(_ value: Double, forKey key: Key) throws { try write(key) { node.sink.append(value) } }
-    func encode(_ value: Float, forKey key: Key) throws { try write(key) { node.sink.append(value) } }
-    func encode(_ value: Int, forKey key: Key) throws { try write(key) { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int8, forKey key: Key) throws { try write(key) { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int16, forKey key: Key) throws { try write(key) { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int32, forKey key: Key) throws { try write(key) { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int64, forKey key: Key) throws { try write(key) { node.sink.appendSigned(value) } }
-    func encode(_ value: UInt, forKey key: Key) throws { try write(key) { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt8, forKey key: Key) throws { try write(key) { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt16, forKey key: Key) throws { try write(key) { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt32, forKey key: Key) throws { try write(key) { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt64, forKey key: Key) throws { try write(key) { node.sink.appendUnsigned(value) } }
-}
-
 /// Encodes an array as an unkeyed container.
 struct UnkeyedEncoding: UnkeyedEncodingContainer {
     let node: EncodingNode
@@ -86,20 +64,14 @@ struct UnkeyedEncoding: UnkeyedEncodingContainer {
 
     var count: Int { node.count }
 
-    @inline(__always)
-    private func write(_ body: () -> Void) throws {
+    func encodeNil() throws {
         guard try node.acceptsWrite(.unkeyed) else { return }
-        body()
+        node.sink.appendNull()
         node.countEntry()
     }
 
-    func encodeNil() throws {
-        try write { node.sink.appendNull() }
-    }
-
-    func encode<Value: Encodable>(_ value: Value) throws {
-        try encodeAny(value)
-    }
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value) throws { try encodeAny(value) }
 
     func encode(_ value: Int128) throws { try encodeAny(value) }
 
@@ -132,58 +104,24 @@ struct UnkeyedEncoding: UnkeyedEncodingContainer {
     }
 }
 
-extension UnkeyedEncoding {
-    func encode(_ value: Bool) throws { try write { node.sink.append(value) } }
-    func encode(_ value: String) throws { try write { node.sink.append(value) } }
-    func encode(_ value: Double) throws { try write { node.sink.append(value) } }
-    func encode(_ value: Float) throws { try write { node.sink.append(value) } }
-    func encode(_ value: Int) throws { try write { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int8) throws { try write { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int16) throws { try write { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int32) throws { try write { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int64) throws { try write { node.sink.appendSigned(value) } }
-    func encode(_ value: UInt) throws { try write { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt8) throws { try write { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt16) throws { try write { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt32) throws { try write { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt64) throws { try write { node.sink.appendUnsigned(value) } }
-}
-
 /// The single-value container of an item.
 struct SingleValueEncoding: SingleValueEncodingContainer {
     let node: EncodingNode
 
     var codingPath: [any CodingKey] { node.codingPath }
 
-    func encodeNil() throws {
-        try node.writeInPlace { node.sink.appendNull() }
-    }
+    func encodeNil() throws { try node.encodeNilInPlace() }
 
-    func encode<Value: Encodable>(_ value: Value) throws {
+    @inline(__always)
+    func encode<Value: Encodable>(_ value: Value) throws { try encodeAny(value) }
+
+    func encode(_ value: Int128) throws { try encodeAny(value) }
+
+    func encode(_ value: UInt128) throws { try encodeAny(value) }
+
+    @inline(__always)
+    private func encodeAny<Value: Encodable>(_ value: Value) throws {
         guard try node.acceptsWrite(node.form) else { return }
         try node.encodeInPlace(value)
-    }
-}
-
-extension SingleValueEncoding {
-    func encode(_ value: Bool) throws { try node.writeInPlace { node.sink.append(value) } }
-    func encode(_ value: String) throws { try node.writeInPlace { node.sink.append(value) } }
-    func encode(_ value: Double) throws { try node.writeInPlace { node.sink.append(value) } }
-    func encode(_ value: Float) throws { try node.writeInPlace { node.sink.append(value) } }
-    func encode(_ value: Int) throws { try node.writeInPlace { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int8) throws { try node.writeInPlace { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int16) throws { try node.writeInPlace { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int32) throws { try node.writeInPlace { node.sink.appendSigned(Int64(value)) } }
-    func encode(_ value: Int64) throws { try node.writeInPlace { node.sink.appendSigned(value) } }
-    func encode(_ value: UInt) throws { try node.writeInPlace { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt8) throws { try node.writeInPlace { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt16) throws { try node.writeInPlace { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt32) throws { try node.writeInPlace { node.sink.appendUnsigned(UInt64(value)) } }
-    func encode(_ value: UInt64) throws { try node.writeInPlace { node.sink.appendUnsigned(value) } }
-    func encode(_ value: Int128) throws {
-        try node.writeInPlace { () throws(WireFailure) in try node.sink.append(value, depth: node.depth) }
-    }
-    func encode(_ value: UInt128) throws {
-        try node.writeInPlace { () throws(WireFailure) in try node.sink.append(value, depth: node.depth) }
     }
 }

@@ -239,17 +239,10 @@ final class EncodingNode: Encoder {
         if form == .nothing { appendEmpty() }
     }
 
-    /// Appends an item with `body`, if the node is still empty.
-    @inline(__always)
-    func writeInPlace(_ body: () throws(WireFailure) -> Void) throws {
+    func encodeNilInPlace() throws {
         guard try acceptsWrite(form) else { return }
         guard form == .nothing else { throw invalid("a second value in a single-value container") }
-        do throws(WireFailure) {
-            try body()
-        } catch {
-            sink.truncate(to: start)
-            throw invalid(error.reason)
-        }
+        sink.appendNull()
         form = .single
     }
 
