@@ -77,7 +77,8 @@ import Testing
     @Test("every code has a distinct text")
     func codes() {
         let codes: [KVStoreError.Code] = [
-            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .durabilityUnknown,
+            .undecodable, .unencodable, .damaged, .invalidKey, .valueTooLarge, .storeTooLarge,
+            .durabilityUnknown,
             .unavailable(.poisoned), .unavailable(.inUse(processID: 7)), .unknownFormat(version: 9),
         ]
         #expect(Set(codes.map(\.description)).count == codes.count)

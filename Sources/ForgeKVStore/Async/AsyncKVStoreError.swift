@@ -153,7 +153,7 @@ extension AsyncKVStoreError {
             case .undecodable: .undecodable
             case .unencodable: .unencodable
             case .invalidKey: .invalidKey
-            case .valueTooLarge: .tooLarge
+            case .valueTooLarge, .storeTooLarge: .tooLarge
             case .conflict: .conflict
             case .durabilityUnknown: .durabilityUnknown
             case .unknownOutcome: .unknownOutcome

@@ -44,7 +44,7 @@ extension KVStoreError {
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Kind: Hashable, Sendable {
             case undecodable, unencodable, damaged, invalidKey, valueTooLarge, durabilityUnknown, conflict, readOnly
-            case noStore, unknownOutcome
+            case noStore, unknownOutcome, storeTooLarge
             case newerSchema(UInt32)
             case unavailable(Unavailability)
             case unknownFormat(UInt32)
@@ -66,6 +66,10 @@ extension KVStoreError {
 
         /// The encoded value exceeds the store's limit. The old value is kept.
         public static let valueTooLarge = Code(kind: .valueTooLarge)
+
+        /// The store would exceed the size that its system can keep, as user defaults on Apple's platforms can. Nothing
+        /// was changed.
+        public static let storeTooLarge = Code(kind: .storeTooLarge)
 
         /// A requirement does not hold because of a concurrent change. Nothing was changed.
         public static let conflict = Code(kind: .conflict)
@@ -111,6 +115,7 @@ extension KVStoreError {
             case .damaged: "damaged"
             case .invalidKey: "the name of the key is longer than \(KeyName.maximumLength) bytes"
             case .valueTooLarge: "the value is too large"
+            case .storeTooLarge: "the store would be larger than its system can keep"
             case .conflict: "changed concurrently"
             case .durabilityUnknown: "written, but a power cut may undo it"
             case .readOnly: "the store is read-only"

@@ -8,6 +8,11 @@ import Synchronization
 /// it cannot be opened, settings are kept in memory until the process ends; ``openingError`` has the reason, which is
 /// also logged.
 ///
+/// Before the device is first unlocked after its start, when a prewarmed app or one in the background may run, the
+/// stored values cannot be read. Nothing is kept in memory then: every access tries to open the store again, reading a
+/// setting returns its default, and `read` and all writes throw ``KVStoreError`` with `.unavailable(.locked)`. After the
+/// unlock the first access opens the store, and observers and `values` then report what it contains.
+///
 /// In a process that runs tests or an Xcode preview it is an ``InMemoryKVStore``, regardless of ``open(_:)``, so that
 /// no test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a separate
 /// store; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
@@ -23,8 +28,8 @@ public enum SettingsHome {
         return processStore
     }
 
-    /// The reason why the store could not be opened and settings are only in memory; nil if it was opened or not used
-    /// yet.
+    /// The reason why the store could not be opened; nil if it was opened or not used yet. Settings are only in memory,
+    /// or, if the reason is `.unavailable(.locked)`, unavailable until the device is unlocked.
     public static var openingError: (any Error)? { process.openingError }
 
     /// Chooses the store of the process; call it before the first use, at the start of the app.
@@ -33,11 +38,12 @@ public enum SettingsHome {
     /// try SettingsHome.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
     /// ```
     ///
-    /// - Parameter opening: Opens the store. It is called once, immediately; never in a process that runs tests or a
-    ///   preview.
-    /// - Throws: The error of `opening`, which is also ``openingError``; settings are then in memory. ``AlreadyInUse``
-    ///   if the store was used or chosen before, also by `opening` itself.
-    public static func open(_ opening: () throws -> any Store) throws {
+    /// - Parameter opening: Opens the store. It is called immediately, and by later accesses as long as it throws
+    ///   `.unavailable(.locked)`; never in a process that runs tests or a preview.
+    /// - Throws: The error of `opening`, which is also ``openingError``; settings are then in memory, or, after
+    ///   `.unavailable(.locked)`, unavailable until the device is unlocked. ``AlreadyInUse`` if the store was used or
+    ///   chosen before, also by `opening` itself.
+    public static func open(_ opening: @escaping @Sendable () throws -> any Store) throws {
         try process.open(opening)
     }
 
@@ -72,10 +78,12 @@ extension SettingsHome {
         let app = Bundle.main.bundleIdentifier ?? ProcessInfo.processInfo.processName
         let support = try FileManager.default.url(
             for: .applicationSupportDirectory, in: .userDomainMask, appropriateFor: nil, create: false)
-        return support.appendingPathComponent(app).appendingPathComponent("settings")
+        let directory = support.appendingPathComponent(app).appendingPathComponent("settings")
+        return try FileKVStore(at: directory, options: .init(sharing: .shared))
     }
 
-    /// The store outside of every ``withStore(_:_:)``, looked up once, because a lock would cost more than a read.
+    /// The store outside of every ``withStore(_:_:)``, looked up once, because a lock would cost more than a read. If the
+    /// device is locked at the first use, calls of this store open it later.
     static let processStore: any Store = process.store
 
     /// The same if it is on disk: a call of a known type copies no existential.

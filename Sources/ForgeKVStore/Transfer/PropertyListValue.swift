@@ -134,4 +134,20 @@ enum PropertyListValue {
         default: .integer(number.int64Value)
         }
     }
+
+    // MARK: Size
+
+    /// An upper bound of the size of a property list in binary form: no object is stored once for several uses, and
+    /// lengths, references and offsets have their largest size.
+    static func maximumSize(of object: Any) -> Int {
+        let overhead = 9 + 8 + 8  // The marker with the length, the offset, and the reference.
+        return switch object {
+        case let text as String: overhead + text.utf16.count * 2
+        case let data as Data: overhead + data.count
+        case let elements as [Any]: elements.reduce(overhead) { $0 + maximumSize(of: $1) }
+        case let entries as [String: Any]:
+            entries.reduce(overhead) { $0 + maximumSize(of: $1.key) + maximumSize(of: $1.value) }
+        default: overhead + 16
+        }
+    }
 }

@@ -1,4 +1,6 @@
 import Dispatch
+import ForgeCrashTesting
+import ForgeFileSystem
 import ForgeTestTraits
 import Foundation
 import Synchronization
@@ -110,6 +112,10 @@ private struct HomeCounter {
 @Suite("The store of a process's settings") struct ProcessSettingsTests {
     private struct Refused: Error {}
 
+    private static func open(_ directory: URL) throws -> FileKVStore {
+        try FileKVStore(at: directory, options: .init(sharing: .shared))
+    }
+
     private func withDirectory(_ body: (URL) throws -> Void) throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("settings-\(UUID())")
         defer {
@@ -123,12 +129,12 @@ private struct HomeCounter {
     @Test("is opened on disk by the first use, and kept")
     func firstUse() throws {
         try withDirectory { directory in
-            let settings = ProcessSettingsStore(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { try Self.open(directory) }
             #expect(!FileManager.default.fileExists(atPath: directory.path))
             try settings.store.set(.homeCount, value: 3)
             #expect(settings.openingError == nil)
             // Like a second process of the app.
-            #expect(try FileKVStore(at: directory, options: .init(sharing: .shared)).get(.homeCount) == 3)
+            #expect(try Self.open(directory).get(.homeCount) == 3)
             #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
             #expect(settings.store.get(.homeCount) == 3)
         }
@@ -153,11 +159,75 @@ private struct HomeCounter {
     }
 
     @Test(
+        "keeps nothing in memory before the first unlock: the same process then sees the stored values, and its writes survive",
+        arguments: [true, false])
+    func beforeFirstUnlock(isChosen: Bool) async throws {
+        let device = try SimulatedDevice()
+        let path = device.path(of: .applicationSupport).appending("settings")
+        func process() throws -> ProcessSettingsStore {
+            let fileSystem = device.fileSystem
+            let opening: ProcessSettingsStore.Opening = {
+                try FileKVStore(at: path, fileSystem: fileSystem, options: .init(sharing: .shared))
+            }
+            guard isChosen else { return ProcessSettingsStore(isTest: false, opening: opening) }
+            let process = ProcessSettingsStore(isTest: false) { throw Refused() }
+            guard device.lockState == .beforeFirstUnlock else {
+                try process.open(opening)
+                return process
+            }
+            #expect(throws: KVStoreError.self) { try process.open(opening) }
+            return process
+        }
+        try process().store.set(.homeCount, value: 3)
+
+        device.reboot()
+        let settings = try process()
+        let store = settings.store
+        let setting = Setting(.homeCount, in: store)
+        #expect(setting.wrappedValue == 0)
+        #expect(!store.contains(KVSettings.homeCount))
+        #expect((settings.openingError as? KVStoreError)?.code == .unavailable(.locked))
+        #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        let calls: [(String, () throws -> Void)] = [
+            ("read", { _ = try setting.read() }),
+            ("set", { try setting.set(5) }),
+            ("withLock", { try setting.withLock { $0 = 5 } }),
+            ("remove", { try setting.reset() }),
+            ("removeAll", { try store.removeAll() }),
+            ("keys", { _ = try store.keys() }),
+            ("rawValue", { _ = try store.rawValue(named: "home.count") }),
+            ("setRawValue", { try store.setRawValue([], named: "home.count") }),
+            ("removeValue", { try store.removeValue(named: "home.count") }),
+            ("entry", { _ = try store.entry(named: "home.count") }),
+            ("snapshot", { _ = try store.snapshot() }),
+            ("commit", { try store.commit(KVBatch()) }),
+            ("synchronize", { try store.synchronize() }),
+        ]
+        for (name, call) in calls { #expect(code(call) == .unavailable(.locked), "\(name)") }
+        setting.wrappedValue = 5
+        #expect((setting.lastError as? KVStoreError)?.code == .unavailable(.locked))
+        var values = setting.values.makeAsyncIterator()
+        #expect(await values.next() == 0)
+
+        device.unlock()
+        #expect(setting.wrappedValue == 3)
+        #expect(await values.next() == 3)
+        #expect(settings.openingError == nil)
+        #expect(settings.store is FileKVStore)
+        try setting.set(4)
+        #expect(await values.next() == 4)
+
+        device.reboot()
+        device.unlock()
+        #expect(try process().store.read(KVSettings.homeCount) == 4)
+    }
+
+    @Test(
         "the use of a setting while the store is chosen is detected, and does not deadlock",
         .timeLimit(.minutes(TestDepth.hangLimitInMinutes)))
     func usedMeanwhile() throws {
         try withDirectory { directory in
-            let settings = ProcessSettingsStore(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { try Self.open(directory) }
             #expect(throws: SettingsHome.AlreadyInUse.self) {
                 try settings.open {
                     _ = settings.store.get(.homeCount)
@@ -171,7 +241,7 @@ private struct HomeCounter {
     @Test("is the same for all threads that use it first")
     func threads() throws {
         try withDirectory { directory in
-            let settings = ProcessSettingsStore(isTest: false) { directory }
+            let settings = ProcessSettingsStore(isTest: false) { try Self.open(directory) }
             let stores = Mutex<Set<ObjectIdentifier>>([])
             DispatchQueue.concurrentPerform(iterations: 8) { _ in
                 let store = settings.store as AnyObject
