@@ -154,9 +154,9 @@ struct LayerForwardingTests {
     func requirements() throws {
         let required =
             try Self.functions(after: "public protocol KVStoring: Sendable {", in: "KVStoring.swift")
-            + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVRawStoring.swift")
+            + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVStoring.swift")
             + Self.functions(
-                after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVTransactionalStoring.swift")
+                after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVStoring.swift")
         #expect(required.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
     }
 

@@ -1,3 +1,5 @@
+import Logging
+
 /// A store of typed values by name.
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
@@ -38,4 +40,145 @@ public protocol KVStoring: Sendable {
 
 extension KVStoring {
     public func read<T>(_ key: KVKey<T>) throws -> T? { get(key) }
+}
+
+/// A key-value store that can list its keys, and read and store encoded values of any type.
+///
+/// For tools, wrapping stores, import and export.
+public protocol KVRawStoring: KVStoring {
+    /// The names of all keys, in no particular order.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func keys() throws -> [String]
+
+    /// The encoded value of a name, of any type; nil if it is absent.
+    ///
+    /// `ForgeCoding` decodes the bytes.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func rawValue(named name: String) throws -> [UInt8]?
+
+    /// Stores an encoded value, as returned by ``KVRawStoring/rawValue(named:)``.
+    ///
+    /// The bytes are not validated; invalid bytes fail when they are read.
+    ///
+    /// - Throws: ``KVStoreError``. The old value is kept unless the code is `.durabilityUnknown` or `.unknownOutcome`.
+    func setRawValue(_ bytes: [UInt8], named name: String) throws
+
+    /// Removes a name and its value, of any type; has no effect if it is absent.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func removeValue(named name: String) throws
+}
+
+extension KVRawStoring {
+    /// The names of all keys with a prefix, compared byte by byte, in no particular order.
+    public func keys(prefix: String) throws -> [String] {
+        try keys().filter { $0.utf8.starts(with: prefix.utf8) }
+    }
+}
+
+/// A key-value store with revisions, atomic batches, snapshots and a call that makes writes durable.
+public protocol KVTransactionalStoring: KVRawStoring {
+    /// The encoded value of a name and its revision; nil if it is absent.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func entry(named name: String) throws -> KVEntry?
+
+    /// All names and values at one instant.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func snapshot() throws -> KVSnapshot
+
+    /// Applies the changes of a batch atomically if its requirements hold.
+    ///
+    /// - Throws: ``KVStoreError``: `.conflict` if a requirement does not hold. Nothing was changed unless the code is
+    ///   `.durabilityUnknown`.
+    func commit(_ batch: KVBatch) throws
+
+    /// Waits until every earlier write is durable against a power cut.
+    ///
+    /// - Throws: ``KVStoreError``.
+    func synchronize() throws
+
+    /// Observes changes made by other processes to a shared store.
+    ///
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
+    ///   at a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
+    /// - Returns: The observation, which ends when it is released; nil if the store is not shared.
+    func observeRemoteChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
+}
+
+/// A key-value store that reports changes.
+///
+/// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those made by its own objects;
+/// wrappers report the changes of their base store.
+public protocol KVObservableStoring: KVStoring {
+    /// Observes changes made by this process and, in a shared store, by others.
+    ///
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
+    ///   at a time, in another thread, after the change has become visible to reads, and with no lock held; several
+    ///   changes may be reported together, and a call always follows the last of them.
+    /// - Returns: The observation, which ends when it is released.
+    func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation
+}
+
+extension KVStoring {
+    /// The store that reports the changes of this one, if any: itself, or the store that it forwards reads to.
+    var observable: (any KVObservableStoring)? {
+        if let store = self as? any KVObservableStoring { return store }
+        if let eraser = self as? AnyKVStore { return eraser.base.observable }
+        return (self as? any KVReadForwarding)?.base.observable
+    }
+}
+
+/// A subscription to the changes of a store, which ends when the object is released.
+public final class KVObservation: Sendable {
+    private let cancel: @Sendable () -> Void
+
+    /// Creates an observation that calls `cancel` once, in its `deinit`.
+    public init(cancel: @escaping @Sendable () -> Void) {
+        self.cancel = cancel
+    }
+
+    /// Combines several observations; nil if there is none.
+    convenience init?(_ parts: KVObservation?...) {
+        let parts = parts.compactMap(\.self)
+        guard !parts.isEmpty else { return nil }
+        self.init { withExtendedLifetime(parts) {} }
+    }
+
+    deinit { cancel() }
+}
+
+/// A key-value store with a handler for problems of calls that cannot throw.
+public protocol KVIssueReporting: KVStoring {
+    /// Calls the handler, on the calling thread.
+    func report(_ issue: KVStoreIssue)
+}
+
+extension KVStoring {
+    /// Reports an issue to the handler of this store or of the store that it forwards reads to; logs it if there is
+    /// none.
+    func reportOrLog(_ issue: KVStoreIssue) {
+        if let store = self as? any KVIssueReporting { return store.report(issue) }
+        if let wrapper = self as? any KVReadForwarding { return wrapper.base.reportOrLog(issue) }
+        Logger(label: "ForgeKVStore").error("\(issue)")
+    }
+}
+
+extension AnyKVStore: KVIssueReporting {
+    /// Reports an issue to the handler of the store; logs it if there is none.
+    public func report(_ issue: KVStoreIssue) { base.reportOrLog(issue) }
+}
+
+extension AnyKVTransactionalStore: KVIssueReporting {}
+
+/// Calls of other stores, declared unavailable so that the compiler suggests the right ones.
+extension KVStoring {
+    @available(*, unavailable, message: "a key-value store takes the key first: set(key, value: value)")
+    public func set<T>(_ value: T, for key: KVKey<T>) throws { fatalError("unavailable") }
+
+    @available(*, unavailable, message: "a key-value store is written with set(key, value: value)")
+    public func save<T>(_ value: T, for key: KVKey<T>) throws { fatalError("unavailable") }
 }
