@@ -59,3 +59,29 @@ extension AsyncKVChangeSource {
         return AsyncKVUpdate(changes: [change], revision: isComplete ? revision : nil)
     }
 }
+
+/// An element of ``AsyncKVChanges``.
+public enum AsyncKVChange: Hashable, Sendable {
+    /// A name has changed; its entry is nil if it became absent. The revision, if the store replays changes, is the one
+    /// from which a later sequence continues after this change. Inside a batch, it repeats the changes of the batch.
+    case changed(name: String, entry: KVEntry?, revision: UInt64?)
+
+    /// Changes may have been missed: list the names again. Every later change is reported.
+    case resync
+}
+
+/// Changes that a subscription reports at once (``AsyncKVChanges/Iterator/nextUpdate()``).
+public struct AsyncKVUpdate: Hashable, Sendable {
+    /// The changes, in order, of complete batches if ``revision`` is not nil; empty for a notice that nothing has
+    /// changed.
+    public var changes: [AsyncKVChange]
+
+    /// The revision up to which every change has been reported; nil if the update does not tell.
+    public var revision: UInt64?
+
+    /// Creates an update.
+    public init(changes: [AsyncKVChange], revision: UInt64? = nil) {
+        self.changes = changes
+        self.revision = revision
+    }
+}
