@@ -1,3 +1,4 @@
+import ForgeCoding
 import ForgeFileSystem
 import ForgeKVStore
 import Foundation
@@ -72,6 +73,17 @@ import Testing
         try store.set(KVKey<Int>("a"), value: 1)
         let read = #expect(throws: KVStoreError.self) { try store.read(key) }
         #expect("\(try #require(read))".hasSuffix("decode: the value's own code threw Refusal"))
+    }
+
+    @Test("an underlying error of an unknown type is named by its type, and not taken for one of decoding")
+    func unknownErrors() {
+        struct Custom: Error { let text = "secret" }
+        let cancelled = KVStoreError(.unavailable(.server), .read, key: "a", underlying: CancellationError())
+        #expect(cancelled.underlying is CancellationError)
+        let custom = KVStoreError(.unavailable(.inputOutput), .set, key: "a", underlying: Custom())
+        #expect("\(custom)" == "set \"a\": unavailable: file system error: an error of the type Custom")
+        #expect("\(KVStoreError(.undecodable, .read, underlying: Custom()))".contains("Custom"))
+        #expect(KVStoreError(.unencodable, .set, underlying: Custom()).underlying is CodingFailure)
     }
 
     @Test("every code has a distinct text")

@@ -96,7 +96,8 @@ extension AsyncKVStoring {
 
     /// Updates a value atomically: no other write occurs between reading and writing.
     ///
-    /// The closure runs again after a concurrent write, so it must have no other effect.
+    /// The closure runs again after a concurrent write, at most 10,000 times, so it must have no other effect, and must
+    /// not write the key itself.
     ///
     /// - Parameters:
     ///   - key: The key.
@@ -111,12 +112,18 @@ extension AsyncKVStoring {
         _ key: KVKey<T>, default initial: @autoclosure () -> T, timeToLive: Duration? = nil,
         _ change: (inout T) throws -> Void
     ) async throws -> T {
+        var attempts = UpdateAttempts(of: key.name)
         while true {
             let old = try await versioned(key)
             var value = old?.value ?? initial()
             try change(&value)
             if try await compareAndSet(key, revision: old?.revision, value: value, timeToLive: timeToLive) {
                 return value
+            }
+            do {
+                try attempts.didFail()
+            } catch {
+                throw AsyncKVStoreError(error, .set, key: key.name)
             }
         }
     }

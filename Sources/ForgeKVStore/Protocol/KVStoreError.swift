@@ -29,7 +29,7 @@ public struct KVStoreError: Error, Sendable {
         self.operation = operation
         self.key = key
         self.store = store
-        self.underlying = underlying.map { withoutValues($0, code == .unencodable ? .encode : .decode) }
+        self.underlying = underlying.map { withoutValues($0, code) }
     }
 
     /// Whether the call failed because the device or a quota is full.
@@ -170,12 +170,32 @@ extension KVStoreError {
     }
 }
 
-/// Coding errors may contain or quote the value.
-private func withoutValues(_ error: any Error, _ operation: CodingFailure.Operation) -> any Error {
+/// Errors of encoding and decoding may contain or quote the value, and so may those of the app.
+private func withoutValues(_ error: any Error, _ code: KVStoreError.Code) -> any Error {
     switch error {
-    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure: error
+    case is KVStoreError, is AsyncKVStoreError, is FileSystemError, is CodingFailure, is CancellationError,
+        is ErrorType, is WritingClosure:
+        error
     case is EncodingError: CodingFailure(.encode, describing: error)
     case is DecodingError: CodingFailure(.decode, describing: error)
-    default: CodingFailure(operation, describing: error)
+    case _ where code == .unencodable: CodingFailure(.encode, describing: error)
+    case _ where code == .undecodable: CodingFailure(.decode, describing: error)
+    default: ErrorType(name: "\(type(of: error))")
+    }
+}
+
+/// The type of an underlying error whose content may contain a value.
+private struct ErrorType: Error, Hashable, CustomStringConvertible {
+    var name: String
+
+    var description: String { "an error of the type \(name)" }
+}
+
+/// The underlying error of an update that was given up because its value was changed during each run of its closure.
+struct WritingClosure: Error, Hashable, CustomStringConvertible {
+    var runCount: Int
+
+    var description: String {
+        "the value has changed during \(runCount) runs of the closure, which must not write the key itself"
     }
 }

@@ -17,7 +17,8 @@ extension KVTransactionalStoring {
 
     /// Updates a value atomically: no other write occurs between reading and writing.
     ///
-    /// The closure runs again after a concurrent write, so it must have no other effect. It runs without any lock held.
+    /// The closure runs again after a concurrent write, so it must have no other effect, and must not write the key
+    /// itself. It runs without any lock held, at most 10,000 times: after that, the call throws `.conflict`.
     ///
     /// - Parameters:
     ///   - key: The key.
@@ -52,10 +53,14 @@ extension KVTransactionalStoring {
     public func updateIfPresent<T>(
         _ key: KVKey<T>, durability: Durability = .none, _ change: (inout T) throws -> Void
     ) throws -> T? {
+        var attempts = UpdateAttempts(of: key.name)
         while let old = try versioned(key) {
             var value = old.value
             try change(&value)
-            guard try compareAndSet(key, revision: old.revision, value: value) else { continue }
+            guard try compareAndSet(key, revision: old.revision, value: value) else {
+                try attempts.didFail()
+                continue
+            }
             try synchronize(durability, after: .set, key: key.name)
             return value
         }
@@ -88,11 +93,13 @@ extension KVTransactionalStoring {
     func changing<T, Result>(
         _ key: KVKey<T>, default initial: @autoclosure () -> T, _ change: (inout T) throws -> Result
     ) throws -> Result {
+        var attempts = UpdateAttempts(of: key.name)
         while true {
             let old = try versioned(key)
             var value = old?.value ?? initial()
             let result = try change(&value)
             if try compareAndSet(key, revision: old?.revision, value: value) { return result }
+            try attempts.didFail()
         }
     }
 
@@ -166,6 +173,23 @@ extension KVTransactionalStoring {
             let store = (error as? KVStoreError)?.store
             throw KVStoreError(.durabilityUnknown, operation, key: key, store: store, underlying: error)
         }
+    }
+}
+
+/// The runs of the closure of an update, which are bounded: a closure that writes the key itself never succeeds.
+struct UpdateAttempts {
+    private let name: String
+    private var count = 0
+
+    /// Far more than concurrent writers need: each of their conflicts means that another one has succeeded.
+    static let limit = 10_000
+
+    init(of name: String) { self.name = name }
+
+    mutating func didFail() throws(KVStoreError) {
+        count += 1
+        guard count >= Self.limit else { return }
+        throw KVStoreError(.conflict, .set, key: name, underlying: WritingClosure(runCount: count))
     }
 }
 
