@@ -13,6 +13,7 @@ struct LayerCallbackTests {
         init() {}
         init(from decoder: any Decoder) throws {
             _ = Self.store?.get(KVKey<Int>("other"))
+            try Self.store?.set(KVKey<Int>("decoded"), value: 1)
         }
 
         func encode(to encoder: any Encoder) throws {
@@ -35,6 +36,30 @@ struct LayerCallbackTests {
         }
         #expect(store.get(KVKey<Int>("other")) == 7)
         #expect(store.get(KVKey<Int>("another")) == 1)
+    }
+
+    // In a separate process: a lock that is taken twice ends it.
+    @Test("encoding and decoding a value writes and streams the reactive store that streams it")
+    func reactive() async throws {
+        await #expect(processExitsWith: .success) {
+            let store = ReactiveKVStore(InMemoryKVStore())
+            try await Curious.$store.withValue(store) {
+                var values = store.stream(KVKey<Curious>("a")).makeAsyncIterator()
+                var others = store.stream(KVKey<Int>("decoded")).makeAsyncIterator()
+                #expect(await values.next() != nil)
+                #expect(await others.next() == .some(nil))
+                for _ in 0..<2 {
+                    try store.set(KVKey<Curious>("a"), value: Curious())
+                    try store.remove(KVKey<Int>("decoded"))
+                    let value = await values.next()
+                    #expect(value != nil)
+                    try store.remove(KVKey<Curious>("a"))
+                    #expect(await values.next() != nil)
+                }
+                #expect(store.get(KVKey<Int>("decoded")) == 1)
+                #expect(await others.next() == 1)
+            }
+        }
     }
 
     @Test("a handler of the base store's issues can read and write the layer", arguments: [true, false])

@@ -61,6 +61,7 @@ final class ChangeObservers: Sendable {
     /// reads.
     @inline(never)
     func notify(_ names: [KeyName]?) {
+        if let names, names.isEmpty { return }
         let wasScheduled = state.withLock { state in
             if let names { state.pending.add(names) } else { state.pending = .all }
             defer { state.isScheduled = true }
@@ -84,5 +85,17 @@ final class ChangeObservers: Sendable {
             case .all: nil
             }
         for handler in handlers { handler(names) }
+    }
+
+    /// Observes several stores with one handler, which is called for one change at a time.
+    static func observe(
+        _ stores: [(any KVObservableStoring)?], _ handler: @escaping Handler
+    ) -> KVObservation {
+        let changes = ChangeObservers()
+        let own = changes.add(handler)
+        let parts = stores.compactMap { store in
+            store?.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
+        }
+        return KVObservation { withExtendedLifetime((own, parts)) {} }
     }
 }

@@ -28,10 +28,19 @@ public struct KVChanges<Value: Codable & Sendable>: AsyncSequence, Sendable {
 /// A subscription; it ends when the last stream and iterator that refer to it are released.
 final class KVSubscription<Value: Codable & Sendable>: Sendable {
     private let buffer: KVStreamBuffer<Value>
+    private let change: @Sendable (KVStreamElement<Value>) -> KVChange<Value>?
     private let cancel: @Sendable () -> Void
 
-    init(_ buffer: KVStreamBuffer<Value>, cancel: @escaping @Sendable () -> Void) {
+    /// - Parameters:
+    ///   - buffer: The elements.
+    ///   - change: Decodes an element, or returns nil to skip it. Called by the consumer, without any lock held.
+    ///   - cancel: Ends the subscription.
+    init(
+        _ buffer: KVStreamBuffer<Value>, change: @escaping @Sendable (KVStreamElement<Value>) -> KVChange<Value>?,
+        cancel: @escaping @Sendable () -> Void
+    ) {
         self.buffer = buffer
+        self.change = change
         self.cancel = cancel
     }
 
@@ -42,7 +51,10 @@ final class KVSubscription<Value: Codable & Sendable>: Sendable {
 
     func next(isolation actor: isolated (any Actor)? = #isolation) async -> KVChange<Value>? {
         await withTaskCancellationHandler {
-            await buffer.next()
+            while let element = await buffer.next() {
+                if let change = change(element) { return change }
+            }
+            return nil
         } onCancel: {
             buffer.finish()
             cancel()
@@ -116,46 +128,39 @@ struct KVStreamSource: Sendable {
         transactional = store.transactional
     }
 
-    /// Pushes the current value.
-    func push<T>(_ key: KVKey<T>, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>) {
-        guard isPresent else { return buffer.push(KVChange(value: nil, revision: nil, write: write), .absent) }
-        if let (value, entry) = versioned(key) {
-            let content = entry.map { KVContent.bytes($0.bytes) } ?? .absent
-            return buffer.push(KVChange(value: value, revision: entry?.revision, write: write), content)
-        }
-        let value = store.get(key)
-        buffer.push(KVChange(value: value, revision: nil, write: write), content(of: key, value))
-    }
-
-    /// The value of a key with the entry that it was read from; nil if there are no entries, or none can be read.
-    private func versioned<T>(_ key: KVKey<T>) -> (value: T?, entry: KVEntry?)? {
-        guard let transactional else { return nil }
+    /// Pushes the current value, as it will be decoded by the consumer. Returns whether it differs from the last one.
+    func push<T>(_ key: KVKey<T>, isPresent: Bool, _ write: UInt64, to buffer: KVStreamBuffer<T>) -> Bool {
+        guard isPresent else { return buffer.push(KVStreamElement(content: .absent, write: write)) }
         do {
-            var entry = try transactional.entry(named: key.name)
-            // Retried, because another process may have written between the two reads.
-            while true {
-                let value = transactional.get(key)
-                let later = try transactional.entry(named: key.name)
-                if later?.revision == entry?.revision { return (value, entry) }
-                entry = later
+            if let transactional {
+                let entry = try transactional.entry(named: key.name)
+                let content = entry.map { KVContent.bytes($0.bytes) } ?? .absent
+                return buffer.push(KVStreamElement(content: content, revision: entry?.revision, write: write))
+            }
+            if let raw = store as? any KVRawStoring {
+                let content = try raw.rawValue(named: key.name).map { KVContent.bytes($0) } ?? .absent
+                return buffer.push(KVStreamElement(content: content, write: write))
             }
         } catch {
-            return nil
+            return buffer.push(KVStreamElement(content: .unknown, write: write))
         }
+        let value = store.get(key)
+        return buffer.push(KVStreamElement(content: KVContent(of: value, key), write: write, value: value))
     }
 
-    /// The content to compare by if there is no entry.
-    private func content<T>(of key: KVKey<T>, _ value: T?) -> KVContent {
+    /// Decodes an element. This may run code of the app, so it is called without any lock held.
+    func change<T>(_ element: KVStreamElement<T>, of key: KVKey<T>) -> KVChange<T> {
+        KVChange(value: value(element, of: key), revision: element.revision, write: element.write)
+    }
+
+    private func value<T>(_ element: KVStreamElement<T>, of key: KVKey<T>) -> T? {
+        guard case .bytes(let bytes) = element.content else { return element.value }
+        if let value = element.value { return value }
         do {
-            if let bytes = try (store as? any KVRawStoring)?.rawValue(named: key.name) { return .bytes(bytes) }
+            return try ValueTable.decode(bytes, as: key)
         } catch {
-            // The value, if there is one, is encoded instead.
-        }
-        guard let value else { return .unknown }
-        do {
-            return .bytes(try ValueTable.encode(value, for: key))
-        } catch {
-            return .unknown
+            _ = store.get(key)  // Reports the value to the store's handler.
+            return nil
         }
     }
 }

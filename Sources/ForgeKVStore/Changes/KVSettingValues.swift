@@ -23,12 +23,12 @@ extension KVObservableStoring {
         of key: KVKey<T>, _ read: @escaping @Sendable (Self) -> T?
     ) -> KVSubscription<T> {
         let source = LatestValueSource<T>(key) { read(self) }
-        source.observe { push in
+        source.observe { signal in
             observeChanges { names in
-                if names?.contains(where: { KeyName($0) == key.identity }) ?? true { push() }
+                if names?.contains(where: { KeyName($0) == key.identity }) ?? true { signal() }
             }
         }
-        return KVSubscription(source.buffer, cancel: { source.cancel() })
+        return source.subscription
     }
 }
 
@@ -48,9 +48,9 @@ public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
     /// A sequence of a single value.
     init(only value: Value, of setting: KVSetting<Value>) {
         let source = LatestValueSource(setting.key) { value }
-        source.push()
+        source.signal()
         source.buffer.finishAfterLast()
-        self.init(KVStream(KVChanges(KVSubscription(source.buffer, cancel: {}))), defaultValue: setting.defaultValue)
+        self.init(KVStream(KVChanges(source.subscription)), defaultValue: setting.defaultValue)
     }
 
     public func makeAsyncIterator() -> Iterator {
@@ -72,7 +72,7 @@ public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
     }
 }
 
-/// Pushes the current value of a key into the buffer of a stream, which keeps the latest.
+/// Signals the changes of a key to the consumer of a stream, which then reads the current value.
 final class LatestValueSource<Value: Codable & Sendable>: Sendable {
     let buffer = KVStreamBuffer<Value>(limit: 1)
     private let key: KVKey<Value>
@@ -85,27 +85,34 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
 
     private let source: Mutex<Source?>
 
-    /// Held from reading a value until it is buffered, so that an older value never replaces a newer one.
-    private let pushing = Mutex(())
+    /// The content of the last delivered value.
+    private let delivered = Mutex<KVContent?>(nil)
 
     init(_ key: KVKey<Value>, _ read: @escaping @Sendable () -> Value?) {
         self.key = key
         source = Mutex(Source(read: read))
     }
 
-    /// Pushes the current value now and on every call of the observation.
-    func observe(_ start: (_ push: @escaping @Sendable () -> Void) -> KVObservation) {
-        let observation = start { [weak self] in self?.push() }
+    /// Signals now and on every call of the observation.
+    func observe(_ start: (_ signal: @escaping @Sendable () -> Void) -> KVObservation) {
+        let observation = start { [weak self] in self?.signal() }
         source.withLock { $0?.observation = observation }
-        push()
+        signal()
     }
 
-    func push() {
-        pushing.withLock { _ in
-            guard let read = source.withLock({ $0?.read }) else { return }
-            let value = read()
-            buffer.push(KVChange(value: value, revision: nil, write: 0), content(of: value))
+    func signal() { buffer.push(KVStreamElement(content: .unknown)) }
+
+    /// The current value; nil if it is the last delivered one. Called by the one consumer, without any lock held:
+    /// reading may run code of the app.
+    func current() -> KVChange<Value>? {
+        guard let read = source.withLock({ $0?.read }) else { return nil }
+        let value = read()
+        let content = value == nil ? .absent : KVContent(of: value, key)
+        let isNew = delivered.withLock { delivered in
+            defer { delivered = content }
+            return delivered != content
         }
+        return isNew ? KVChange(value: value, revision: nil, write: 0) : nil
     }
 
     /// Ends the observation, and releases the store.
@@ -117,12 +124,8 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
         }
     }
 
-    private func content(of value: Value?) -> KVContent {
-        guard let value else { return .absent }
-        do {
-            return .bytes(try ValueTable.encode(value, for: key))
-        } catch {
-            return .unknown
-        }
+    /// The subscription of the consumer.
+    var subscription: KVSubscription<Value> {
+        KVSubscription(buffer, change: { _ in self.current() }, cancel: { self.cancel() })
     }
 }

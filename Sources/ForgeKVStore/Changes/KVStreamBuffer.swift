@@ -1,21 +1,33 @@
 import Synchronization
 
+/// A change that a stream has not delivered yet. Its value is decoded when it is delivered, by the consumer.
+struct KVStreamElement<Value: Codable & Sendable>: Sendable {
+    var content: KVContent
+    var revision: UInt64?
+
+    /// The number of the write.
+    var write: UInt64 = 0
+
+    /// The value, if the content is not known.
+    var value: Value?
+}
+
 /// The undelivered elements of a stream, up to a limit; beyond it a new element replaces the last.
 ///
 /// Consecutive elements with equal content are coalesced into the first.
 final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
-    private typealias Consumer = CheckedContinuation<KVChange<Value>?, Never>
+    typealias Element = KVStreamElement<Value>
+    private typealias Consumer = CheckedContinuation<Element?, Never>
 
-    private struct Element {
-        var change: KVChange<Value>
-        var content: KVContent
+    private struct Pending {
+        var element: Element
 
         /// The sequence number of the last push that this element covers.
         var number: UInt64
     }
 
     private struct State {
-        var elements: [Element?] = []
+        var elements: [Pending?] = []
         /// The index of the first undelivered element.
         var first = 0
         var waiting: [Consumer] = []
@@ -29,23 +41,24 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         var processedNumber: UInt64 = 0
         var observers = KVStreamObservers()
 
-        mutating func pop() -> KVChange<Value>? {
-            guard first < elements.count, let element = elements[first] else { return nil }
+        mutating func pop() -> Element? {
+            guard first < elements.count, let pending = elements[first] else { return nil }
             elements[first] = nil
             first += 1
             if first == elements.count {
                 elements.removeAll(keepingCapacity: true)
                 first = 0
             }
-            lastContent = element.content
-            deliveredNumber = element.number
-            return element.change
+            lastContent = pending.element.content
+            deliveredNumber = pending.number
+            return pending.element
         }
 
-        /// Appends an element, or coalesces it with the last.
-        mutating func append(_ change: KVChange<Value>, _ content: KVContent, limit: Int) {
+        /// Appends an element, or coalesces it with the last. Returns whether it differs from that.
+        mutating func append(_ element: Element, limit: Int) -> Bool {
+            let content = element.content
             pushedNumber += 1
-            if elements.count - first >= limit, (elements.last ?? nil)?.content != content {
+            if elements.count - first >= limit, (elements.last ?? nil)?.element.content != content {
                 // The new element replaces the last and may equal the one before that.
                 elements.removeLast()
             }
@@ -53,23 +66,24 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
                 if lastContent == content {
                     deliveredNumber = pushedNumber
                     if !waiting.isEmpty { processedNumber = pushedNumber }
-                    return
+                    return false
                 }
-            } else if elements[elements.count - 1]?.content == content {
+            } else if elements[elements.count - 1]?.element.content == content {
                 elements[elements.count - 1]?.number = pushedNumber
-                return
+                return false
             }
             if first > limit {
                 elements.removeFirst(first)
                 first = 0
             }
-            elements.append(Element(change: change, content: content, number: pushedNumber))
+            elements.append(Pending(element: element, number: pushedNumber))
+            return true
         }
 
         /// Takes the next element together with a waiting consumer.
-        mutating func takeConsumer() -> (Consumer, KVChange<Value>)? {
-            guard !waiting.isEmpty, let change = pop() else { return nil }
-            return (waiting.removeFirst(), change)
+        mutating func takeConsumer() -> (Consumer, Element)? {
+            guard !waiting.isEmpty, let element = pop() else { return nil }
+            return (waiting.removeFirst(), element)
         }
 
         mutating func takeObservers() -> [CheckedContinuation<Void, Never>] {
@@ -85,17 +99,20 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
         self.limit = max(limit, 1)
     }
 
-    /// Appends an element, or delivers it to a waiting consumer.
-    func push(_ change: KVChange<Value>, _ content: KVContent) {
-        let (consumer, observers) = state.withLock { state in
+    /// Appends an element, or delivers it to a waiting consumer. Returns whether its content differs from that of the
+    /// element before.
+    @discardableResult
+    func push(_ element: Element) -> Bool {
+        let (isNew, consumer, observers) = state.withLock { state in
             guard !state.isFinished else {
-                return (nil as (Consumer, KVChange<Value>)?, [] as [CheckedContinuation<Void, Never>])
+                return (false, nil as (Consumer, Element)?, [] as [CheckedContinuation<Void, Never>])
             }
-            state.append(change, content, limit: limit)
-            return (state.takeConsumer(), state.takeObservers())
+            let isNew = state.append(element, limit: limit)
+            return (isNew, state.takeConsumer(), state.takeObservers())
         }
-        if let (continuation, change) = consumer { continuation.resume(returning: change) }
+        if let (continuation, element) = consumer { continuation.resume(returning: element) }
         for observer in observers { observer.resume() }
+        return isNew
     }
 
     /// Ends the stream and discards undelivered elements.
@@ -123,14 +140,14 @@ final class KVStreamBuffer<Value: Codable & Sendable>: Sendable {
     }
 
     /// Waits for the next element; nil at the end.
-    func next(isolation actor: isolated (any Actor)? = #isolation) async -> KVChange<Value>? {
+    func next(isolation actor: isolated (any Actor)? = #isolation) async -> Element? {
         await withCheckedContinuation { (continuation: Consumer) in
             let (answer, observers) = state.withLock { state in
                 // Requesting the next element completes the previous one.
                 state.processedNumber = state.deliveredNumber
-                let answer: KVChange<Value>??
-                if let change = state.pop() {
-                    answer = .some(change)
+                let answer: Element??
+                if let element = state.pop() {
+                    answer = .some(element)
                 } else if state.isFinished {
                     answer = .some(nil)
                 } else {
@@ -170,6 +187,19 @@ enum KVContent: Equatable, Sendable {
 
     /// Unknown content, which equals nothing.
     case unknown
+
+    /// The content of a value that is not stored as bytes.
+    init<Value>(of value: Value?, _ key: KVKey<Value>) {
+        guard let value else {
+            self = .unknown
+            return
+        }
+        do {
+            self = .bytes(try ValueTable.encode(value, for: key))
+        } catch {
+            self = .unknown
+        }
+    }
 
     static func == (left: KVContent, right: KVContent) -> Bool {
         switch (left, right) {

@@ -1,27 +1,34 @@
+import Foundation
 import Synchronization
 
 /// Adds change streams to any key-value store.
 ///
-/// A stream reports every change made through this object, in the order of the writes. Writes that bypass it, directly
-/// to the base store or through another `ReactiveKVStore`, are not reported: share one instance.
+/// A stream reports every change made through this object, in the order of the writes.
 ///
-/// Changes by other processes to a shared store are reported once this process notices them; changes noticed together
-/// are coalesced (``KVTransactionalStoring/observeRemoteChanges(_:)``).
+/// If the base store reports its changes (``KVObservableStoring``), so does a stream: those made directly to the base
+/// store, through another `ReactiveKVStore`, by other processes to a shared store, and by other machines to the store of
+/// a ``MirroredKVStore``. They arrive soon after they have become visible; several may be coalesced into the last.
+/// Without such a base, writes that bypass this object are not reported: share one instance.
 ///
 /// A stream does not keep this object alive, and ends when it is released: keep a reference to it, for example in a
 /// property, for as long as its streams are needed.
 ///
-/// Writes through this object are serialised. During a write, the base store's `onIssue` handler and the `encode(to:)`
-/// of the value must not write through this object.
+/// Writes through this object are serialised, and values are decoded by the consumers of streams, without a lock held.
+/// During a write, the base store's `onIssue` handler and the `encode(to:)` and `init(from:)` of the value may use this
+/// object, but must not wait for another thread that writes through it.
 public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
-    /// The base store. Writes made directly to it are not reported.
+    /// The base store.
     public let base: Base
     private let source: KVStreamSource
     private let hub = KVStreamHub()
     private let limit: Int
 
-    /// Counts the writes. Held from before a write until its notifications, so that streams report writes in order.
-    private let writeCount = Mutex<UInt64>(0)
+    /// Held from before a write until its notifications, so that streams report writes in order. Recursive, because the
+    /// base store may run code of the app, which may use this object.
+    private let turn = NSRecursiveLock()
+
+    /// The number of writes. Used only while `turn` is held.
+    private nonisolated(unsafe) var writeCount: UInt64 = 0
 
     /// Adds streams to `base`.
     ///
@@ -52,7 +59,7 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
     public func changes<T>(_ key: KVKey<T>) -> KVChanges<T> {
         let buffer = KVStreamBuffer<T>(limit: limit)
         let source = source
-        let id = writeCount.withLock { write in
+        let id = turn.withLock {
             let subscriber = KVStreamHub.Subscriber(
                 finish: { buffer.finishAfterLast() }, isPresent: { source.store.contains(key) },
                 notify: { isPresent, write in source.push(key, isPresent: isPresent, write, to: buffer) },
@@ -60,12 +67,14 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
             let id = hub.add(subscriber, of: key.identity)
             // Before the first element, so that no change is missed.
             hub.observe {
-                source.transactional?.observeRemoteChanges { [weak self] names in self?.report(remoteChangesTo: names) }
+                source.store.observable?.observeChanges { [weak self] names in self?.report(changesTo: names) }
             }
-            source.push(key, isPresent: source.store.contains(key), write, to: buffer)
+            _ = source.push(key, isPresent: source.store.contains(key), writeCount, to: buffer)
             return id
         }
-        return KVChanges(KVSubscription(buffer, cancel: { [hub] in hub.remove(id, of: key.identity) }))
+        return KVChanges(
+            KVSubscription(
+                buffer, change: { source.change($0, of: key) }, cancel: { [hub] in hub.remove(id, of: key.identity) }))
     }
 
     /// Waits until every consumer has processed everything written before this call: it has received the elements and
@@ -108,40 +117,42 @@ extension ReactiveKVStore {
     }
 
     public func removeAll() throws {
-        try writeCount.withLock { write in
+        try turn.withLock {
             let subscribers = hub.all.filter { $0.isPresent() }
-            try notifying([(subscribers, false)], &write) { try base.removeAll() }
+            try notifying([(subscribers, false)]) { try base.removeAll() }
         }
     }
 
     private func change(_ name: KeyName, isPresent: Bool, _ body: () throws -> Void) throws {
-        try writeCount.withLock { write in
+        try turn.withLock {
             var subscribers = hub.subscribers(of: name)
             // Removing an absent key is not a change.
             if !isPresent { subscribers = subscribers.filter { $0.isPresent() } }
-            try notifying([(subscribers, isPresent)], &write, after: body)
+            try notifying([(subscribers, isPresent)], after: body)
         }
     }
 
-    /// Notifies the subscribers of changes that were not made through this object.
-    private func report(remoteChangesTo names: [String]?) {
-        writeCount.withLock { write in
+    /// Notifies the subscribers of changes that the base store reports. Those made through this object have been
+    /// notified, so their content is that of the last element.
+    private func report(changesTo names: [String]?) {
+        turn.withLock {
             let subscribers = names.map { $0.flatMap { hub.subscribers(of: KeyName($0)) } } ?? hub.all
-            guard !subscribers.isEmpty else { return }
-            write += 1
-            for subscriber in subscribers { subscriber.notify(subscriber.isPresent(), write) }
+            var isNew = false
+            for subscriber in subscribers where subscriber.notify(subscriber.isPresent(), writeCount + 1) {
+                isNew = true
+            }
+            if isNew { writeCount += 1 }
         }
     }
 
     /// Performs a write, then notifies the subscribers whether their key exists.
     private func notifying(
-        _ changes: [(subscribers: [KVStreamHub.Subscriber], isPresent: Bool)], _ write: inout UInt64,
-        after body: () throws -> Void
+        _ changes: [(subscribers: [KVStreamHub.Subscriber], isPresent: Bool)], after body: () throws -> Void
     ) throws {
         func notify() {
-            write += 1
+            writeCount += 1
             for change in changes {
-                for subscriber in change.subscribers { subscriber.notify(change.isPresent, write) }
+                for subscriber in change.subscribers { _ = subscriber.notify(change.isPresent, writeCount) }
             }
         }
         do {
@@ -167,7 +178,7 @@ extension ReactiveKVStore: KVRawStoring where Base: KVRawStoring {
 
 extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalStoring {
     public func commit(_ batch: KVBatch) throws {
-        try writeCount.withLock { write in
+        try turn.withLock {
             // Several changes of one key are one notification, of the last.
             var last: [KeyName: Bool] = [:]
             for change in batch.changes {
@@ -176,14 +187,12 @@ extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalSto
             let affected = last.map { name, isPresent in
                 (subscribers: hub.subscribers(of: name).filter { isPresent || $0.isPresent() }, isPresent: isPresent)
             }
-            try notifying(affected, &write) { try base.commit(batch) }
+            try notifying(affected) { try base.commit(batch) }
         }
     }
 }
 
 extension ReactiveKVStore: KVObservableStoring where Base: KVObservableStoring {}
-
-extension ReactiveKVStore: KVIssueReporting where Base: KVIssueReporting {}
 
 /// The subscribers by key. The lock is held for look-ups only, never during a call of a store or a stream.
 final class KVStreamHub: Sendable {
@@ -194,8 +203,9 @@ final class KVStreamHub: Sendable {
         /// Whether the key exists now.
         var isPresent: @Sendable () -> Bool
 
-        /// Notifies of a write: whether the key exists afterwards, and the number of the write.
-        var notify: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Void
+        /// Notifies of a write: whether the key exists afterwards, and the number of the write. Returns whether the
+        /// content differs from that of the last notification.
+        var notify: @Sendable (_ isPresent: Bool, _ write: UInt64) -> Bool
 
         /// Waits until the consumer has made this progress on all earlier notifications.
         var wait: @Sendable (KVStreamProgress) async -> Void
@@ -205,7 +215,7 @@ final class KVStreamHub: Sendable {
         var subscribers: [KeyName: [UInt64: Subscriber]] = [:]
         var lastID: UInt64 = 0
 
-        /// The observation of remote changes, kept while there are subscribers.
+        /// The observation of the base store, kept while there are subscribers.
         var observation: KVObservation?
     }
 
@@ -230,7 +240,7 @@ final class KVStreamHub: Sendable {
         }
     }
 
-    /// Starts observing remote changes unless already observing; the observation is kept only while there are
+    /// Starts observing the base store unless already observing; the observation is kept only while there are
     /// subscribers. Calls must be serialised.
     func observe(_ start: () -> KVObservation?) {
         guard state.withLock({ $0.observation == nil }), let observation = start() else { return }

@@ -38,6 +38,8 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
     }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) || defaults.contains(key) }
+
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 extension DefaultsKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
@@ -68,10 +70,6 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         return KVSnapshot(entries + Array(try base.snapshot()))
     }
 
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(base.observeRemoteChanges(handler), defaults.transactional?.observeRemoteChanges(handler))
-    }
-
     /// Applies changes to the base store; a requirement applies to the visible value, including a default.
     public func commit(_ batch: KVBatch) throws {
         var inner = KVBatch()
@@ -95,8 +93,8 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 }
 
 extension DefaultsKVStore: KVObservableStoring where Base: KVObservableStoring {
-    /// Observes the base store.
+    /// Observes the base store, and the store of defaults if it reports changes.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        base.observeChanges(handler)
+        ChangeObservers.observe([base, defaults.observable], handler)
     }
 }

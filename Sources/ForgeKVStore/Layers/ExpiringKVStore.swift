@@ -131,6 +131,8 @@ extension ExpiringKVStore {
             return base.contains(key)  // An undecodable value exists, but its expiration is unknown.
         }
     }
+
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 // MARK: Writing
@@ -217,24 +219,31 @@ extension ExpiringKVStore: KVRawStoring where Base: KVRawStoring {
     private func isExpired(_ name: String) throws -> Bool {
         do {
             return try base.read(KVKey<ExpiringValue>(name))?.isExpired(at: now()) ?? false
-        } catch let error as KVStoreError where error.code == .undecodable {
-            return false  // Not written by this type.
+        } catch let error as KVStoreError where error.isForeign {
+            return false
         }
     }
 
     /// Removes a value unless it was rewritten since it was found to have expired.
     private func sweep(_ name: String, _ base: any KVTransactionalStoring) throws -> Bool {
-        guard let entry = try base.entry(named: name), try kept(entry, name).isExpired(at: now()) else { return false }
         do {
+            guard let entry = try base.entry(named: name), try kept(entry, name).isExpired(at: now()) else {
+                return false
+            }
             try base.batch { batch in
                 batch.require(name, revision: entry.revision)
                 batch.append(.remove(name: name))
             }
             return true
-        } catch let error as KVStoreError where error.code == .conflict {
+        } catch let error as KVStoreError where error.code == .conflict || error.isForeign {
             return false
         }
     }
+}
+
+extension KVStoreError {
+    /// Whether the value was not written by an ``ExpiringKVStore`` of this version of its format.
+    fileprivate var isForeign: Bool { code == .undecodable || code.newerVersion != nil }
 }
 
 // MARK: Transactions
@@ -256,7 +265,7 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
                 let kept = try kept(entry, name)
                 guard !kept.isExpired(at: time) else { continue }
                 entries.append((name, KVEntry(bytes: kept.value, revision: entry.revision)))
-            } catch let error as KVStoreError where error.code == .undecodable {
+            } catch let error as KVStoreError where error.isForeign {
                 continue
             }
         }
@@ -311,10 +320,6 @@ extension ExpiringKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     }
 
     public func synchronize() throws { try base.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges(handler)
-    }
 }
 
 extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring {

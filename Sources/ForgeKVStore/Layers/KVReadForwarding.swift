@@ -15,16 +15,14 @@ extension KVReadForwarding {
     public func read<T>(_ key: KVKey<T>) throws -> T? { try base.read(key) }
 
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
+
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 extension KVReadForwarding where Base: KVObservableStoring {
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         base.observeChanges(handler)
     }
-}
-
-extension KVReadForwarding where Base: KVIssueReporting {
-    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 extension KVReadForwarding where Base: KVRawStoring {
@@ -39,10 +37,6 @@ extension KVReadForwarding where Base: KVTransactionalStoring {
     public func snapshot() throws -> KVSnapshot { try base.snapshot() }
 
     public func synchronize() throws { try base.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges(handler)
-    }
 }
 
 /// A store that forwards its writes to another one, for stores that change only how values are read.
@@ -111,8 +105,6 @@ extension ReadOnlyKVStore: KVTransactionalStoring where Base: KVTransactionalSto
 
 extension ReadOnlyKVStore: KVObservableStoring where Base: KVObservableStoring {}
 
-extension ReadOnlyKVStore: KVIssueReporting where Base: KVIssueReporting {}
-
 /// A type-erased key-value store, so that generic layers can wrap an `any KVStoring`.
 ///
 /// ```swift
@@ -143,6 +135,8 @@ public struct AnyKVStore: KVStoring {
     public func remove<T>(_ key: KVKey<T>) throws { try base.remove(key) }
 
     public func removeAll() throws { try base.removeAll() }
+
+    public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
 extension KVStoring {
@@ -181,8 +175,4 @@ public struct AnyKVTransactionalStore: KVReadForwarding, KVWriteForwarding, KVTr
     public func commit(_ batch: KVBatch) throws { try transactional.commit(batch) }
 
     public func synchronize() throws { try transactional.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        transactional.observeRemoteChanges(handler)
-    }
 }

@@ -214,10 +214,6 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
         }
     }
 
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        KVObservation(new.observeRemoteChanges(handler), old.transactional?.observeRemoteChanges(handler))
-    }
-
     public func commit(_ batch: KVBatch) throws {
         try writing.withLock {
             for requirement in batch.requirements { try copy(requirement.name) }
@@ -239,16 +235,10 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
 extension MigratingKVStore: KVObservableStoring where Old: KVObservableStoring, New: KVObservableStoring {
     /// Observes both stores.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        // Handlers must not run concurrently, so the changes of both stores are collected.
-        let changes = ChangeObservers()
-        let own = changes.add(handler)
-        let parts = [new, old].map { (store: any KVObservableStoring) in
-            store.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
-        }
-        return KVObservation { withExtendedLifetime((own, parts)) {} }
+        ChangeObservers.observe([new, old], handler)
     }
 }
 
-extension MigratingKVStore: KVIssueReporting where New: KVIssueReporting {
+extension MigratingKVStore {
     public func report(_ issue: KVStoreIssue) { new.report(issue) }
 }

@@ -98,14 +98,6 @@ extension NamespacedKVStore: KVTransactionalStoring where Base: KVTransactionalS
     }
 
     public func synchronize() throws { try base.synchronize() }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        base.observeRemoteChanges { names in
-            guard let names else { return handler(nil) }
-            let own = names.compactMap(outer)
-            if !own.isEmpty { handler(own) }
-        }
-    }
 }
 
 extension NamespacedKVStore: KVObservableStoring where Base: KVObservableStoring {
@@ -118,7 +110,7 @@ extension NamespacedKVStore: KVObservableStoring where Base: KVObservableStoring
     }
 }
 
-extension NamespacedKVStore: KVIssueReporting where Base: KVIssueReporting {
+extension NamespacedKVStore {
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 

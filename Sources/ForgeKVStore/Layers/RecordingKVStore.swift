@@ -104,11 +104,6 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
         record(.synchronize)
         try base.synchronize()
     }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        record(.observeRemoteChanges)
-        return base.observeRemoteChanges(handler)
-    }
 }
 
 extension RecordingKVStore: KVObservableStoring where Base: KVObservableStoring {
@@ -117,7 +112,7 @@ extension RecordingKVStore: KVObservableStoring where Base: KVObservableStoring 
     }
 }
 
-extension RecordingKVStore: KVIssueReporting where Base: KVIssueReporting {
+extension RecordingKVStore {
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
@@ -128,7 +123,7 @@ public struct KVStoreCall: Hashable, Sendable, CustomStringConvertible {
     public enum Operation: String, Hashable, Sendable, CaseIterable {
         case get, set, remove, contains, removeAll, read
         case keys, rawValue, setRawValue, removeValue
-        case entry, snapshot, commit, synchronize, observeRemoteChanges
+        case entry, snapshot, commit, synchronize
     }
 
     /// The operation.

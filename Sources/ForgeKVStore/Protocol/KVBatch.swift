@@ -135,15 +135,21 @@ extension KVSnapshot {
     /// let notes = try store.snapshot().values(of: String.self, prefix: "note.")
     /// ```
     ///
+    /// - Parameters:
+    ///   - type: The type of the values.
+    ///   - prefix: The prefix of the names, compared byte by byte.
+    ///   - migrations: Those of the keys of the values, if the type has had several versions.
+    /// - Returns: The values with their keys, which have these migrations.
     /// - Throws: ``KVStoreError``: `.undecodable` or `.newerSchema(version:)` for the first value that is not of the
     ///   type.
     /// - Complexity: O(*n* + *m* log *m*) for *n* names, *m* of them with the prefix
     public func values<T: Codable & Sendable>(
-        of type: T.Type, prefix: String
+        of type: T.Type, prefix: String, migrations: [KVMigration<T>] = []
     ) throws -> [(key: KVKey<T>, value: T)] {
         let names = entries.keys.map(\.string).filter { $0.utf8.starts(with: prefix.utf8) }
+        let schema = KVKey("", migrations: migrations).schema
         return try names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.compactMap { name in
-            let key = KVKey<T>(name)
+            let key = KVKey(KeyName(name), schema)
             return try read(key).map { (key, $0) }
         }
     }

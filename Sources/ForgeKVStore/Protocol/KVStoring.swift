@@ -4,7 +4,7 @@ import Logging
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read` has a default.
+/// keep their promises. A custom store needs five calls; `read` and `report` have defaults.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
@@ -36,10 +36,16 @@ public protocol KVStoring: Sendable {
     /// - Throws: ``KVStoreError``: `.undecodable` if the value is not of this type, `.unavailable` if the store cannot
     ///   be read. The default forwards to ``KVStoring/get(_:)`` and so cannot tell these from an absent key.
     func read<T>(_ key: KVKey<T>) throws -> T?
+
+    /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler, on
+    /// the calling thread. The default logs it; a layer forwards it to its base store.
+    func report(_ issue: KVStoreIssue)
 }
 
 extension KVStoring {
     public func read<T>(_ key: KVKey<T>) throws -> T? { get(key) }
+
+    public func report(_ issue: KVStoreIssue) { Logger(label: "ForgeKVStore").error("\(issue)") }
 }
 
 /// A key-value store that can list its keys, and read and store encoded values of any type.
@@ -100,13 +106,6 @@ public protocol KVTransactionalStoring: KVRawStoring {
     ///
     /// - Throws: ``KVStoreError``.
     func synchronize() throws
-
-    /// Observes changes made by other processes to a shared store.
-    ///
-    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
-    ///   at a time, in another thread, after the change has become visible to reads; several changes may be coalesced.
-    /// - Returns: The observation, which ends when it is released; nil if the store is not shared.
-    func observeRemoteChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 
 /// A key-value store that reports changes.
@@ -150,29 +149,6 @@ public final class KVObservation: Sendable {
 
     deinit { cancel() }
 }
-
-/// A key-value store with a handler for problems of calls that cannot throw.
-public protocol KVIssueReporting: KVStoring {
-    /// Calls the handler, on the calling thread.
-    func report(_ issue: KVStoreIssue)
-}
-
-extension KVStoring {
-    /// Reports an issue to the handler of this store or of the store that it forwards reads to; logs it if there is
-    /// none.
-    func reportOrLog(_ issue: KVStoreIssue) {
-        if let store = self as? any KVIssueReporting { return store.report(issue) }
-        if let wrapper = self as? any KVReadForwarding { return wrapper.base.reportOrLog(issue) }
-        Logger(label: "ForgeKVStore").error("\(issue)")
-    }
-}
-
-extension AnyKVStore: KVIssueReporting {
-    /// Reports an issue to the handler of the store; logs it if there is none.
-    public func report(_ issue: KVStoreIssue) { base.reportOrLog(issue) }
-}
-
-extension AnyKVTransactionalStore: KVIssueReporting {}
 
 /// Calls of other stores, declared unavailable so that the compiler suggests the right ones.
 extension KVStoring {

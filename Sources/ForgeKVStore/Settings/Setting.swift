@@ -52,7 +52,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
             do {
                 try set(newValue)
             } catch {
-                store.reportOrLog(.assignment(key: setting.name, error))
+                store.report(.assignment(key: setting.name, error))
             }
         }
     }

@@ -103,6 +103,7 @@ extension SettingsHome {
         func contains<T>(_ key: KVKey<T>) -> Bool { store.contains(key) }
         func removeAll() throws { try store.removeAll() }
         func read<T>(_ key: KVKey<T>) throws -> T? { try store.read(key) }
+        func report(_ issue: KVStoreIssue) { store.report(issue) }
     }
 }
 
@@ -247,7 +248,7 @@ final class ProcessSettingsStore: Sendable {
 ///
 /// Until that succeeds, `get` returns nil, `contains` false, and every other call throws `.unavailable(.locked)`. Once
 /// it has succeeded, calls are forwarded.
-private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring, KVIssueReporting {
+private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring {
     let process: ProcessSettingsStore
 
     private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any SettingsHome.Store {
@@ -300,12 +301,8 @@ private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring,
         openedIfPossible?.observeChanges(handler) ?? process.addWaiting(handler)
     }
 
-    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        observeChanges(handler)
-    }
-
     func report(_ issue: KVStoreIssue) {
-        if let store = openedIfPossible { return store.reportOrLog(issue) }
+        if let store = openedIfPossible { return store.report(issue) }
         Logger(label: "ForgeKVStore").error("\(issue)")
     }
 }

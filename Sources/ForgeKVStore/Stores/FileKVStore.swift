@@ -282,10 +282,6 @@ extension FileKVStore {
         }
         issues.forEach(options.report)
     }
-
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
-        engine.observe(handler)
-    }
 }
 
 extension FileKVStore: KVObservableStoring {
@@ -294,7 +290,7 @@ extension FileKVStore: KVObservableStoring {
     }
 }
 
-extension FileKVStore: KVIssueReporting {
+extension FileKVStore {
     /// Reports an issue to ``Options/onIssue`` and the log.
     public func report(_ issue: KVStoreIssue) { options.report(issue) }
 }

@@ -206,8 +206,6 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     /// No effect: there is no device.
     public func synchronize() throws {}
 
-    public func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
-
     /// Changes the table as the next write.
     private func change(_ body: (_ revision: UInt64, inout TableWriter) -> Void) {
         change { writer in

@@ -84,6 +84,4 @@ extension BrokenKVStore {
         try base.synchronize()
         if defect == .forgetsWhatIsDurable { try base.removeAll() }
     }
-
-    func observeRemoteChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? { nil }
 }
