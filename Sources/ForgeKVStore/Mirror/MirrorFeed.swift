@@ -207,6 +207,8 @@ extension MirrorFeed {
     func readList() async throws(AsyncKVStoreError) -> (MirroredList, MirrorState.Position) {
         var limit = min(max(configuration.pageSize, 1), pageLimit.load(ordering: .relaxed))
         var page = try await readPage(limit, after: nil, at: nil)
+        // Pages without a revision show different instants.
+        if page.revision == nil, page.hasMore { page = try await readWhole() ?? page }
         var entries = page.entries
         let position = MirrorState.Position(storeID: page.storeID, revision: page.revision)
         while page.hasMore, let last = page.entries.last {
@@ -223,6 +225,16 @@ extension MirrorFeed {
         pageLimit.store(min(pageLimit.load(ordering: .relaxed) * 2, Self.largestPage), ordering: .relaxed)
         // A longer name is not valid in any store of this process.
         return (entries.filter { $0.name.utf8.count <= KeyName.maximumLength }, position)
+    }
+
+    /// All values in one page; nil if the store cannot answer with that.
+    private func readWhole() async throws(AsyncKVStoreError) -> AsyncKVEntryPage? {
+        do throws(AsyncKVStoreError) {
+            return try await source.entries(prefix: "", after: nil, limit: Int(Int32.max), at: nil)
+        } catch {
+            guard error.code == .tooLarge || error.code == .timeout else { throw error }
+            return nil
+        }
     }
 
     /// A page. If it is too large or late, the pages of the next lists are smaller.

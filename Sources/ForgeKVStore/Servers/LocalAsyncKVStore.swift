@@ -11,6 +11,10 @@ import Synchronization
 /// change. Changes need a base that reports them, as ``InMemoryKVStore``, ``FileKVStore`` and layers over them do.
 /// Other bases refuse these calls and declare so.
 ///
+/// It keeps no earlier revisions: `entries` for one throws `.refused`. ``AsyncKVChanges/Iterator/nextUpdate()`` delivers
+/// whole commits of the base: it compares all values with those of the update before, in a time that grows with their
+/// number. `next` reports single names, and reads each value when it is requested.
+///
 /// Writes and lists run on another thread (two thread switches), because they may wait for a device or another process.
 public final class LocalAsyncKVStore: AsyncKVStoring {
     private let base: any KVTransactionalStoring
@@ -60,6 +64,9 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         prefix: String, after: String?, limit: Int, at revision: UInt64?
     ) async throws(AsyncKVStoreError) -> AsyncKVEntryPage {
         try checkCancellation(.keys, nil)
+        guard revision == nil else {
+            throw AsyncKVStoreError(.refused, .keys, detail: "the store keeps no earlier revisions")
+        }
         let snapshot: KVSnapshot
         do {
             snapshot = try await BlockingWork.run { [base] in try base.snapshot() }
@@ -122,10 +129,18 @@ protocol KVExpiringBatches: KVTransactionalStoring {
 ///
 /// Undelivered names are kept once each; beyond ``limit`` they become a `.resync`.
 final class LocalChangeSource: AsyncKVChangeSource {
+    fileprivate enum Pending {
+        case resync
+        case name(KeyName)
+    }
+
     fileprivate struct State {
         var needsResync = true
-        var names: [KeyName] = []
-        var known: Set<KeyName> = []
+
+        /// The undelivered names, and which of them the next one is.
+        private var names: [KeyName] = []
+        private var first = 0
+        private var known: Set<KeyName> = []
         var waiting: CheckedContinuation<Void, Never>?
 
         mutating func report(_ changed: [String]?, prefix: String) -> CheckedContinuation<Void, Never>? {
@@ -137,13 +152,38 @@ final class LocalChangeSource: AsyncKVChangeSource {
             } else {
                 needsResync = true
             }
-            if needsResync || names.count > LocalChangeSource.limit {
-                (needsResync, names, known) = (true, [], [])
+            if needsResync || known.count > LocalChangeSource.limit {
+                needsResync = true
+                forgetNames()
             }
             return isIdle ? nil : takeWaiting()
         }
 
-        var isIdle: Bool { !needsResync && names.isEmpty }
+        var isIdle: Bool { !needsResync && known.isEmpty }
+
+        private mutating func forgetNames() { (names, first, known) = ([], 0, []) }
+
+        mutating func next() -> Pending? {
+            if needsResync { return takeAll() }
+            guard first < names.count else { return nil }
+            // Removed before it is read, so that a change during the reading is reported again.
+            let name = names[first]
+            first += 1
+            known.remove(name)
+            if first == names.count { forgetNames() }
+            return .name(name)
+        }
+
+        /// Takes everything at once; `.name` is any of the names.
+        mutating func takeAll() -> Pending? {
+            guard !isIdle else { return nil }
+            let name = names.last
+            defer {
+                needsResync = false
+                forgetNames()
+            }
+            return needsResync ? .resync : name.map { .name($0) }
+        }
 
         mutating func takeWaiting() -> CheckedContinuation<Void, Never>? {
             defer { waiting = nil }
@@ -155,8 +195,12 @@ final class LocalChangeSource: AsyncKVChangeSource {
     static let limit = 10_000
 
     private let base: any KVTransactionalStoring
+    private let prefix: String
     private let state: SharedState
     private let observation: KVObservation?
+
+    /// The revisions of all values at the last update; nil before the first. Used by the one consumer.
+    private let delivered = Mutex<[KeyName: UInt64]?>(nil)
 
     /// Apart from the source, so that the observer does not keep the source alive.
     private final class SharedState: Sendable {
@@ -165,6 +209,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
 
     init(_ base: any KVTransactionalStoring, prefix: String) {
         self.base = base
+        self.prefix = prefix
         let state = SharedState()
         self.state = state
         observation = base.observable?.observeChanges { names in
@@ -173,9 +218,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
     }
 
     func next() async throws(AsyncKVStoreError) -> AsyncKVChange? {
-        guard observation != nil else {
-            throw AsyncKVStoreError(.refused, .changes, detail: "the store does not report changes")
-        }
+        try checkObservation()
         while !Task.isCancelled {
             switch state.value.withLock({ $0.next() }) {
             case .resync: return .resync
@@ -192,6 +235,46 @@ final class LocalChangeSource: AsyncKVChangeSource {
         return nil
     }
 
+    /// All changes since the last update, up to one instant, so that no commit is delivered in part.
+    func nextUpdate() async throws(AsyncKVStoreError) -> AsyncKVUpdate? {
+        try checkObservation()
+        while !Task.isCancelled {
+            guard let pending = state.value.withLock({ $0.takeAll() }) else {
+                await wait()
+                continue
+            }
+            let snapshot: KVSnapshot
+            do {
+                snapshot = try await BlockingWork.run { [base] in try base.snapshot() }
+            } catch {
+                state.value.withLock { $0.needsResync = true }
+                throw AsyncKVStoreError(error, .changes)
+            }
+            let entries = snapshot.filter { $0.name.utf8.starts(with: prefix.utf8) }
+            let revisions = Dictionary(uniqueKeysWithValues: entries.map { (KeyName($0.name), $0.entry.revision) })
+            let old = delivered.withLock { delivered in
+                defer { delivered = revisions }
+                return delivered
+            }
+            // A list that follows `.resync` shows at least this instant.
+            guard case .name = pending, let old else { return AsyncKVUpdate(changes: [.resync]) }
+            var changes: [AsyncKVChange] = []
+            for (name, entry) in entries where old[KeyName(name)] != entry.revision {
+                changes.append(.changed(name: name, entry: entry, revision: nil))
+            }
+            for name in old.keys where revisions[name] == nil {
+                changes.append(.changed(name: name.string, entry: nil, revision: nil))
+            }
+            if !changes.isEmpty { return AsyncKVUpdate(changes: changes) }
+        }
+        return nil
+    }
+
+    private func checkObservation() throws(AsyncKVStoreError) {
+        guard observation == nil else { return }
+        throw AsyncKVStoreError(.refused, .changes, detail: "the store does not report changes")
+    }
+
     private func wait() async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -206,24 +289,5 @@ final class LocalChangeSource: AsyncKVChangeSource {
         } onCancel: {
             state.value.withLock { $0.takeWaiting() }?.resume()
         }
-    }
-}
-
-extension LocalChangeSource.State {
-    fileprivate enum Pending {
-        case resync
-        case name(KeyName)
-    }
-
-    fileprivate mutating func next() -> Pending? {
-        if needsResync {
-            (needsResync, names, known) = (false, [], [])
-            return .resync
-        }
-        guard !names.isEmpty else { return nil }
-        // Removed before it is read, so that a change during the reading is reported again.
-        let name = names.removeFirst()
-        known.remove(name)
-        return .name(name)
     }
 }

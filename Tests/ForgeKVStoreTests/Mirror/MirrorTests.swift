@@ -59,6 +59,32 @@ struct MirrorTests {
         await writer.value
     }
 
+    @Test("a mirror of a local store shows whole commits, from a list in pages and from changes")
+    func localCommits() async throws {
+        let base = InMemoryKVStore()
+        let keys = (0..<40).map { KVKey<Int>("\($0)") }
+        @Sendable func commit(_ round: Int) throws {
+            try base.batch { batch in for key in keys { try batch.set(key, value: round) } }
+        }
+        try commit(0)
+        var configuration = MirroredKVStore.Configuration.test
+        configuration.pageSize = 3
+        let writer = Task {
+            for round in 1...200 {
+                try commit(round)
+                await Task.yield()
+            }
+        }
+        let mirror = try await MirroredKVStore(LocalAsyncKVStore(base), configuration).caughtUp()
+        var tornCount = 0
+        while mirror.get(keys[0]) ?? 0 < 200 {
+            if try Set(mirror.numbers.values).count != 1 { tornCount += 1 }
+            await Task.yield()
+        }
+        try await writer.value
+        #expect(tornCount == 0)
+    }
+
     @Test("after 20 interruptions nothing is missed or out of order", arguments: [true, false])
     func interruptions(_ replays: Bool) async throws {
         let remote = RemoteDouble()
