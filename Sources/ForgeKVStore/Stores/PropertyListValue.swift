@@ -99,6 +99,21 @@ enum PropertyListValue {
         }
     }
 
+    /// The value in its envelope that `bool(forKey:)` returns for a number, or `integer(forKey:)` for a Boolean; nil for
+    /// another object.
+    static func convertedNumber(_ object: Any) throws(CodingFailure) -> [UInt8]? {
+        guard !(object is String), !(object is Data), !(object is Date), let number = object as? NSNumber else {
+            return nil
+        }
+        let converted: CodedValue =
+            if case .bool(let value) = Self.number(number) { .integer(value ? 1 : 0) } else { .bool(number.boolValue) }
+        do {
+            return ValueEnvelope(schemaVersion: 1, payload: try converted.encoded()).encoded
+        } catch {
+            throw tooDeep
+        }
+    }
+
     private static let tooDeep = CodingFailure(.decode, .tooDeep(limit: CodedValue.maximumDepth))
 
     private static func tree(of object: Any, levels: Int) throws(CodingFailure) -> CodedValue {

@@ -12,7 +12,9 @@ import Synchronization
 ///
 /// Numbers, `Bool`, `String`, `Data`, `Date`, and arrays and dictionaries of them, are stored as property list objects,
 /// readable by other code, as far as a property list keeps them exactly; such objects stored by other code can be read
-/// too. Other values are stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
+/// too, a number as `Bool` and a Boolean as a number as by `bool(forKey:)` and `integer(forKey:)`. Other values are
+/// stored as data: the eight bytes `ForgeKV` and 1, then the value as encoded by `ForgeCoding`.
+///
 /// Names of printable ASCII are stored unchanged; others as `#forge:` and their bytes, percent-encoded.
 ///
 /// A value that cannot be decoded as the type that replaces it is kept in the same suite under a name that begins with
@@ -97,11 +99,18 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     private func value<T>(of key: KVKey<T>, _ operation: KVStoreError.Operation) throws(KVStoreError) -> T? {
-        guard let bytes = try bytes(of: key.identity, operation) else { return nil }
+        guard let stored = try encodings(of: key.identity, operation) else { return nil }
         do {
-            return try ValueTable.decode(bytes, as: key)
+            return try ValueTable.decode(stored.bytes, as: key)
         } catch {
-            throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            guard let converted = stored.converted else {
+                throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            }
+            do {
+                return try ValueTable.decode(converted, as: key)
+            } catch _ {
+                throw KVStoreError(decoding: error, operation, key: key.name, store: store)
+            }
         }
     }
 
@@ -154,7 +163,7 @@ public final class UserDefaultsKVStore: KVRawStoring {
     }
 
     public func rawValue(named name: String) throws -> [UInt8]? {
-        try bytes(of: KeyName(name), .read)
+        try encodings(of: KeyName(name), .read)?.bytes
     }
 
     public func setRawValue(_ bytes: [UInt8], named name: String) throws {
@@ -197,14 +206,15 @@ extension UserDefaultsKVStore {
         return true
     }
 
-    private func bytes(
+    /// The encoded value of a name, and that of the Boolean or number that Foundation converts it to.
+    private func encodings(
         of name: KeyName, _ operation: KVStoreError.Operation
-    ) throws(KVStoreError) -> [UInt8]? {
+    ) throws(KVStoreError) -> (bytes: [UInt8], converted: [UInt8]?)? {
         try name.validate(operation, in: store)
         return try using(operation, name.string) { (defaults) throws(KVStoreError) in
             guard let object = defaults.object(forKey: UserDefaultsName.encoded(name.string)) else { return nil }
             do throws(CodingFailure) {
-                return try PropertyListValue.encoded(object)
+                return (try PropertyListValue.encoded(object), try PropertyListValue.convertedNumber(object))
             } catch {
                 throw KVStoreError(.undecodable, operation, key: name.string, store: store, underlying: error)
             }
