@@ -76,7 +76,7 @@ struct LayerCallbackTests {
             switch name {
             case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: base)
             case "expiring": ExpiringKVStore(base)
-            case "defaults": DefaultsKVStore(base, defaults: InMemoryKVStore())
+            case "defaults": FallbackKVStore(base, defaults: InMemoryKVStore())
             default: NamespacedKVStore(base, namespace: "n")
             }
         let key = KVKey<Cooperative>("a")

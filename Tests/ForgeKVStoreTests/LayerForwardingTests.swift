@@ -83,7 +83,7 @@ struct LayerForwardingTests {
         "namespaced": Layer(make: { NamespacedKVStore($0, namespace: "n") }, instead: [.removeAll: .commit]),
         "read-only": Layer(make: { ReadOnlyKVStore($0) }, refuses: writes),
         "defaults-over, front": Layer(
-            make: { DefaultsKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
+            make: { FallbackKVStore($0, defaults: InMemoryKVStore()) }, instead: [.get: .read]),
         "recording": Layer(make: { RecordingKVStore($0) }),
         "reactive": Layer(make: { ReactiveKVStore($0) }),
         "erased": Layer(make: { AnyKVTransactionalStore($0) }),
@@ -160,7 +160,7 @@ struct LayerForwardingTests {
     func secondStores() throws {
         for operation: Operation in [.get, .read, .contains, .keys, .rawValue] {
             let probe = Probe()
-            try Self.call(operation, of: DefaultsKVStore(InMemoryKVStore(), defaults: probe))
+            try Self.call(operation, of: FallbackKVStore(InMemoryKVStore(), defaults: probe))
             let instead = operation
             #expect(probe.take().contains(instead), "\(operation)")
             try Self.call(operation, of: MigratingKVStore(from: probe, to: InMemoryKVStore()))

@@ -33,17 +33,17 @@ public final class ObservedSettings: Observable, Sendable {
     private let observed = Mutex<Set<KeyName>>([])
     private let observation = Mutex<KVObservation?>(nil)
 
-    /// The model of the settings of ``SettingsHome``, announced on the main actor. ``SettingsHome/withStore(_:_:)``
-    /// does not change its store.
-    public static let home = ObservedSettings(SettingsHome.processStore)
+    /// The model of the settings of ``DefaultSettingsStore``, announced on the main actor.
+    /// ``DefaultSettingsStore/withStore(_:_:)`` does not change its store.
+    public static let `default` = ObservedSettings(DefaultSettingsStore.processStore)
 
     /// Creates a model of the settings of a store.
     ///
     /// - Parameters:
-    ///   - store: The store, by default that of ``SettingsHome``.
+    ///   - store: The store, by default that of ``DefaultSettingsStore``.
     ///   - actor: The actor on which changes are announced.
     public init(
-        _ store: any KVObservableStoring = SettingsHome.store, isolation actor: any Actor = MainActor.shared
+        _ store: any KVObservableStoring = DefaultSettingsStore.store, isolation actor: any Actor = MainActor.shared
     ) {
         self.store = store
         // The actor may own this object.

@@ -8,7 +8,7 @@ import Synchronization
 /// }
 ///
 /// struct Appearance {
-///     @Setting(.theme) var theme  // In ``SettingsHome``; or @Setting(.theme, in: AppStores.settings).
+///     @Setting(.theme) var theme  // In ``DefaultSettingsStore``; or @Setting(.theme, in: AppStores.settings).
 /// }
 ///
 /// let theme = Setting(.theme, in: store)  // The same as a handle, for an actor or an `@Observable` class.
@@ -28,10 +28,10 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
     /// All properties in one object, so that copying a handle counts one reference.
     @usableFromInline let state: SettingState<Value>
 
-    private var store: any KVStoring { state.store ?? SettingsHome.store }
+    private var store: any KVStoring { state.store ?? DefaultSettingsStore.store }
 
-    /// Creates a handle for a setting in ``SettingsHome``, looked up by each call: in a test it is the store of the
-    /// test.
+    /// Creates a handle for a setting in ``DefaultSettingsStore``, looked up by each call: in a test it is the store of
+    /// the test.
     public init(_ setting: KVSetting<Value>) {
         state = SettingState(setting, nil)
     }
@@ -117,7 +117,7 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
 /// The constants of a ``Setting`` and the error of its latest write.
 @usableFromInline
 final class SettingState<Value: Codable & Sendable>: Sendable {
-    /// Nil for the store of ``SettingsHome``.
+    /// Nil for the store of ``DefaultSettingsStore``.
     let store: (any KVStoring)?
 
     /// The store that reads go to; not optional, because unwrapping would copy it in every read.
@@ -130,7 +130,7 @@ final class SettingState<Value: Codable & Sendable>: Sendable {
     init(_ setting: KVSetting<Value>, _ store: (any KVStoring)?) {
         self.setting = setting
         self.store = store
-        reader = store ?? SettingsHome.Reader()
+        reader = store ?? DefaultSettingsStore.Reader()
         key = setting.key
         defaultValue = setting.defaultValue
     }

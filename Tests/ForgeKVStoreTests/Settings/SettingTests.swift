@@ -113,7 +113,7 @@ extension KVSettings {
         let base = try FileKVStore(at: directory.url, options: options)
         let layer: any KVStoring =
             switch name {
-            case "defaults": DefaultsKVStore(base, defaults: InMemoryKVStore())
+            case "defaults": FallbackKVStore(base, defaults: InMemoryKVStore())
             case "expiring": ExpiringKVStore(base)
             case "migrating": MigratingKVStore(from: InMemoryKVStore(), to: base)
             case "namespaced": NamespacedKVStore(base, namespace: "n")
@@ -121,7 +121,7 @@ extension KVSettings {
             case "read-only": ReadOnlyKVStore(base)
             case "recording": RecordingKVStore(base)
             case "erased": AnyKVStore(base)
-            default: ExpiringKVStore(AnyKVStore(DefaultsKVStore(base, defaults: InMemoryKVStore())))
+            default: ExpiringKVStore(AnyKVStore(FallbackKVStore(base, defaults: InMemoryKVStore())))
             }
         let setting = Setting(KVSetting("text", default: ""), in: layer)
         setting.wrappedValue = String(repeating: "x", count: 100)

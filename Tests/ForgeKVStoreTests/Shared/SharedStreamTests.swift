@@ -94,7 +94,7 @@ struct SharedStreamTests {
         let (first, second) = try fixture.pair()
         let layered = ReactiveKVStore(
             ExpiringKVStore(
-                DefaultsKVStore(
+                FallbackKVStore(
                     RecordingKVStore(NamespacedKVStore(first, namespace: "n")), defaults: InMemoryKVStore())))
         let other = ExpiringKVStore(NamespacedKVStore(second, namespace: "n"))
         var changes = layered.stream(key).makeAsyncIterator()

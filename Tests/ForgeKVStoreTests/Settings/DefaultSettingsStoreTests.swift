@@ -18,7 +18,7 @@ private struct HomeCounter {
     @Setting(.homeCount) var count
 }
 
-@Suite("The home of settings without a store", .settingsInMemory) struct SettingsHomeTests {
+@Suite("The default store of settings", .settingsInMemory) struct DefaultSettingsStoreTests {
     @Test("each case of a test has separate, empty settings", arguments: 0..<20)
     func perCase(number: Int) async throws {
         let counter = HomeCounter()
@@ -43,53 +43,53 @@ private struct HomeCounter {
     @Test("a scope ends with its body, and scopes nest")
     func scopes() async throws {
         let (outer, inner) = (InMemoryKVStore(), InMemoryKVStore())
-        try SettingsHome.withStore(outer) {
+        try DefaultSettingsStore.withStore(outer) {
             try HomeCounter().$count.set(1)
-            try SettingsHome.withStore(inner) {
+            try DefaultSettingsStore.withStore(inner) {
                 #expect(HomeCounter().count == 0)
                 try HomeCounter().$count.set(2)
             }
             #expect(HomeCounter().count == 1)
         }
         #expect(HomeCounter().count == 0)
-        await SettingsHome.withStore(inner) {
+        await DefaultSettingsStore.withStore(inner) {
             await Task.yield()
             #expect(HomeCounter().count == 2)
         }
         #expect(outer.get(.homeCount) == 1)
     }
 
-    @Test("a model over the home observes it")
+    @Test("a model over the default store observes it")
     @MainActor func observed() throws {
         let model = ObservedSettings()
         model[.homeCount] = 7
         #expect(HomeCounter().count == 7)
     }
 
-    @Test("in a test the home of the process is in memory, and `open` does not call its closure")
+    @Test("in a test the store of the process is in memory, and `open` does not call its closure")
     func processStore() async throws {
-        let isInMemory = await Task.detached { SettingsHome.store is InMemoryKVStore }.value
+        let isInMemory = await Task.detached { DefaultSettingsStore.store is InMemoryKVStore }.value
         #expect(isInMemory)
         let isCalled = Atomic(false)
-        try SettingsHome.open {
+        try DefaultSettingsStore.open {
             isCalled.store(true, ordering: .relaxed)
             return InMemoryKVStore()
         }
         let wasCalled = isCalled.load(ordering: .relaxed)
         #expect(!wasCalled)
-        #expect(SettingsHome.openingError == nil)
+        #expect(DefaultSettingsStore.openingError == nil)
     }
 
-    @Test("the model of the home uses the store of the process, whichever scope uses it first")
+    @Test("the default model uses the store of the process, whichever scope uses it first")
     @MainActor func homeModel() async throws {
-        let isAbsent = SettingsHome.withStore(InMemoryKVStore()) {
-            ObservedSettings.home[.homeCount] = 5
-            return !SettingsHome.store.contains(KVSettings.homeCount)
+        let isAbsent = DefaultSettingsStore.withStore(InMemoryKVStore()) {
+            ObservedSettings.default[.homeCount] = 5
+            return !DefaultSettingsStore.store.contains(KVSettings.homeCount)
         }
         #expect(isAbsent)
-        let count = await Task.detached { SettingsHome.store.get(.homeCount) }.value
+        let count = await Task.detached { DefaultSettingsStore.store.get(.homeCount) }.value
         #expect(count == 5)
-        try ObservedSettings.home.reset(.homeCount)
+        try ObservedSettings.default.reset(.homeCount)
     }
 
     @Test(
@@ -135,7 +135,7 @@ private struct HomeCounter {
             #expect(settings.openingError == nil)
             // Like a second process of the app.
             #expect(try Self.open(directory).get(.homeCount) == 3)
-            #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+            #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
             #expect(settings.store.get(.homeCount) == 3)
         }
     }
@@ -146,7 +146,7 @@ private struct HomeCounter {
         let store = InMemoryKVStore()
         try settings.open { store }
         #expect(settings.store as? InMemoryKVStore === store)
-        #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
         #expect(settings.store as? InMemoryKVStore === store)
     }
 
@@ -187,7 +187,7 @@ private struct HomeCounter {
         #expect(setting.wrappedValue == 0)
         #expect(!store.contains(KVSettings.homeCount))
         #expect((settings.openingError as? KVStoreError)?.code == .unavailable(.locked))
-        #expect(throws: SettingsHome.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
+        #expect(throws: DefaultSettingsStore.AlreadyInUse.self) { try settings.open { InMemoryKVStore() } }
         let calls: [(String, () throws -> Void)] = [
             ("read", { _ = try setting.read() }),
             ("set", { try setting.set(5) }),
@@ -228,7 +228,7 @@ private struct HomeCounter {
     func usedMeanwhile() throws {
         try withDirectory { directory in
             let settings = ProcessSettingsStore(isTest: false) { try Self.open(directory) }
-            #expect(throws: SettingsHome.AlreadyInUse.self) {
+            #expect(throws: DefaultSettingsStore.AlreadyInUse.self) {
                 try settings.open {
                     _ = settings.store.get(.homeCount)
                     return InMemoryKVStore()

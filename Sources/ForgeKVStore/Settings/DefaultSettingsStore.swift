@@ -18,7 +18,7 @@ import Synchronization
 /// In a process that runs tests or an Xcode preview it is an ``InMemoryKVStore``, regardless of ``open(_:)``, so that
 /// no test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a separate
 /// store; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
-public enum SettingsHome {
+public enum DefaultSettingsStore {
     /// A store with the abilities that settings use: atomic changes and observation.
     public typealias Store = KVTransactionalStoring & KVObservableStoring
 
@@ -37,7 +37,7 @@ public enum SettingsHome {
     /// Chooses the store of the process; call it before the first use, at the start of the app.
     ///
     /// ```swift
-    /// try SettingsHome.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
+    /// try DefaultSettingsStore.open { try FileKVStore(at: groupContainer.appending(path: "settings"), options: options) }
     /// ```
     ///
     /// - Parameter opening: Opens the store. It is called immediately, and by later accesses as long as it throws
@@ -68,11 +68,11 @@ public enum SettingsHome {
 
     /// The error of ``open(_:)`` after the store was used or chosen.
     public struct AlreadyInUse: Error, CustomStringConvertible {
-        public var description: String { "the home of the settings was used or chosen before" }
+        public var description: String { "the default store of settings was used or chosen before" }
     }
 }
 
-extension SettingsHome {
+extension DefaultSettingsStore {
     @TaskLocal private static var scoped: (any Store)?
     private static let hasScopes = Atomic(false)
 
@@ -113,7 +113,7 @@ extension SettingsHome {
 /// in memory then: the stored values exist, and an empty store in their place would show defaults and lose writes. Every
 /// access tries again instead.
 final class ProcessSettingsStore: Sendable {
-    typealias Opening = @Sendable () throws -> any SettingsHome.Store
+    typealias Opening = @Sendable () throws -> any DefaultSettingsStore.Store
 
     private let isTest: Bool
     private let standardOpening: Opening
@@ -130,7 +130,7 @@ final class ProcessSettingsStore: Sendable {
         case locked(any Error, opening: Opening)
 
         /// `openingError` is the reason why the store is only in memory.
-        case opened(any SettingsHome.Store, openingError: (any Error)?)
+        case opened(any DefaultSettingsStore.Store, openingError: (any Error)?)
 
         var isUnused: Bool { if case .unused = self { true } else { false } }
     }
@@ -145,7 +145,7 @@ final class ProcessSettingsStore: Sendable {
     }
 
     /// The store, opened now if none is open; while the device is locked, one whose calls try to open it.
-    var store: any SettingsHome.Store {
+    var store: any DefaultSettingsStore.Store {
         do {
             return try opened()
         } catch {
@@ -161,10 +161,10 @@ final class ProcessSettingsStore: Sendable {
         }
     }
 
-    /// Chooses the store; see ``SettingsHome/open(_:)``.
+    /// Chooses the store; see ``DefaultSettingsStore/open(_:)``.
     func open(_ opening: @escaping Opening) throws {
         guard !isTest else { return }
-        let alreadyInUse = SettingsHome.AlreadyInUse()
+        let alreadyInUse = DefaultSettingsStore.AlreadyInUse()
         guard state.withLock({ $0.isUnused }) else { throw alreadyInUse }
         let result = Self.state(opening)
         try state.withLock { state in
@@ -177,7 +177,7 @@ final class ProcessSettingsStore: Sendable {
     /// The store, opened now if none is open.
     ///
     /// - Throws: The error of opening while the device is locked.
-    fileprivate func opened() throws -> any SettingsHome.Store {
+    fileprivate func opened() throws -> any DefaultSettingsStore.Store {
         let opening: Opening
         switch state.withLock({ $0 }) {
         case .unused: opening = standardOpening
@@ -217,7 +217,7 @@ final class ProcessSettingsStore: Sendable {
     }
 
     /// Reports the changes of the store to the observers that were added before it was opened, if any.
-    private func observe(_ store: any SettingsHome.Store) {
+    private func observe(_ store: any DefaultSettingsStore.Store) {
         guard waiting.hasObservers, observation.withLock({ $0 == nil }) else { return }
         let new = store.observeChanges { [waiting] names in waiting.notify(names?.map(KeyName.init)) }
         observation.withLock { $0 = new }
@@ -251,7 +251,9 @@ final class ProcessSettingsStore: Sendable {
 private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring {
     let process: ProcessSettingsStore
 
-    private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any SettingsHome.Store {
+    private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any DefaultSettingsStore
+        .Store
+    {
         do {
             return try process.opened()
         } catch var error as KVStoreError {
@@ -263,7 +265,7 @@ private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring 
     }
 
     /// The open store, or nil. For calls that cannot throw.
-    private var openedIfPossible: (any SettingsHome.Store)? {
+    private var openedIfPossible: (any DefaultSettingsStore.Store)? {
         do { return try process.opened() } catch { return nil }
     }
 

@@ -9,7 +9,7 @@
 /// and ``KVTransactionalStoring/createIfAbsent(_:value:)-(KVKey<T>,_)`` stores nothing and returns false, because a key
 /// with a default is not absent. The store of defaults should be constant; if it is changed during a call, that call
 /// may see it before or after the change.
-public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
+public struct FallbackKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForwarding {
     public let base: Base
     private let defaults: Defaults
 
@@ -42,7 +42,7 @@ public struct DefaultsKVStore<Base: KVStoring, Defaults: KVStoring>: KVWriteForw
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
 }
 
-extension DefaultsKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
+extension FallbackKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRawStoring {
     /// The names in both stores, each once.
     public func keys() throws -> [String] {
         Array(Set(try (base.keys() + defaults.keys()).map(KeyName.init))).map(\.string)
@@ -54,7 +54,7 @@ extension DefaultsKVStore: KVRawStoring where Base: KVRawStoring, Defaults: KVRa
     }
 }
 
-extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalStoring, Defaults: KVRawStoring {
+extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalStoring, Defaults: KVRawStoring {
     public func entry(named name: String) throws -> KVEntry? {
         if let entry = try base.entry(named: name) { return entry }
         return try defaults.rawValue(named: name).map { KVEntry(bytes: $0, revision: Self.defaultRevision) }
@@ -92,7 +92,7 @@ extension DefaultsKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     public func synchronize() throws { try base.synchronize() }
 }
 
-extension DefaultsKVStore: KVObservableStoring where Base: KVObservableStoring {
+extension FallbackKVStore: KVObservableStoring where Base: KVObservableStoring {
     /// Observes the base store, and the store of defaults if it reports changes.
     public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
         ChangeObservers.observe([base, defaults.observable], handler)
