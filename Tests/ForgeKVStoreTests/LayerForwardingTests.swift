@@ -64,6 +64,17 @@ private final class Probe: KVTransactionalStoring {
 
     func commit(_ batch: KVBatch) throws { count(.commit) }
     func synchronize() throws { count(.synchronize) }
+
+    private let others = Mutex((observations: 0, issues: 0))
+    var observationCount: Int { others.withLock { $0.observations } }
+    var issueCount: Int { others.withLock { $0.issues } }
+
+    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        others.withLock { $0.observations += 1 }
+        return KVObservation {}
+    }
+
+    func report(_ issue: KVStoreIssue) { others.withLock { $0.issues += 1 } }
 }
 
 @Suite("Every layer forwards every requirement of a key-value store")
@@ -151,9 +162,21 @@ struct LayerForwardingTests {
             + Self.functions(after: "public protocol KVRawStoring: KVStoring {", in: "KVStoring.swift")
             + Self.functions(
                 after: "public protocol KVTransactionalStoring: KVRawStoring {", in: "KVStoring.swift")
-        // `report` passes on an issue and no value; it has a test of its own.
-        let recorded = required.filter { $0 != "report" }
+        // These pass on no value, and have a test of their own.
+        let recorded = required.filter { !["report", "observeChanges"].contains($0) }
         #expect(recorded.sorted() == KVStoreCall.Operation.allCases.map(\.rawValue).sorted())
+    }
+
+    @Test(
+        "every layer forwards observations and issues", arguments: layers.keys.sorted() + ["erased, not transactional"])
+    func observes(_ name: String) throws {
+        let probe = Probe()
+        let store: any KVStoring = if let layer = Self.layers[name] { layer.make(probe) } else { AnyKVStore(probe) }
+        let observation = try #require(store.observeChanges { _ in })
+        #expect(probe.observationCount == 1)
+        store.report(.tornTail(sizeInBytes: 1))
+        #expect(probe.issueCount == 1)
+        withExtendedLifetime(observation) {}
     }
 
     @Test("layers with defaults or migration also read the second store")

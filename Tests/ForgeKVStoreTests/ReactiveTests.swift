@@ -97,7 +97,9 @@ import Testing
         let (memory, remote) = (InMemoryKVStore(), InMemoryKVStore())
         let mirror = try MirroredKVStore(LocalAsyncKVStore(remote))
         let bases: [(String, any KVStoring, any KVStoring)] = [
-            ("memory", memory, memory), ("through a layer", NamespacedKVStore(memory, namespace: "n"), memory),
+            ("memory", memory, memory),
+            ("erased below a layer", FallbackKVStore(AnyKVStore(memory), defaults: InMemoryKVStore()), memory),
+            ("through a layer", NamespacedKVStore(memory, namespace: "n"), memory),
             (
                 "user defaults", UserDefaultsKVStore(suiteName: suite.name),
                 UserDefaultsKVStore(suiteName: suite.name)

@@ -87,15 +87,18 @@ final class ChangeObservers: Sendable {
         for handler in handlers { handler(names) }
     }
 
-    /// Observes several stores with one handler, which is called for one change at a time.
+    /// Observes a store and another one, if that reports changes, with one handler, which is called for one change at a
+    /// time; nil if the first store does not report changes.
     static func observe(
-        _ stores: [(any KVObservableStoring)?], _ handler: @escaping Handler
-    ) -> KVObservation {
+        _ store: any KVStoring, and other: any KVStoring, _ handler: @escaping Handler
+    ) -> KVObservation? {
         let changes = ChangeObservers()
         let own = changes.add(handler)
-        let parts = stores.compactMap { store in
-            store?.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
+        func observe(_ store: any KVStoring) -> KVObservation? {
+            store.observeChanges { names in changes.notify(names?.map(KeyName.init)) }
         }
-        return KVObservation { withExtendedLifetime((own, parts)) {} }
+        guard let first = observe(store) else { return nil }
+        let second = observe(other)
+        return KVObservation { withExtendedLifetime((own, first, second)) {} }
     }
 }

@@ -1,13 +1,14 @@
 import Synchronization
 
-extension KVObservableStoring {
+extension KVStoring {
     /// The values of a key: the current one, then the latest one after each change that the store reports; nil while
     /// the key is absent.
     ///
     /// A slow consumer sees the latest value, not each of several changes; the final value is always delivered. A
     /// change that does not change the encoded value produces no element. The sequence has one consumer. Unlike a
     /// stream of a ``ReactiveKVStore``, which reports every change, it keeps the store alive, until its task is
-    /// cancelled or the sequence and its iterators are released.
+    /// cancelled or the sequence and its iterators are released. If the store does not report changes, the current value is
+    /// the only element.
     public func values<T>(of key: KVKey<T>) -> KVStream<T> {
         KVStream(KVChanges(latestValues(of: key) { $0.get(key) }))
     }
@@ -22,7 +23,7 @@ extension KVObservableStoring {
     private func latestValues<T>(
         of key: KVKey<T>, _ read: @escaping @Sendable (Self) -> T?
     ) -> KVSubscription<T> {
-        let source = LatestValueSource<T>(key) { read(self) }
+        let source = LatestValueSource(key) { read(self) }
         source.observe { signal in
             observeChanges { names in
                 if names?.contains(where: { KeyName($0) == key.identity }) ?? true { signal() }
@@ -32,7 +33,7 @@ extension KVObservableStoring {
     }
 }
 
-/// The values of a setting; see ``KVObservableStoring/values(of:)-(KVSetting<T>)``.
+/// The values of a setting; see ``KVStoring/values(of:)-(KVSetting<T>)``.
 public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendable {
     public typealias Element = Value
     public typealias Failure = Never
@@ -43,14 +44,6 @@ public struct KVSettingValues<Value: Codable & Sendable>: AsyncSequence, Sendabl
     init(_ values: KVStream<Value>, defaultValue: Value) {
         self.values = values
         self.defaultValue = defaultValue
-    }
-
-    /// A sequence of a single value.
-    init(only value: Value, of setting: KVSetting<Value>) {
-        let source = LatestValueSource(setting.key) { value }
-        source.signal()
-        source.buffer.finishAfterLast()
-        self.init(KVStream(KVChanges(source.subscription)), defaultValue: setting.defaultValue)
     }
 
     public func makeAsyncIterator() -> Iterator {
@@ -93,11 +86,12 @@ final class LatestValueSource<Value: Codable & Sendable>: Sendable {
         source = Mutex(Source(read: read))
     }
 
-    /// Signals now and on every call of the observation.
-    func observe(_ start: (_ signal: @escaping @Sendable () -> Void) -> KVObservation) {
+    /// Signals now and on every call of the observation; without one, the first signal is the last.
+    func observe(_ start: (_ signal: @escaping @Sendable () -> Void) -> KVObservation?) {
         let observation = start { [weak self] in self?.signal() }
         source.withLock { $0?.observation = observation }
         signal()
+        if observation == nil { buffer.finishAfterLast() }
     }
 
     func signal() { buffer.push(KVStreamElement(content: .unknown)) }

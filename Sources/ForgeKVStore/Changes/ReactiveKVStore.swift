@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// A stream reports every change made through this object, in the order of the writes.
 ///
-/// If the base store reports its changes (``KVObservableStoring``), so does a stream: those made directly to the base
+/// If the base store reports its changes (``KVStoring/observeChanges(_:)``), so does a stream: those made directly to the base
 /// store, through another `ReactiveKVStore`, by other processes to a shared store, and by other machines to the store of
 /// a ``MirroredKVStore``. They arrive soon after they have become visible; several may be coalesced into the last.
 /// Without such a base, writes that bypass this object are not reported: share one instance.
@@ -67,7 +67,7 @@ public final class ReactiveKVStore<Base: KVStoring>: KVReadForwarding {
             let id = hub.add(subscriber, of: key.identity)
             // Before the first element, so that no change is missed.
             hub.observe {
-                source.store.observable?.observeChanges { [weak self] names in self?.report(changesTo: names) }
+                source.store.observeChanges { [weak self] names in self?.report(changesTo: names) }
             }
             _ = source.push(key, isPresent: source.store.contains(key), writeCount, to: buffer)
             return id
@@ -191,8 +191,6 @@ extension ReactiveKVStore: KVTransactionalStoring where Base: KVTransactionalSto
         }
     }
 }
-
-extension ReactiveKVStore: KVObservableStoring where Base: KVObservableStoring {}
 
 /// The subscribers by key. The lock is held for look-ups only, never during a call of a store or a stream.
 final class KVStreamHub: Sendable {

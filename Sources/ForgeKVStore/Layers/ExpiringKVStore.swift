@@ -335,9 +335,9 @@ extension ExpiringKVStore: KVExpiringBatches where Base: KVTransactionalStoring 
     }
 }
 
-extension ExpiringKVStore: KVObservableStoring where Base: KVObservableStoring {
+extension ExpiringKVStore {
     /// Observes writes; an expiration is not a write.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges(handler)
     }
 }

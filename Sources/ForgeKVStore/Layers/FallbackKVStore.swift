@@ -92,9 +92,9 @@ extension FallbackKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     public func synchronize() throws { try base.synchronize() }
 }
 
-extension FallbackKVStore: KVObservableStoring where Base: KVObservableStoring {
+extension FallbackKVStore {
     /// Observes the base store, and the store of defaults if it reports changes.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        ChangeObservers.observe([base, defaults.observable], handler)
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        ChangeObservers.observe(base, and: defaults, handler)
     }
 }

@@ -17,10 +17,8 @@ extension KVReadForwarding {
     public func contains<T>(_ key: KVKey<T>) -> Bool { base.contains(key) }
 
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
-}
 
-extension KVReadForwarding where Base: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges(handler)
     }
 }
@@ -103,8 +101,6 @@ extension ReadOnlyKVStore: KVTransactionalStoring where Base: KVTransactionalSto
     public func commit(_ batch: KVBatch) throws { throw KVStoreError(.readOnly, .batch) }
 }
 
-extension ReadOnlyKVStore: KVObservableStoring where Base: KVObservableStoring {}
-
 /// A type-erased key-value store, so that generic layers can wrap an `any KVStoring`.
 ///
 /// ```swift
@@ -137,6 +133,10 @@ public struct AnyKVStore: KVStoring {
     public func removeAll() throws { try base.removeAll() }
 
     public func report(_ issue: KVStoreIssue) { base.report(issue) }
+
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        base.observeChanges(handler)
+    }
 }
 
 extension KVStoring {

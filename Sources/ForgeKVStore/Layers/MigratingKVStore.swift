@@ -228,10 +228,10 @@ extension MigratingKVStore: KVTransactionalStoring where New: KVTransactionalSto
     public func synchronize() throws { try new.synchronize() }
 }
 
-extension MigratingKVStore: KVObservableStoring where Old: KVObservableStoring, New: KVObservableStoring {
-    /// Observes both stores.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        ChangeObservers.observe([new, old], handler)
+extension MigratingKVStore {
+    /// Observes the new store, and the old one if it reports changes.
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        ChangeObservers.observe(new, and: old, handler)
     }
 }
 

@@ -100,8 +100,8 @@ extension NamespacedKVStore: KVTransactionalStoring where Base: KVTransactionalS
     public func synchronize() throws { try base.synchronize() }
 }
 
-extension NamespacedKVStore: KVObservableStoring where Base: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension NamespacedKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges { names in
             guard let names else { return handler(nil) }
             let own = names.compactMap(outer)

@@ -106,8 +106,8 @@ extension RecordingKVStore: KVTransactionalStoring where Base: KVTransactionalSt
     }
 }
 
-extension RecordingKVStore: KVObservableStoring where Base: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension RecordingKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         base.observeChanges(handler)
     }
 }

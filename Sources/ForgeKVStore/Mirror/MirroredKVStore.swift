@@ -133,8 +133,8 @@ public final class MirroredKVStore: KVRawStoring {
     public func close() async throws { try await feed.close() }
 }
 
-extension MirroredKVStore: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension MirroredKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         feed.memory.observeChanges(handler)
     }
 }

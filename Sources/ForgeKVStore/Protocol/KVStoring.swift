@@ -4,7 +4,7 @@ import Logging
 ///
 /// ``FileKVStore`` and ``UserDefaultsKVStore`` keep values on disk, ``InMemoryKVStore`` in memory; ``ReactiveKVStore``
 /// adds streams to any of them. ``KVRawStoring`` and ``KVTransactionalStoring`` have more calls, for stores that can
-/// keep their promises. A custom store needs five calls; `read` and `report` have defaults.
+/// keep their promises. A custom store needs five calls; `read`, `report` and `observeChanges` have defaults.
 ///
 /// All calls are thread-safe. Once `set` returns, every later `get` in any thread returns the value. Values are copied
 /// by encoding: a value that is read equals the one that was set, as far as its encoding preserves it, and is never the
@@ -40,12 +40,26 @@ public protocol KVStoring: Sendable {
     /// Reports a problem of a call that cannot throw, such as an assignment to a ``Setting``, to the store's handler, on
     /// the calling thread. The default logs it; a layer forwards it to its base store.
     func report(_ issue: KVStoreIssue)
+
+    /// Observes changes made by this process and, in a shared store, by others.
+    ///
+    /// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those made by its own
+    /// objects, ``MirroredKVStore`` those of the remote store; layers report the changes of their base store. The default
+    /// reports none.
+    ///
+    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
+    ///   at a time, in another thread, after the change has become visible to reads, and with no lock held; several
+    ///   changes may be reported together, and a call always follows the last of them.
+    /// - Returns: The observation, which ends when it is released; nil if the store does not report changes.
+    func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation?
 }
 
 extension KVStoring {
     public func read<T>(_ key: KVKey<T>) throws -> T? { get(key) }
 
     public func report(_ issue: KVStoreIssue) { Logger(label: "ForgeKVStore").error("\(issue)") }
+
+    public func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation? { nil }
 }
 
 /// A key-value store that can list its keys, and read and store encoded values of any type.
@@ -106,29 +120,6 @@ public protocol KVTransactionalStoring: KVRawStoring {
     ///
     /// - Throws: ``KVStoreError``.
     func synchronize() throws
-}
-
-/// A key-value store that reports changes.
-///
-/// ``FileKVStore`` and ``InMemoryKVStore`` report every change, ``UserDefaultsKVStore`` those made by its own objects;
-/// wrappers report the changes of their base store.
-public protocol KVObservableStoring: KVStoring {
-    /// Observes changes made by this process and, in a shared store, by others.
-    ///
-    /// - Parameter handler: Called with the names whose values may have changed, or nil if any may have. Calls come one
-    ///   at a time, in another thread, after the change has become visible to reads, and with no lock held; several
-    ///   changes may be reported together, and a call always follows the last of them.
-    /// - Returns: The observation, which ends when it is released.
-    func observeChanges(_ handler: @escaping @Sendable (_ names: [String]?) -> Void) -> KVObservation
-}
-
-extension KVStoring {
-    /// The store that reports the changes of this one, if any: itself, or the store that it forwards reads to.
-    var observable: (any KVObservableStoring)? {
-        if let store = self as? any KVObservableStoring { return store }
-        if let eraser = self as? AnyKVStore { return eraser.base.observable }
-        return (self as? any KVReadForwarding)?.base.observable
-    }
 }
 
 /// A subscription to the changes of a store, which ends when the object is released.

@@ -34,7 +34,8 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
     public func capabilities() -> AsyncKVCapabilities {
         AsyncKVCapabilities(
             conditionalWrites: .batches, maximumBatchSize: nil, expiry: base is any KVExpiringBatches ? .zero : nil,
-            changes: base.observable == nil ? .none : .lossy, readConsistency: .linearizable, durability: durability)
+            changes: base.observeChanges { _ in } == nil ? .none : .lossy, readConsistency: .linearizable,
+            durability: durability)
     }
 
     public func entry(named name: String) async throws(AsyncKVStoreError) -> KVEntry? {
@@ -212,7 +213,7 @@ final class LocalChangeSource: AsyncKVChangeSource {
         self.prefix = prefix
         let state = SharedState()
         self.state = state
-        observation = base.observable?.observeChanges { names in
+        observation = base.observeChanges { names in
             state.value.withLock { $0.report(names, prefix: prefix) }?.resume()
         }
     }

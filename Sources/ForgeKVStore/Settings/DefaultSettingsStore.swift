@@ -19,8 +19,8 @@ import Synchronization
 /// no test changes the settings of an app. The tests of a process share it. ``withStore(_:_:)`` gives a test a separate
 /// store; the trait `.settingsInMemory` of the product ForgeTestTraits does that for each test of a suite.
 public enum DefaultSettingsStore {
-    /// A store with the abilities that settings use: atomic changes and observation.
-    public typealias Store = KVTransactionalStoring & KVObservableStoring
+    /// A store with the abilities that settings use: atomic changes. It should report changes.
+    public typealias Store = KVTransactionalStoring
 
     /// The store of the innermost ``withStore(_:_:)``, or else that of the process, opened now if it was not used
     /// before.
@@ -248,7 +248,7 @@ final class ProcessSettingsStore: Sendable {
 ///
 /// Until that succeeds, `get` returns nil, `contains` false, and every other call throws `.unavailable(.locked)`. Once
 /// it has succeeded, calls are forwarded.
-private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring {
+private struct LockedSettingsStore: KVTransactionalStoring {
     let process: ProcessSettingsStore
 
     private func opened(_ operation: KVStoreError.Operation, _ name: String? = nil) throws -> any DefaultSettingsStore
@@ -299,8 +299,9 @@ private struct LockedSettingsStore: KVTransactionalStoring, KVObservableStoring 
 
     func synchronize() throws { try opened(.synchronize).synchronize() }
 
-    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
-        openedIfPossible?.observeChanges(handler) ?? process.addWaiting(handler)
+    func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
+        guard let store = openedIfPossible else { return process.addWaiting(handler) }
+        return store.observeChanges(handler)
     }
 
     func report(_ issue: KVStoreIssue) {

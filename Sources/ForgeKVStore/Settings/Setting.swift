@@ -96,11 +96,8 @@ public struct Setting<Value: Codable & Sendable>: Sendable {
 
     /// The values: the current one, then the latest one after each change.
     ///
-    /// If the store does not report changes (``KVObservableStoring``), the current value is the only one.
-    public var values: KVSettingValues<Value> {
-        if let store = store.observable { return store.values(of: setting) }
-        return KVSettingValues(only: wrappedValue, of: setting)
-    }
+    /// If the store does not report changes (``KVStoring/observeChanges(_:)``), the current value is the only one.
+    public var values: KVSettingValues<Value> { store.values(of: setting) }
 
     private func recording<Result>(_ write: () throws -> Result) throws -> Result {
         do {

@@ -284,8 +284,8 @@ extension FileKVStore {
     }
 }
 
-extension FileKVStore: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension FileKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         engine.observeChanges(handler)
     }
 }

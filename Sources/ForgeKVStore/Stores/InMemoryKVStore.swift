@@ -231,8 +231,8 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 }
 
-extension InMemoryKVStore: KVObservableStoring {
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+extension InMemoryKVStore {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         let observation = changes.add(handler)
         // A write that missed the observer has released this lock already, so the observer reads its value.
         waitForWriter()

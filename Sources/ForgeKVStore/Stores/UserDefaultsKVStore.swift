@@ -311,9 +311,9 @@ extension UserDefaultsKVStore {
 
 // MARK: Observing
 
-extension UserDefaultsKVStore: KVObservableStoring {
+extension UserDefaultsKVStore {
     /// Observes the writes of all `UserDefaultsKVStore` objects of this process over the suite, and no others.
-    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation {
+    public func observeChanges(_ handler: @escaping @Sendable ([String]?) -> Void) -> KVObservation? {
         let observation = changes.add(handler)
         // A write that missed the observer has released this lock already, so the observer reads its value.
         defaults.withLock { _ in }
