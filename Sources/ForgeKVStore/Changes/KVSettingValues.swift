@@ -7,8 +7,8 @@ extension KVStoring {
     /// A slow consumer sees the latest value, not each of several changes; the final value is always delivered. A
     /// change that does not change the encoded value produces no element. The sequence has one consumer. Unlike a
     /// stream of a ``ReactiveKVStore``, which reports every change, it keeps the store alive, until its task is
-    /// cancelled or the sequence and its iterators are released. If the store does not report changes, the current value is
-    /// the only element.
+    /// cancelled or the sequence and its iterators are released. If the store does not report changes, the current value
+    /// is the only element.
     public func values<T>(of key: KVKey<T>) -> KVStream<T> {
         KVStream(KVChanges(latestValues(of: key) { $0.get(key) }))
     }

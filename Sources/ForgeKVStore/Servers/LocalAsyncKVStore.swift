@@ -171,7 +171,12 @@ final class LocalChangeSource: AsyncKVChangeSource {
             let name = names[first]
             first += 1
             known.remove(name)
-            if first == names.count { forgetNames() }
+            if first == names.count {
+                forgetNames()
+            } else if first > LocalChangeSource.limit {
+                names.removeFirst(first)
+                first = 0
+            }
             return .name(name)
         }
 

@@ -105,8 +105,13 @@ enum PropertyListValue {
         guard !(object is String), !(object is Data), !(object is Date), let number = object as? NSNumber else {
             return nil
         }
-        let converted: CodedValue =
-            if case .bool(let value) = Self.number(number) { .integer(value ? 1 : 0) } else { .bool(number.boolValue) }
+        let converted: CodedValue
+        switch Self.number(number) {
+        case .bool(let value): converted = .integer(value ? 1 : 0)
+        case .integer(let value): converted = .bool(value != 0)
+        case .unsigned(let value): converted = .bool(value != 0)
+        default: converted = .bool(number.doubleValue != 0)
+        }
         do {
             return ValueEnvelope(schemaVersion: 1, payload: try converted.encoded()).encoded
         } catch {
