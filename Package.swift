@@ -99,7 +99,7 @@ let package = Package(
         .target(
             name: "ForgeFileSystem", dependencies: ["CForgeFileSystem", system],
             resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: settings),
-        .target(name: "ForgeCoding", swiftSettings: settings),
+        .target(name: "ForgeCoding", swiftSettings: settings + [.strictMemorySafety()]),
         .target(name: "CForgeKVStore"),
         .target(
             name: "ForgeKVStore",

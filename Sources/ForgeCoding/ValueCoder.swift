@@ -27,7 +27,7 @@ public struct ValueCoder: Sendable {
     /// - Throws: `EncodingError` if the value cannot be encoded, ``CodingFailure`` if a limit is exceeded.
     public func encode<T: Encodable>(_ value: T, schemaVersion: UInt32 = 1) throws -> [UInt8] {
         let encoded = try encoded(value, schemaVersion: schemaVersion)
-        return Array(encoded.bytes)
+        return encoded.sink.bytes
     }
 
     /// Encodes a value into an envelope in a reused buffer, which avoids an allocation per value.
@@ -49,29 +49,22 @@ public struct ValueCoder: Sendable {
     /// - Throws: ``CodingFailure`` for an invalid envelope or an exceeded limit, `DecodingError` for a payload that
     ///   does not decode as the type.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
-        try bytes.withUnsafeBytes { try decode(type, from: $0) }
-    }
-
-    /// Decodes the value in an envelope; the result does not refer to the memory.
-    ///
-    /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
-    public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
-        let header = try EnvelopeHeader(bytes)
-        return try decodePayload(type, UnsafeRawBufferPointer(rebasing: bytes[header.length...]))
+        let header = try EnvelopeHeader(bytes.span)
+        return try decodePayload(type, bytes[header.length...])
     }
 
     /// Decodes the payload of a parsed envelope, for callers that need the schema version first.
     ///
     /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
     public func decode<T: Decodable>(_ type: T.Type, from envelope: ValueEnvelope) throws -> T {
-        try envelope.payload.withUnsafeBytes { try decodePayload(type, $0) }
+        try decodePayload(type, envelope.payload)
     }
 
-    private func decodePayload<T: Decodable>(_ type: T.Type, _ payload: UnsafeRawBufferPointer) throws -> T {
+    private func decodePayload<T: Decodable>(_ type: T.Type, _ payload: ArraySlice<UInt8>) throws -> T {
         guard payload.count <= maximumSize else { throw CodingFailure(.decode, .tooLarge(limit: maximumSize)) }
         var decoder = BinaryDecoder()
         decoder.maximumDepth = maximumDepth
-        return try decoder.decode(type, from: payload)
+        return try decoder.decode(type, payload: payload)
     }
 }
 
@@ -124,7 +117,7 @@ public struct ValueEnvelope: Sendable, Hashable {
     ///   without an envelope, `unknownFormat`, `truncated`, or `corrupted` for a schema version that is not in its
     ///   shortest form.
     public init(decoding bytes: [UInt8]) throws {
-        let header = try bytes.withUnsafeBytes { try EnvelopeHeader($0) }
+        let header = try EnvelopeHeader(bytes.span)
         self.init(schemaVersion: header.schemaVersion, payload: bytes[header.length...])
     }
 
@@ -149,8 +142,9 @@ struct EnvelopeHeader {
     let schemaVersion: UInt32
     let length: Int
 
-    init(_ bytes: UnsafeRawBufferPointer) throws(CodingFailure) {
-        guard let first = bytes.first else { throw CodingFailure(.envelope, .truncated) }
+    init(_ bytes: Span<UInt8>) throws(CodingFailure) {
+        guard !bytes.isEmpty else { throw CodingFailure(.envelope, .truncated) }
+        let first = bytes[0]
         guard first >> 4 == ValueEnvelope.version else {
             throw CodingFailure(.envelope, .unknownEnvelope(version: first >> 4))
         }

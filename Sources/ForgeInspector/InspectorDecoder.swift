@@ -47,7 +47,7 @@ public struct InspectorDecoder: Sendable {
     ) -> InspectorDecoder {
         InspectorDecoder("\(type)") { key, bytes in
             guard key.utf8.starts(with: prefix.utf8) else { return nil }
-            return text(try bytes.withUnsafeBytes { try ValueCoder().decode(Value.self, from: $0) })
+            return text(try ValueCoder().decode(Value.self, from: Array(bytes)))
         }
     }
 }

@@ -153,7 +153,7 @@ struct Everything: Codable, Equatable, Sendable {
             let bytes = (0..<Int.random(in: 0..<12, using: &generator)).map { _ in
                 scalars[Int.random(in: 0..<scalars.count, using: &generator)]
             }
-            let isValid = bytes.withUnsafeBufferPointer { UTF8Check.isValid($0) }
+            let isValid = UTF8Check.isValid(bytes.span, 0..<bytes.count)
             #expect(isValid == (String(validating: bytes, as: UTF8.self) != nil), "\(bytes.hex)")
         }
     }

@@ -82,7 +82,7 @@ struct Settings: Sample {
         try BinaryEncoder().encode(self).withUnsafeBytes(body)
     }
 
-    init(bytes: UnsafeRawBufferPointer) throws { self = try BinaryDecoder().decode(Settings.self, from: bytes) }
+    init(bytes: UnsafeRawBufferPointer) throws { self = try BinaryDecoder().decode(Settings.self, from: Array(bytes)) }
 }
 
 /// Names with their values, unordered.

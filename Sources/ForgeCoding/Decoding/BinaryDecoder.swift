@@ -27,14 +27,11 @@ public struct BinaryDecoder: Sendable {
     ///   values; the text of a `DecodingError` that a type throws itself is replaced by the name of the type.
     /// - Complexity: O(bytes) for a type that requests its keys in encoded order.
     public func decode<T: Decodable>(_ type: T.Type, from bytes: [UInt8]) throws -> T {
-        try bytes.withUnsafeBytes { try decode(type, from: $0) }
+        try decode(type, payload: bytes[...])
     }
 
-    /// Decodes a value from all of the bytes; the result does not refer to the memory.
-    ///
-    /// - Throws: as ``decode(_:from:)-(_,[UInt8])``.
-    public func decode<T: Decodable>(_ type: T.Type, from bytes: UnsafeRawBufferPointer) throws -> T {
-        let reader = ByteReader(bytes, levels: depth)
+    func decode<T: Decodable>(_ type: T.Type, payload: ArraySlice<UInt8>) throws -> T {
+        let reader = ByteReader(payload)
         do throws(WireFailure) {
             return try decodeKnown(type, reader)
         } catch {
@@ -48,10 +45,10 @@ public struct BinaryDecoder: Sendable {
         var offset = 0
         let value: T
         do throws(WireFailure) {
-            value = try reader.known(type, &offset)
+            value = try reader.known(type, &offset, depth)
         } catch {
             guard case .unknownType = error else { throw error }
-            value = try reader.knownOptional(type, &offset)
+            value = try reader.knownOptional(type, &offset, depth)
         }
         guard offset == reader.count else { throw .trailing(offset: offset) }
         return value
@@ -59,7 +56,6 @@ public struct BinaryDecoder: Sendable {
 
     private func decodeSelf<T: Decodable>(_ type: T.Type, _ reader: ByteReader) throws -> T {
         let source = DecodingSource(reader: reader, userInfo: userInfo)
-        defer { source.close() }
         let node = DecodingNode(source: source, parent: nil, step: .none, start: 0, levels: depth)
         let value = try decodeItself(type, node)
         do throws(WireFailure) {
@@ -74,17 +70,12 @@ public struct BinaryDecoder: Sendable {
 
 /// The bytes and settings of one decoding.
 final class DecodingSource {
-    /// Empty after the decoding, so that a retained decoder reads nothing.
-    private(set) var reader: ByteReader
+    let reader: ByteReader
     let userInfo: [CodingUserInfoKey: any Sendable]
 
     init(reader: ByteReader, userInfo: [CodingUserInfoKey: any Sendable]) {
         self.reader = reader
         self.userInfo = userInfo
-    }
-
-    func close() {
-        reader = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
     }
 }
 

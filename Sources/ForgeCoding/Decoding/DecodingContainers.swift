@@ -168,9 +168,9 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
 
     /// Whether the value is null or undefined. Returns false at the end of the input; every other read throws there.
     func decodeNil() -> Bool {
-        let reader = node.source.reader
-        guard node.start < reader.count else { return false }
-        let isNull = reader[node.start] == Simple.null || reader[node.start] == Simple.undefined
+        guard node.start < node.source.reader.count else { return false }
+        let first = node.source.reader[node.start]
+        let isNull = first == Simple.null || first == Simple.undefined
         if isNull { node.knownEnd = node.start + 1 }
         return isNull
     }
@@ -182,7 +182,7 @@ struct SingleValueDecoding: SingleValueDecodingContainer {
     private func decodeAny<Value: Decodable>(_ type: Value.Type) throws -> Value {
         var offset = node.start
         do throws(WireFailure) {
-            let value = try node.reader.known(type, &offset)
+            let value = try node.source.reader.known(type, &offset, node.levels)
             node.knownEnd = offset
             return value
         } catch {
@@ -208,11 +208,11 @@ struct ArrayCursor {
     private(set) var next: Int
     private(set) var consumedCount = 0
 
-    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
+    init(_ reader: ByteReader, _ start: Int, _ levels: Int) throws(WireFailure) {
         var offset = start
-        let content = try reader.skipTags(&offset)
+        let outside = try reader.skipTags(&offset, levels)
         guard reader[offset] & MajorType.mask == MajorType.array else { throw reader.mismatch(offset) }
-        levels = try content.inside().levels
+        self.levels = try reader.inside(outside)
         count = try reader.entryCount(&offset, itemsPerEntry: 1)
         next = offset
     }
@@ -244,7 +244,7 @@ struct ArrayCursor {
         while !rest.isAtEnd(reader) {
             var offset = rest.next
             do throws(WireFailure) {
-                try reader.skip(&offset, levels: levels)
+                try reader.skip(&offset, levels)
             } catch {
                 // `count` cannot throw; reading the element does.
                 return nil

@@ -34,14 +34,6 @@ final class DecodingNode: Decoder {
 
     var userInfo: [CodingUserInfoKey: Any] { source.userInfo.mapValues { $0 } }
 
-    /// The reader of the value.
-    @inline(__always)
-    var reader: ByteReader { source.reader.limited(to: levels) }
-
-    /// The reader of the content of the value's container.
-    @inline(__always)
-    var content: ByteReader { source.reader.limited(to: contentLevels) }
-
     var codingPath: [any CodingKey] {
         let above = parent?.codingPath ?? []
         return step.codingKey.map { above + [$0] } ?? above
@@ -58,7 +50,7 @@ final class DecodingNode: Decoder {
 
     func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
         do throws(WireFailure) {
-            let cursor = try ArrayCursor(reader, start)
+            let cursor = try ArrayCursor(source.reader, start, levels)
             contentLevels = cursor.levels
             return UnkeyedDecoding(node: self, cursor: cursor)
         } catch {
@@ -115,7 +107,7 @@ final class DecodingNode: Decoder {
         if let knownEnd { return knownEnd }
         if isMap { return try endOfMap() }
         var offset = start
-        try source.reader.skip(&offset, levels: levels)
+        try source.reader.skip(&offset, levels)
         return offset
     }
 
@@ -182,7 +174,7 @@ extension DecodingNode {
         _ type: Value.Type, _ offset: inout Int, step: @autoclosure () -> PathStep
     ) throws -> Value {
         do throws(WireFailure) {
-            return try content.known(type, &offset)
+            return try source.reader.known(type, &offset, contentLevels)
         } catch {
             if case .unknownType = error { return try decodeSelf(type, &offset, step: step()) }
             throw failure(error, type, step: step())
@@ -238,7 +230,7 @@ extension DecodingNode {
     /// Reads the head of the map if it has not been read.
     func openMap() throws(WireFailure) {
         guard !isMap else { return }
-        map = try MapCursor(reader, start)
+        map = try MapCursor(source.reader, start, levels)
         contentLevels = map.levels
         isMap = true
     }
@@ -258,11 +250,11 @@ extension DecodingNode {
     func match(_ key: some CodingKey) throws(WireFailure) -> MapCursor.Match? {
         var name = key.stringValue
         if try hasNext() {
-            let reader = source.reader
             var offset = map.next
-            let range = try reader.key(&offset)
-            let fingerprint = name.withUTF8 { reader.matches(range, $0) ? KeyFilter.fingerprint($0) : nil }
-            if let fingerprint { return .init(value: offset, key: map.next, fingerprint: fingerprint) }
+            let range = try source.reader.key(&offset)
+            if let fingerprint = source.reader.fingerprint(of: &name, in: range) {
+                return .init(value: offset, key: map.next, fingerprint: fingerprint)
+            }
         }
         return try indexedMatch(&name)
     }
@@ -271,7 +263,7 @@ extension DecodingNode {
     private func indexedMatch(_ name: inout String) throws(WireFailure) -> MapCursor.Match? {
         let index = try keyIndex()
         let expected = map.nextIndexPosition
-        guard let position = name.withUTF8({ index.find($0, source.reader, from: expected) }) else { return nil }
+        guard let position = index.find(&name, source.reader, from: expected) else { return nil }
         map.nextIndexPosition = position
         return .init(value: index.entries[position].value, key: -1, fingerprint: 0)
     }
@@ -309,8 +301,6 @@ extension DecodingNode {
     }
 
     private func keyIndex() throws(WireFailure) -> KeyIndex {
-        // A closed reader is empty, and the index refers to its former bytes.
-        guard map.content <= source.reader.count else { throw .truncated(offset: map.content) }
         if let index { return index }
         let made = try KeyIndex(source.reader, content: map.content, count: map.count, levels: contentLevels)
         index = made

@@ -1,5 +1,3 @@
-import Foundation
-
 /// The position in a map where the next key is expected.
 ///
 /// Trivial fields only, so that access needs no reference counting.
@@ -40,11 +38,11 @@ struct MapCursor {
     init() {}
 
     /// Creates a cursor for the map at an offset.
-    init(_ reader: ByteReader, _ start: Int) throws(WireFailure) {
+    init(_ reader: ByteReader, _ start: Int, _ levels: Int) throws(WireFailure) {
         var offset = start
-        let tagged = try reader.skipTags(&offset)
+        let outside = try reader.skipTags(&offset, levels)
         guard reader[offset] & MajorType.mask == MajorType.map else { throw reader.mismatch(offset) }
-        levels = try tagged.inside().levels
+        self.levels = try reader.inside(outside)
         count = try reader.entryCount(&offset, itemsPerEntry: 2)
         content = offset
         next = offset
@@ -58,22 +56,16 @@ final class KeyIndex {
         let value: Int
     }
 
-    /// The bytes of a key, as a dictionary key. It does not own them: they must stay valid while the index is used.
-    private struct Name: Hashable {
-        let bytes: UnsafeBufferPointer<UInt8>
-
-        static func == (first: Name, second: Name) -> Bool { first.bytes.elementsEqual(second.bytes) }
-
-        func hash(into hasher: inout Hasher) {
-            hasher.combine(bytes: UnsafeRawBufferPointer(bytes))
-        }
-    }
-
     /// Up to this many keys, lookup is a linear search.
     private static let linearSearchLimit = 16
 
     let entries: [Entry]
-    private var positions: [Name: Int] = [:]
+
+    /// The position of the first key of each hash.
+    private var positions: [Int: Int] = [:]
+
+    /// Whether two keys have the same hash, so that one of them is not among the positions.
+    private var isAmbiguous = false
 
     /// The offset after the map.
     let end: Int
@@ -93,9 +85,9 @@ final class KeyIndex {
         while try Self.hasEntry(reader, offset, entries.count, count) {
             let start = offset
             let key = try reader.key(&offset)
-            guard UTF8Check.isValid(reader.bytes(key)) else { throw .invalidText(offset: start) }
+            guard reader.isText(key) else { throw .invalidText(offset: start) }
             entries.append(Entry(key: key, value: offset))
-            try reader.skip(&offset, levels: levels)
+            try reader.skip(&offset, levels)
         }
         self.entries = entries
         end = count == nil ? offset + 1 : offset
@@ -110,36 +102,47 @@ final class KeyIndex {
     }
 
     private func rejectDuplicates(_ reader: ByteReader) throws(WireFailure) {
-        guard entries.count > Self.linearSearchLimit else {
-            for (index, entry) in entries.enumerated() where find(reader.bytes(entry.key), reader, from: 0) != index {
-                throw .duplicateKey(offset: entry.key.lowerBound)
-            }
-            return
-        }
-        positions.reserveCapacity(entries.count)
+        if entries.count > Self.linearSearchLimit { positions.reserveCapacity(entries.count) }
         for (index, entry) in entries.enumerated() {
-            guard positions.updateValue(index, forKey: Name(bytes: reader.bytes(entry.key))) == nil else {
-                throw .duplicateKey(offset: entry.key.lowerBound)
+            let isDuplicate: Bool
+            if entries.count > Self.linearSearchLimit {
+                let hash = reader.bytes.span.hash(entry.key)
+                isDuplicate = positions[hash] != nil && isRepeated(index, reader)
+                if positions[hash] == nil { positions[hash] = index } else { isAmbiguous = true }
+            } else {
+                isDuplicate = isRepeated(index, reader)
             }
+            if isDuplicate { throw .duplicateKey(offset: entry.key.lowerBound) }
         }
     }
 
+    private func isRepeated(_ index: Int, _ reader: ByteReader) -> Bool {
+        entries[..<index].contains { reader.isEqual($0.key, entries[index].key) }
+    }
+
     /// The position of a key; tries `from`, the next key in order, first.
-    func find(_ name: UnsafeBufferPointer<UInt8>, _ reader: ByteReader, from: Int) -> Int? {
-        if from < entries.count, reader.matches(entries[from].key, name) { return from }
-        guard positions.isEmpty else { return positions[Name(bytes: name)] }
-        return entries.firstIndex { reader.matches($0.key, name) }
+    func find(_ name: inout String, _ reader: ByteReader, from: Int) -> Int? {
+        let bytes = reader.bytes
+        let span = bytes.span
+        if from < entries.count, span.holds(&name, in: entries[from].key) { return from }
+        if !positions.isEmpty, !isAmbiguous {
+            guard let position = positions[name.hashOfUTF8()] else { return nil }
+            return span.holds(&name, in: entries[position].key) ? position : nil
+        }
+        for (index, entry) in entries.enumerated() where span.holds(&name, in: entry.key) { return index }
+        return nil
     }
 }
 
 extension ByteReader {
-    /// Whether the bytes in a range of the reader equal `name`.
-    @inline(__always)
-    func matches(_ range: Range<Int>, _ name: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard range.count == name.count else { return false }
-        let own = bytes(range)
-        guard let first = own.baseAddress, let second = name.baseAddress else { return own.count == name.count }
-        return memcmp(first, second, name.count) == 0
+    /// Whether two ranges hold the same bytes.
+    fileprivate func isEqual(_ first: Range<Int>, _ second: Range<Int>) -> Bool {
+        guard first.count == second.count else { return false }
+        let span = bytes.span
+        for place in 0..<first.count where span[first.lowerBound + place] != span[second.lowerBound + place] {
+            return false
+        }
+        return true
     }
 }
 
@@ -173,20 +176,19 @@ struct KeyFilter {
 
     /// A seven-bit hash of a key's length, beginning and end.
     @inline(__always)
-    static func fingerprint(_ key: UnsafeBufferPointer<UInt8>) -> UInt64 {
-        guard let start = UnsafeRawBufferPointer(key).baseAddress else { return 0 }
+    static func fingerprint(_ key: Span<UInt8>) -> UInt64 {
         let first: UInt64
         let last: UInt64
         switch key.count {
         case 8...:
-            first = start.loadUnaligned(as: UInt64.self)
-            last = start.loadUnaligned(fromByteOffset: key.count - 8, as: UInt64.self)
+            first = key.load(0, as: UInt64.self)
+            last = key.load(key.count &- 8, as: UInt64.self)
         case 4...:
-            first = UInt64(start.loadUnaligned(as: UInt32.self))
-            last = UInt64(start.loadUnaligned(fromByteOffset: key.count - 4, as: UInt32.self))
+            first = UInt64(key.load(0, as: UInt32.self))
+            last = UInt64(key.load(key.count &- 4, as: UInt32.self))
         case 1...:
             first = UInt64(key[0])
-            last = UInt64(key[key.count - 1]) << 8 | UInt64(key[key.count / 2])
+            last = UInt64(key[key.count &- 1]) << 8 | UInt64(key[key.count / 2])
         default: return 0
         }
         let mixed = (first ^ (last &* 0x9E37_79B9_7F4A_7C15) ^ UInt64(key.count)) &* 0xD6E8_FEB8_6659_FD93

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// Encodes `Encodable` values as CBOR (RFC 8949).
 ///
 /// Lengths are definite and integers take their shortest form; `Double`, `Float`, `Date` and `Decimal` keep every bit.
@@ -53,56 +51,5 @@ public struct BinaryEncoder: Sendable {
         guard node.form != .nothing else { throw node.invalid("the value of type \(T.self) encodes nothing") }
         node.finish()
         if let failure = sink.failure { throw failure }
-    }
-}
-
-/// The bytes of an encoded value, in a buffer that returns to the cache.
-package struct EncodedBytes: ~Copyable {
-    let sink: ByteSink
-
-    init(_ sink: ByteSink) {
-        self.sink = sink
-    }
-
-    deinit { SinkCache.giveBack(sink) }
-
-    /// The number of bytes.
-    package var count: Int { sink.count }
-
-    /// The bytes, valid for the lifetime of this value.
-    package var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: sink.base, count: sink.count) }
-}
-
-/// A one-element lock-free cache: `take` allocates when it is empty, `giveBack` frees when it is full.
-enum SinkCache {
-    /// The address of the cached sink, which the cache retains; 0 if empty.
-    private static let cached = Atomic<UInt>(0)
-
-    /// Larger sinks are not cached.
-    private static let largestCapacity = 1 << 16
-
-    /// Returns an empty sink that the caller owns.
-    @inline(__always)
-    static func take(maximumDepth: Int) -> ByteSink {
-        let bits = cached.exchange(0, ordering: .acquiring)
-        guard let address = UnsafeRawPointer(bitPattern: bits) else {
-            return ByteSink(capacity: 256, maximumDepth: maximumDepth, userInfo: [:])
-        }
-        let sink = Unmanaged<ByteSink>.fromOpaque(address).takeRetainedValue()
-        guard sink.maximumDepth == maximumDepth else {
-            return ByteSink(capacity: 256, maximumDepth: maximumDepth, userInfo: [:])
-        }
-        return sink
-    }
-
-    /// Returns a sink to the cache.
-    @inline(__always)
-    static func giveBack(_ sink: consuming ByteSink) {
-        guard sink.capacity <= largestCapacity else { return }
-        sink.clear()
-        let own = Unmanaged.passRetained(sink)
-        let (isCached, _) = cached.compareExchange(
-            expected: 0, desired: UInt(bitPattern: own.toOpaque()), ordering: .releasing)
-        if !isCached { own.release() }
     }
 }

@@ -93,16 +93,14 @@ final class EncodingNode: Encoder {
 
     /// Appends the entries of the value that the key had before.
     private func appendEarlierEntries() {
-        earlier.withUnsafeBytes { bytes in
-            var offset = 0
-            do throws(WireFailure) {
-                let reader = ByteReader(bytes)
-                count = try reader.entryCount(&offset, itemsPerEntry: form == .keyed ? 2 : 1) ?? 0
-            } catch {
-                return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")
-            }
-            sink.append(UnsafeRawBufferPointer(rebasing: bytes[offset...]))
+        var offset = 0
+        do throws(WireFailure) {
+            count = try ByteReader(earlier[...]).entryCount(&offset, itemsPerEntry: form == .keyed ? 2 : 1) ?? 0
+        } catch {
+            return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")
         }
+        let entries = earlier[offset...]
+        sink.append(entries.span)
         keyFilter = .full
         earlier = []
     }
@@ -269,7 +267,7 @@ final class EncodingNode: Encoder {
         if earlier.isEmpty {
             sink.append(MajorType.map)
         } else {
-            earlier.withUnsafeBytes { sink.append($0) }
+            sink.append(earlier.span)
         }
         form = .single
     }
@@ -319,15 +317,12 @@ extension EncodingNode {
     /// - Returns: the offset of the entry.
     @inline(__always)
     func beginEntry(_ key: some CodingKey) -> Int {
-        var name = key.stringValue
-        return name.withUTF8 { text in
-            var bits = keyFilter
-            if bits.insert(KeyFilter.fingerprint(text)) || count >= Self.bitsLimit { noteRepetition(text) }
-            keyFilter = bits
-            let entry = sink.count
-            sink.appendText(text)
-            return entry
-        }
+        let entry = sink.count
+        let fingerprint = sink.appendKey(key.stringValue)
+        var bits = keyFilter
+        if bits.insert(fingerprint) || count >= Self.bitsLimit { noteRepetition(entry) }
+        keyFilter = bits
+        return entry
     }
 
     /// Ends an entry after its value.
@@ -357,26 +352,26 @@ extension EncodingNode {
         return child
     }
 
-    /// Looks up a key that the filter may have seen before.
-    private func noteRepetition(_ name: UnsafeBufferPointer<UInt8>) {
-        guard count >= Self.bitsLimit else {
-            replaced = find(name)
-            return
+    /// Looks up the key at the end of the sink, which the filter may have seen before.
+    private func noteRepetition(_ entry: Int) {
+        if count >= Self.bitsLimit {
+            let hash = hashOfKey(entry)
+            if keyHashes == nil { keyHashes = hashesOfKeys() }
+            guard keyHashes?.insert(hash).inserted == false else { return }
         }
-        if keyHashes == nil { keyHashes = hashesOfKeys() }
-        if keyHashes?.insert(Self.hash(name)).inserted == false { replaced = find(name) }
+        let name = sink.bytes(entry..<sink.count)
+        forEachEntry { existing, key in
+            // A key is a whole item, head and text, so that equal keys have equal bytes.
+            if key.elementsEqual(name) { replaced = existing }
+        }
     }
 
-    /// A seeded hash, which prevents crafted collisions.
-    private static func hash(_ key: UnsafeBufferPointer<UInt8>) -> Int {
-        var hasher = Hasher()
-        hasher.combine(bytes: UnsafeRawBufferPointer(key))
-        return hasher.finalize()
-    }
+    /// The hash of the key at an offset, up to the end of the sink.
+    private func hashOfKey(_ entry: Int) -> Int { sink.hash(entry..<sink.count) }
 
     private func hashesOfKeys() -> Set<Int> {
         var hashes = Set<Int>(minimumCapacity: 2 * count)
-        forEachEntry { _, key in hashes.insert(Self.hash(key)) }
+        forEachEntry { entry, _ in hashes.insert(sink.hash(entry.range.lowerBound..<entry.value)) }
         return hashes
     }
 
@@ -392,30 +387,24 @@ extension EncodingNode {
         uncountEntry()
     }
 
-    private func find(_ name: UnsafeBufferPointer<UInt8>) -> EncodedEntry? {
-        var found: EncodedEntry?
-        forEachEntry { entry, key in
-            if key.elementsEqual(name) { found = entry }
-        }
-        return found
-    }
-
-    private func forEachEntry(_ body: (EncodedEntry, UnsafeBufferPointer<UInt8>) -> Void) {
-        let reader = ByteReader(UnsafeRawBufferPointer(start: sink.base, count: sink.count))
-        var offset = start + 1
+    /// Calls `body` with each entry and the item of its key.
+    private func forEachEntry(_ body: (EncodedEntry, ArraySlice<UInt8>) -> Void) {
+        let bytes = sink.bytes(start..<sink.count)
+        let reader = ByteReader(bytes[...])
+        var offset = 1
         var next = 0
         for _ in 0..<count {
             let first = offset
             do throws(WireFailure) {
-                let key = try reader.key(&offset)
-                if next < deferred.count, deferred[next].offset == offset {
-                    body(EncodedEntry(range: first..<offset, value: offset, deferredIndex: next), reader.bytes(key))
-                    next += 1
-                } else {
-                    let value = offset
-                    try reader.skip(&offset, levels: .max)
-                    body(EncodedEntry(range: first..<offset, value: value, deferredIndex: nil), reader.bytes(key))
-                }
+                _ = try reader.key(&offset)
+                let value = offset
+                let isDeferred = next < deferred.count && deferred[next].offset == start + value
+                if !isDeferred { try reader.skip(&offset, .max) }
+                let entry = EncodedEntry(
+                    range: (start + first)..<(start + offset), value: start + value,
+                    deferredIndex: isDeferred ? next : nil)
+                if isDeferred { next += 1 }
+                body(entry, bytes[first..<value])
             } catch {
                 return assertionFailure("unreadable bytes of this encoder's own: \(error.reason)")
             }

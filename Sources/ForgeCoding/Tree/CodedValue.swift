@@ -90,17 +90,17 @@ extension CodedValue {
     /// - Throws: ``CodingFailure`` for input that is not exactly one well-formed item, duplicate keys in a map, invalid
     ///   UTF-8, and more than ``maximumDepth`` levels of arrays, maps and tags.
     public init(decoding payload: [UInt8]) throws {
-        self = try payload.withUnsafeBytes { try Self.decode($0) }
+        self = try Self.decode(payload[...])
     }
 
     /// Decodes the payload of an envelope.
     ///
     /// - Throws: ``CodingFailure`` as ``init(decoding:)-([UInt8])``.
     public init(decoding envelope: ValueEnvelope) throws {
-        self = try envelope.payload.withUnsafeBytes { try Self.decode($0) }
+        self = try Self.decode(envelope.payload)
     }
 
-    private static func decode(_ bytes: UnsafeRawBufferPointer) throws(CodingFailure) -> CodedValue {
+    private static func decode(_ bytes: ArraySlice<UInt8>) throws(CodingFailure) -> CodedValue {
         let reader = ByteReader(bytes)
         var offset = 0
         do throws(WireFailure) {
@@ -128,8 +128,8 @@ extension ByteReader {
             let value = try head(&offset)
             return Int64(exactly: value).map { .integer(~$0) }
                 ?? .tagged(Tag.negativeBignum, .bytes(value.bigEndianBytes))
-        case MajorType.bytes: return .bytes(try byteString(&offset))
-        case MajorType.text: return .string(try string(&offset))
+        case MajorType.bytes: return .bytes(try byteString(&offset, levels))
+        case MajorType.text: return .string(try string(&offset, levels))
         case MajorType.array: return .array(try elements(&offset, levels: levels))
         case MajorType.map: return .map(try entries(&offset, levels: levels))
         case MajorType.tag: return try tagged(&offset, levels: levels)
@@ -196,12 +196,11 @@ extension ByteReader {
         let start = offset
         let first = self[offset]
         switch first {
-        case Simple.false, Simple.true: return .bool(try bool(&offset))
-        case Simple.half: return .float(try float(&offset))
-        case Simple.float: return .float(try float(&offset))
-        case Simple.double: return .double(try double(&offset))
+        case Simple.false, Simple.true: return .bool(try bool(&offset, 0))
+        case Simple.half, Simple.float: return .float(try float(&offset, 0))
+        case Simple.double: return .double(try double(&offset, 0))
         default:
-            try skip(&offset, levels: 0)
+            try skip(&offset, 0)
             if first == Simple.null { return .null }
             return .simple(first == Simple.extended ? self[start + 1] : first & ~MajorType.mask)
         }
@@ -259,7 +258,7 @@ extension ByteSink {
         case .float(let value): append(value)
         case .double(let value): append(value)
         case .string(let value): append(value)
-        case .bytes(let value): value.withUnsafeBytes { appendByteString($0) }
+        case .bytes(let value): appendByteString(value.span)
         case .date(let value): try append(value, depth: depth)
         case .array(let elements):
             try requireDepth(1, below: depth)

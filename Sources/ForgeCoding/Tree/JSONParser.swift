@@ -18,11 +18,8 @@ extension CodedValue {
 
     /// Parses a JSON text of up to `levels` levels, such as a value within an object of the caller.
     package init(json text: String, levels: Int) throws {
-        var text = text
-        self = try text.withUTF8 { text in
-            var parser = JSONParser(UnsafeRawBufferPointer(text))
-            return try parser.parse(levels: levels)
-        }
+        var parser = JSONParser(text)
+        self = try parser.parse(levels: levels)
     }
 
     /// Formats the value as JSON text.
@@ -46,12 +43,11 @@ extension CodedValue {
 /// `JSONSerialization` is no substitute: it accepts duplicate keys and trailing commas, loses the order of members and
 /// reads `-0` as the integer 0.
 struct JSONParser {
-    private let bytes: UnsafeRawBufferPointer
+    private let bytes: [UInt8]
     var offset = 0
 
-    /// Creates a parser of valid UTF-8.
-    init(_ bytes: UnsafeRawBufferPointer) {
-        self.bytes = bytes
+    init(_ text: String) {
+        bytes = Array(text.utf8)
         // A parser may ignore a byte order mark (RFC 8259, section 8.1).
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { offset = 3 }
     }
@@ -98,11 +94,10 @@ struct JSONParser {
         }
     }
 
-    private mutating func literal(_ word: StaticString, _ value: CodedValue) throws(CodingFailure) -> CodedValue {
-        let length = word.utf8CodeUnitCount
+    private mutating func literal(_ word: String, _ value: CodedValue) throws(CodingFailure) -> CodedValue {
+        let length = word.utf8.count
         guard bytes.count - offset >= length else { throw CodingFailure(.decode, .truncated) }
-        let isEqual = word.withUTF8Buffer { $0.elementsEqual(bytes[offset..<(offset + length)]) }
-        guard isEqual else { throw failure("an invalid literal") }
+        guard word.utf8.elementsEqual(bytes[offset..<(offset + length)]) else { throw failure("an invalid literal") }
         offset += length
         return value
     }
@@ -254,11 +249,8 @@ package struct JSONMembers {
     ///
     /// - Throws: ``CodingFailure`` for text that is not a JSON object, and for two members with the same name.
     package init(_ text: String, levels: Int) throws {
-        var text = text
-        members = try text.withUTF8 { text in
-            var parser = JSONParser(UnsafeRawBufferPointer(text))
-            return try parser.parseMembers(levels)
-        }
+        var parser = JSONParser(text)
+        members = try parser.parseMembers(levels)
     }
 }
 
@@ -378,7 +370,7 @@ extension CodedValue {
 
 extension UInt128 {
     /// The big-endian bytes without leading zeros, of a number of more than 63 bits.
-    fileprivate var bigEndianBytes: [UInt8] {
+    var bigEndianBytes: [UInt8] {
         UInt64(truncatingIfNeeded: self >> 64).bigEndianBytes
             + (0..<8).reversed().map { UInt8(truncatingIfNeeded: self >> UInt128(8 * $0)) }
     }

@@ -114,8 +114,7 @@ struct JSONWriter {
         switch (tag, content) {
         case (Tag.uri, .string(let value)): writeString(value)
         case (Tag.uuid, .bytes(let bytes)) where bytes.count == 16:
-            let uuid = bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }
-            writeString(uuid.uuidString)
+            writeString(UUID(bytes).uuidString)
         default:
             if let number = Self.number(tag, content) {
                 text += number
@@ -130,10 +129,8 @@ struct JSONWriter {
         guard tag == Tag.bignum || tag == Tag.negativeBignum || tag == Tag.decimalFraction else { return nil }
         do {
             let payload = try CodedValue.tagged(tag, content).encoded()
-            return try payload.withUnsafeBytes { bytes in
-                var offset = 0
-                return try ByteReader(bytes).number(&offset).json
-            }
+            var offset = 0
+            return try ByteReader(payload[...]).number(&offset, CodedValue.maximumDepth).json
         } catch {
             // The content does not match the tag; the caller writes tag and content.
             return nil

@@ -1,37 +1,20 @@
 /// A bounds-checked reader of CBOR items.
 ///
-/// Invariant: offsets never exceed `count`. After decoding ends, a decoder that the caller retained holds an empty
-/// reader, so it cannot read freed memory.
+/// It owns its bytes, so a decoder that the app retains stays valid; a decoder is an object, which cannot hold a span.
+/// Each read takes the offset of an item, and the remaining nesting depth of the item, itself included.
 struct ByteReader {
-    private let base: UnsafePointer<UInt8>?
-    let count: Int
+    let bytes: ArraySlice<UInt8>
 
-    /// The remaining nesting depth of the next item, itself included.
-    private(set) var levels: Int
-
-    init(_ bytes: UnsafeRawBufferPointer, levels: Int = .max) {
-        base = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-        count = bytes.count
-        self.levels = levels
+    init(_ bytes: ArraySlice<UInt8>) {
+        self.bytes = bytes
     }
 
-    /// The same reader for items of another depth.
+    var count: Int {
+        @inline(__always) get { bytes.count }
+    }
+
     @inline(__always)
-    func limited(to levels: Int) -> ByteReader {
-        var reader = self
-        reader.levels = levels
-        return reader
-    }
-
-    /// The reader of the content of an array, a map or a tag.
-    func inside() throws(WireFailure) -> ByteReader {
-        guard levels > 0 else { throw .tooDeep }
-        return limited(to: levels - 1)
-    }
-
-    /// The byte at an offset that is known to be in range.
-    @inline(__always)
-    subscript(offset: Int) -> UInt8 { base.unsafelyUnwrapped[offset] }
+    subscript(offset: Int) -> UInt8 { bytes.span[offset] }
 
     /// The first byte of an item.
     @inline(__always)
@@ -40,19 +23,14 @@ struct ByteReader {
         return self[offset]
     }
 
-    /// The bytes in a range that a read returned.
+    /// The big-endian bytes after the first byte of an item, as a number.
     @inline(__always)
-    func bytes(_ range: Range<Int>) -> UnsafeBufferPointer<UInt8> {
-        guard range.upperBound <= count, let base else { return UnsafeBufferPointer(start: nil, count: 0) }
-        return UnsafeBufferPointer(start: base + range.lowerBound, count: range.count)
-    }
-
-    /// The `size` big-endian bytes after the first byte of an item, as a number.
-    @inline(__always)
-    func argument<Value: FixedWidthInteger>(_ offset: inout Int, as type: Value.Type) throws(WireFailure) -> Value {
+    func argument<Value: FixedWidthInteger & BitwiseCopyable>(
+        _ offset: inout Int, as type: Value.Type
+    ) throws(WireFailure) -> Value {
         let size = MemoryLayout<Value>.size
-        guard count &- offset > size, let base else { throw .truncated(offset: offset) }
-        let value = UnsafeRawPointer(base + offset + 1).loadUnaligned(as: Value.self)
+        guard count &- offset > size else { throw .truncated(offset: offset) }
+        let value = bytes.span.load(offset &+ 1, as: Value.self)
         offset &+= 1 &+ size
         return Value(bigEndian: value)
     }
@@ -81,25 +59,6 @@ struct ByteReader {
         }
     }
 
-    /// The range of a string's content, by its length.
-    @inline(__always)
-    func content(_ length: UInt64, _ offset: inout Int) throws(WireFailure) -> Range<Int> {
-        guard length <= UInt64(count &- offset) else { throw .truncated(offset: offset) }
-        let start = offset
-        offset &+= Int(truncatingIfNeeded: length)
-        return start..<offset
-    }
-
-    /// The range of a map key: a definite-length text string, not yet validated as UTF-8.
-    @inline(__always)
-    func key(_ offset: inout Int) throws(WireFailure) -> Range<Int> {
-        let first = try peek(offset)
-        guard first & MajorType.mask == MajorType.text, first != MajorType.text | MajorType.indefinite else {
-            throw .unsupportedKey(offset: offset)
-        }
-        return try content(head(&offset), &offset)
-    }
-
     /// Reads the number of entries from an array or map head; nil for an indefinite length.
     ///
     /// - Throws: ``WireFailure/truncated(offset:)`` if the remaining bytes cannot hold them, so that callers may
@@ -114,37 +73,6 @@ struct ByteReader {
         return Int(entries)
     }
 
-    /// Reads the number of a tag, after which the reader is that of its content; nil if the item has none.
-    @inline(__always)
-    mutating func tag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
-        guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
-        self = try inside()
-        return try head(&offset)
-    }
-
-    /// Skips unknown tags, and reads the first known one, after which the reader is that of its content; nil if the item
-    /// has none.
-    @inline(__always)
-    mutating func knownTag(_ offset: inout Int) throws(WireFailure) -> UInt64? {
-        while let tag = try tag(&offset) {
-            if Tag.name(of: tag) != nil { return tag }
-        }
-        return nil
-    }
-
-    /// Skips unknown tags and `accepted`, and returns the reader of their content.
-    ///
-    /// - Throws: a mismatch for any other known tag: its content is part of a value of another type.
-    @inline(__always)
-    @discardableResult
-    func skipTags(_ offset: inout Int, and accepted: UInt64? = nil) throws(WireFailure) -> ByteReader {
-        var content = self
-        while let tag = try content.tag(&offset) {
-            if tag != accepted, let found = Tag.name(of: tag) { throw .mismatch(found: found) }
-        }
-        return content
-    }
-
     /// The error for an item of another type than requested.
     func mismatch(_ offset: Int) -> WireFailure {
         guard offset < count else { return .truncated(offset: offset) }
@@ -155,66 +83,89 @@ struct ByteReader {
     }
 }
 
+// MARK: Nesting and tags
+
 extension ByteReader {
-    /// Skips one item with at most `levels` nested arrays, maps and tags.
+    /// The remaining nesting depth of the content of an array, a map or a tag.
+    @inline(__always)
+    func inside(_ levels: Int) throws(WireFailure) -> Int {
+        guard levels > 0 else { throw .tooDeep }
+        return levels &- 1
+    }
+
+    /// Reads the number of a tag, after which the depth is that of its content; nil if the item has none.
+    @inline(__always)
+    func tag(_ offset: inout Int, _ levels: inout Int) throws(WireFailure) -> UInt64? {
+        guard try peek(offset) & MajorType.mask == MajorType.tag else { return nil }
+        levels = try inside(levels)
+        return try head(&offset)
+    }
+
+    /// Skips unknown tags, and reads the first known one, after which the depth is that of its content; nil if the item
+    /// has none.
+    @inline(__always)
+    func knownTag(_ offset: inout Int, _ levels: inout Int) throws(WireFailure) -> UInt64? {
+        while let tag = try tag(&offset, &levels) {
+            if Tag.name(of: tag) != nil { return tag }
+        }
+        return nil
+    }
+
+    /// Skips unknown tags and `accepted`, and returns the remaining nesting depth of their content.
+    ///
+    /// - Throws: a mismatch for any other known tag: its content is part of a value of another type.
+    @inline(__always)
+    @discardableResult
+    func skipTags(_ offset: inout Int, _ levels: Int, and accepted: UInt64? = nil) throws(WireFailure) -> Int {
+        var levels = levels
+        while let tag = try tag(&offset, &levels) {
+            if tag != accepted, let found = Tag.name(of: tag) { throw .mismatch(found: found) }
+        }
+        return levels
+    }
+
+    /// Skips one item.
     ///
     /// - Throws: the failure that makes the item malformed.
-    func skip(_ offset: inout Int, levels: Int) throws(WireFailure) {
+    func skip(_ offset: inout Int, _ levels: Int) throws(WireFailure) {
         let first = try peek(offset)
         switch first & MajorType.mask {
         case MajorType.unsigned, MajorType.negative:
             _ = try head(&offset)
-        case MajorType.bytes, MajorType.text:
-            try skipString(&offset)
+        case MajorType.bytes:
+            if try definiteContent(&offset) == nil { _ = try chunks(&offset) }
+        case MajorType.text:
+            try skipText(&offset)
         case MajorType.array:
-            try skipEntries(&offset, itemsPerEntry: 1, levels: levels)
+            try skipEntries(&offset, itemsPerEntry: 1, levels)
         case MajorType.map:
-            try skipEntries(&offset, itemsPerEntry: 2, levels: levels)
+            try skipEntries(&offset, itemsPerEntry: 2, levels)
         case MajorType.tag:
-            guard levels > 0 else { throw .tooDeep }
+            let content = try inside(levels)
             _ = try head(&offset)
-            try skip(&offset, levels: levels - 1)
+            try skip(&offset, content)
         default:
             try skipSimple(&offset)
         }
     }
 
-    private func skipString(_ offset: inout Int) throws(WireFailure) {
+    private func skipText(_ offset: inout Int) throws(WireFailure) {
         let start = offset
-        let isText = try peek(offset) & MajorType.mask == MajorType.text
-        try forEachChunk(&offset) { chunk throws(WireFailure) in
-            if isText, !UTF8Check.isValid(chunk) { throw .invalidText(offset: start) }
+        if let content = try definiteContent(&offset) {
+            guard isText(content) else { throw .invalidText(offset: start) }
+            return
         }
+        for chunk in try chunks(&offset) where !isText(chunk) { throw .invalidText(offset: start) }
     }
 
-    /// Calls `body` with the content of a string, once per chunk if its length is indefinite.
-    @inline(__always)
-    func forEachChunk(
-        _ offset: inout Int, _ body: (UnsafeBufferPointer<UInt8>) throws(WireFailure) -> Void
-    ) throws(WireFailure) {
-        let first = try peek(offset)
-        guard first & ~MajorType.mask == MajorType.indefinite else {
-            let length = try head(&offset)
-            return try body(bytes(content(length, &offset)))
-        }
-        offset += 1
-        while try peek(offset) != Simple.break {
-            // A chunk is a definite-length string of the same major type.
-            guard self[offset] & MajorType.mask == first & MajorType.mask else { throw .malformed(offset: offset) }
-            let length = try head(&offset)
-            try body(bytes(content(length, &offset)))
-        }
-        offset += 1
-    }
-
-    private func skipEntries(_ offset: inout Int, itemsPerEntry: Int, levels: Int) throws(WireFailure) {
-        guard levels > 0 else { throw .tooDeep }
+    private func skipEntries(_ offset: inout Int, itemsPerEntry: Int, _ levels: Int) throws(WireFailure) {
+        let content = try inside(levels)
         if let entries = try entryCount(&offset, itemsPerEntry: itemsPerEntry) {
-            for _ in 0..<(entries * itemsPerEntry) { try skip(&offset, levels: levels - 1) }
+            for _ in 0..<(entries * itemsPerEntry) { try skip(&offset, content) }
             return
         }
         while try peek(offset) != Simple.break {
-            for _ in 0..<itemsPerEntry { try skip(&offset, levels: levels - 1) }
+            for _ in 0..<itemsPerEntry { try skip(&offset, content) }
         }
         offset += 1
     }
@@ -224,5 +175,69 @@ extension ByteReader {
         let value = try head(&offset)
         // A simple value below 32 in two bytes is not well-formed (RFC 8949, section 3.3).
         if self[start] == Simple.extended, value < 32 { throw .malformed(offset: start) }
+    }
+}
+
+// MARK: Strings
+
+extension ByteReader {
+    /// The range of a string's content, by its length.
+    @inline(__always)
+    private func content(_ length: UInt64, _ offset: inout Int) throws(WireFailure) -> Range<Int> {
+        guard length <= UInt64(count &- offset) else { throw .truncated(offset: offset) }
+        let start = offset
+        offset &+= Int(truncatingIfNeeded: length)
+        return start..<offset
+    }
+
+    /// Reads the range of a string's content; nil, with nothing read, if its length is indefinite.
+    @inline(__always)
+    func definiteContent(_ offset: inout Int) throws(WireFailure) -> Range<Int>? {
+        guard try peek(offset) & ~MajorType.mask != MajorType.indefinite else { return nil }
+        let length = try head(&offset)
+        return try content(length, &offset)
+    }
+
+    /// Reads the ranges of the chunks of a string of indefinite length.
+    func chunks(_ offset: inout Int) throws(WireFailure) -> [Range<Int>] {
+        let first = try peek(offset)
+        var chunks: [Range<Int>] = []
+        offset += 1
+        while try peek(offset) != Simple.break {
+            // A chunk is a definite-length string of the same major type.
+            guard self[offset] & MajorType.mask == first & MajorType.mask else { throw .malformed(offset: offset) }
+            let length = try head(&offset)
+            chunks.append(try content(length, &offset))
+        }
+        offset += 1
+        return chunks
+    }
+
+    /// The range of a map key: a definite-length text string, not yet validated as UTF-8.
+    @inline(__always)
+    func key(_ offset: inout Int) throws(WireFailure) -> Range<Int> {
+        let first = try peek(offset)
+        guard first & MajorType.mask == MajorType.text, first != MajorType.text | MajorType.indefinite else {
+            throw .unsupportedKey(offset: offset)
+        }
+        let length = try head(&offset)
+        return try content(length, &offset)
+    }
+
+    /// The fingerprint of a key if a range that a read returned holds its name; nil if it holds another one.
+    @inline(__always)
+    func fingerprint(of name: inout String, in range: Range<Int>) -> UInt64? {
+        bytes.span.fingerprint(of: &name, in: range)
+    }
+
+    /// Whether a range that a read returned is UTF-8.
+    @inline(__always)
+    func isText(_ range: Range<Int>) -> Bool { UTF8Check.isValid(bytes.span, range) }
+
+    /// The string in a range that a read returned. `String(validating:as:)` looks up type metadata in every call.
+    @inline(__always)
+    func text(_ range: Range<Int>, _ start: Int) throws(WireFailure) -> String {
+        guard isText(range) else { throw .invalidText(offset: start) }
+        return bytes.span.text(range)
     }
 }

@@ -1,17 +1,5 @@
 import Foundation
 
-/// Whether two types are the same; compares sizes first, which generic code can specialise.
-@inline(__always)
-func isSame<First, Second>(_ first: First.Type, _ second: Second.Type) -> Bool {
-    MemoryLayout<First>.size == MemoryLayout<Second>.size && first == second
-}
-
-/// Reinterprets a value as a type that ``isSame(_:_:)`` has verified; avoids the metadata lookup of a cast.
-@inline(__always)
-func reinterpret<Source, Target>(_ value: Source, as type: Target.Type) -> Target {
-    unsafeBitCast(value, to: Target.self)
-}
-
 extension ByteSink {
     /// Appends a value of a type with an encoding of its own.
     ///
@@ -38,7 +26,8 @@ extension ByteSink {
         } else if isSame(type, Decimal.self) {
             try append(reinterpret(value, as: Decimal.self), depth: depth)
         } else if isSame(type, [UInt8].self) {
-            reinterpret(value, as: [UInt8].self).withUnsafeBytes { appendByteString($0) }
+            let bytes = reinterpret(value, as: [UInt8].self)
+            appendByteString(bytes.span)
         } else {
             if try appendNumber(value, depth: depth) { return true }
             return try appendList(value, depth: depth)
@@ -159,10 +148,6 @@ extension ByteSink {
         }
     }
 
-    func append(_ value: Data) {
-        value.withUnsafeBytes { appendByteString($0) }
-    }
-
     /// Appends the absolute form of a URL.
     func append(_ value: URL, depth: Int) throws(WireFailure) {
         try requireDepth(1, below: depth)
@@ -173,7 +158,11 @@ extension ByteSink {
     func append(_ value: UUID, depth: Int) throws(WireFailure) {
         try requireDepth(1, below: depth)
         appendHead(MajorType.tag, Tag.uuid)
-        withUnsafeBytes(of: value.uuid) { appendByteString($0) }
+        appendHead(MajorType.bytes, 16)
+        let id = value.uuid
+        append(id.0); append(id.1); append(id.2); append(id.3); append(id.4); append(id.5); append(id.6); append(id.7)
+        append(id.8); append(id.9); append(id.10); append(id.11); append(id.12); append(id.13); append(id.14)
+        append(id.15)
     }
 
     /// Appends a decimal as exponent and mantissa; NaN as a floating-point number.

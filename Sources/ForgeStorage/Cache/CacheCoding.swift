@@ -29,7 +29,7 @@ extension CacheCoding where Value: Codable {
         CacheCoding {
             Data(try ValueCoder().encode($0))
         } decode: {
-            try $0.withUnsafeBytes { try ValueCoder().decode(Value.self, from: $0) }
+            try ValueCoder().decode(Value.self, from: Array($0))
         }
     }
 }

@@ -37,7 +37,7 @@ package enum ImageFile {
             checksum.update(payload)
             let stored = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: checksumOffset, as: UInt32.self))
             guard checksum.value == stored else { throw ImageFileDamage.checksum }
-            return try ValueCoder().decode(CachedImage.self, from: payload)
+            return try ValueCoder().decode(CachedImage.self, from: Array(payload))
         }
     }
 
