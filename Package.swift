@@ -40,8 +40,8 @@ let lab: [Target] = [
     .executableTarget(
         name: "forge-lab",
         dependencies: [
-            "ForgeFileSystem", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting", "ForgeCrashTesting",
-            "StoreCrashes",
+            "ForgeFileSystem", "ForgeCoding", "ForgeKVStore", "ForgeStorage", "ForgeStorageTesting",
+            "ForgeCrashTesting", "StoreCrashes",
             system, arguments,
         ],
         path: "Lab/Sources/forge-lab", swiftSettings: settings),
