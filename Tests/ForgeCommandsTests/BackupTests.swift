@@ -27,12 +27,12 @@ struct BackupTests {
         let before = try fixture.listing()
         let run = try CommandRun(["backup", source, scratch.path("b"), "--json"])
         #expect(run.status == 0, "\(run.errors)")
-        #expect(try run.summary()["files"] as? Int == 4)
+        #expect(try run.summary()["files"] as? Int == 6)
         #expect(try run.rows().map { $0["path"] as? String } == ["link"])
         #expect(try fixture.listing() == before)
         let restored = try CommandRun(["restore", scratch.path("b"), scratch.path("r")])
         #expect(restored.status == 0, "\(restored.errors)")
-        #expect(restored.output.hasPrefix("4 files restored ("), "\(restored.output)")
+        #expect(restored.output.hasPrefix("6 files restored ("), "\(restored.output)")
         let check = try CommandRun(["check", scratch.path("r"), "--key-file", scratch.path("r/vault/key")])
         #expect(check.status == 0, "\(check.output)")
         #expect(check.output.contains("intact (1 key)") && check.output.contains("intact (1 secret)"))
@@ -41,7 +41,11 @@ struct BackupTests {
         #expect(try CommandRun(["kv", "get", scratch.path("r/kv"), "name"]).output == "dusk\n")
         #expect(try CommandRun(["file", "get", scratch.path("r/files"), "a.txt"]).output == "text")
         let names = try FileManager.default.subpathsOfDirectory(atPath: scratch.path("r")).sorted()
-        #expect(names == ["files", "files/a.txt", "kv", "kv/log", "vault", "vault/key", "vault/v"])
+        #expect(
+            names == [
+                "files", "files/a.txt", "kv", "kv/#lock", "kv/log", "vault", "vault/#lock-vaults", "vault/key",
+                "vault/v",
+            ])
     }
 
     @Test("nothing that exists is replaced", arguments: ["backup", "restore"])

@@ -117,6 +117,7 @@ struct RepairTests {
             for number in 0..<20 { try store.set(KVKey<String>("key.\(number)"), value: "value \(number)") }
         }
         let base = try Data(contentsOf: scratch.url.appendingPathComponent("base/log"))
+        let lock = try Data(contentsOf: scratch.url.appendingPathComponent("base/#lock"))
         let seed = UInt64.random(in: 0 ... .max)
         var generator = Generator(state: seed)
         var before: [String: [String: [UInt8]]] = [:]
@@ -131,6 +132,7 @@ struct RepairTests {
             try FileManager.default.createDirectory(
                 at: scratch.url.appendingPathComponent(name), withIntermediateDirectories: true)
             try bytes.write(to: scratch.url.appendingPathComponent("\(name)/log"))
+            try lock.write(to: scratch.url.appendingPathComponent("\(name)/#lock"))
             // Of a log of a later version, whose number may be the damage, nothing is read or changed.
             before[name] = try? readable(name)
         }

@@ -180,6 +180,7 @@ import Testing
         try store.close()
         try FileManager.default.createDirectory(at: stores.place("broken"), withIntermediateDirectories: true)
         try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("broken/log"))
+        try FileManager.default.copyItem(at: stores.place("settings/#lock"), to: stores.place("broken/#lock"))
         try await ServedPage.serving(stores.url) { page in
             #expect(try await page.get("/api/keys?store=settings").status == 200)
             try Data("FORGEKV\n".utf8 + [UInt8](repeating: 1, count: 99)).write(to: stores.place("settings/log"))

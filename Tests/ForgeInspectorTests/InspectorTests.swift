@@ -35,6 +35,31 @@ import Testing
                 "https://example.org/a"
             ])
     }
+    @Test(
+        "does not take a directory for a store because of the name of a file",
+        arguments: ["log", "a.cache", "b.forgecache"])
+    func namesProveNothing(name: String) async throws {
+        let log = try Data(
+            contentsOf: {
+                let store = try stores.keyValueStore("scrap")
+                try store.set(KVKey<Int>("key"), value: 1)
+                try store.close()
+                return stores.place("scrap/log")
+            }())
+        try FileManager.default.removeItem(at: stores.place("scrap"))
+        let files = DiskFileStore(root: stores.place("files"))
+        try await files.save(name == "log" ? log : Data("text".utf8), to: name)
+        try await files.save(Data("text".utf8), to: "d/\(name)")
+        let inspector = try Inspector(stores.url)
+        #expect(inspector.summary.stores.map(\.name) == [])
+        #expect(throws: (any Error).self) {
+            try StagedEdits(store: "files", edits: [.init(key: "a", revision: nil, json: "1")]).apply(
+                to: FoundStore(kind: .keyValue, path: "files"), in: stores.root)
+        }
+        #expect(
+            try await files.list(in: "", recursive: true).filter { !$0.isDirectory }.map(\.key).sorted()
+                == ["d/\(name)", name].sorted())
+    }
 
     @Test("shows the hit rates of the caches that the app registers, and of no others")
     func hits() async throws {

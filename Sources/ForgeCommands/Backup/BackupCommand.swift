@@ -8,9 +8,9 @@ struct BackupCommand: ParsableCommand {
         commandName: "backup", abstract: "Copy all stores below a directory while apps write to them.",
         discussion: """
             A key-value store is saved in a state that it had; its log in the backup has no outdated records. Each other \
-            file, of a file store, a vault or a cache, is saved as it was at one moment. Files that only running \
-            processes need (locks, journals, temporary files) are left out. Links, pipes, sockets and devices are listed \
-            and left out.
+            file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Files that \
+            only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
+            pipes, sockets and devices are listed and left out.
 
             The backup is written to .NAME.partial beside the destination NAME, flushed, given a manifest with the size \
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
@@ -35,17 +35,20 @@ struct BackupCommand: ParsableCommand {
     func run() throws {
         let (from, to) = (URL(fileURLWithPath: directory), URL(fileURLWithPath: destination))
         try requireStore("directory", at: from, isDirectory: true)
-        let source = from.standardizedFileURL.resolvingSymlinksInPath().pathComponents
-        guard !to.standardizedFileURL.resolvingSymlinksInPath().pathComponents.starts(with: source) else {
-            throw CommandFailure("\(destination) is in \(directory)", .usage)
-        }
+        guard try !Ancestry(of: POSIXPath(from)).contains(Ancestry(of: POSIXPath(to))) else { throw overlap }
         Interruption.endInOrder()
         let report = BackupReport("saved", json: output.json)
         defer { report.progress.finish() }
         let staged = try StagedDirectory(for: try POSIXPath(to))
         var writer = try BackupWriter(try POSIXPath(from), to: staged.path, report)
-        try writer.run()
+        do {
+            try writer.run()
+        } catch is FileWalk.ContainsOther {
+            throw overlap  // Through a bind mount.
+        }
         try staged.place()
         try report.finish(destination)
     }
+
+    private var overlap: CommandFailure { CommandFailure("\(destination) is in \(directory)", .usage) }
 }

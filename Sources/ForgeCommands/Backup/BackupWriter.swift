@@ -8,8 +8,8 @@ import SystemPackage
 /// as it was at one moment; stores replace files as a whole. Files that only running processes need are left out.
 struct BackupWriter {
     private let fileSystem = SystemFileSystem()
-    private let source: POSIXPath
-    private let content: POSIXPath
+    private let source: ConfinedDirectory
+    private let content: ConfinedDirectory
     private let manifest: BackupManifestWriter
     private let report: BackupReport
     private let flush = BulkFlush()
@@ -18,58 +18,62 @@ struct BackupWriter {
 
     /// Begins the backup of a directory of stores to an empty directory.
     init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
-        self.source = source
+        self.source = try ConfinedDirectory(source)
         self.report = report
-        content = target.appending(BackupManifest.content)
+        let content = target.appending(BackupManifest.content)
         try fileSystem.createDirectory(content, permissions: .ownerReadWriteExecute)
+        self.content = try ConfinedDirectory(content)
         manifest = try BackupManifestWriter(in: target)
     }
 
     /// Copies everything, and completes the manifest.
     ///
     /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
+    ///   ``FileWalk/ContainsOther`` if the backup itself is found below the source.
     mutating func run() throws {
-        var walk = FileWalk(try ConfinedDirectory(source), skipsStores: false, skipsLeftovers: true)
+        var walk = FileWalk(
+            source, skipsStores: false, skipsLeftovers: true,
+            other: Ancestry.identity(of: content.path.splitLast().parent))
         while true {
             try Interruption.check()
             let entry: FileWalk.Entry?
             do {
                 entry = try walk.next()
             } catch let error as FileSystemError {
-                guard error.path != source else { throw error }
+                guard error.path != source.path else { throw error }
                 try report.fail(error.path?.shown ?? "", "\(error)")
                 continue
             }
             guard let entry else { break }
-            try add(entry)
+            try add(entry, of: walk)
         }
         guard !report.isEmpty else {
-            throw CommandFailure("no store here: \(source) contains no files", .notFound)
+            throw CommandFailure("no store here: \(source.path) contains no files", .notFound)
         }
         try flush.finish()
         try manifest.finish()
     }
 
-    private mutating func add(_ entry: FileWalk.Entry) throws {
+    private mutating func add(_ entry: FileWalk.Entry, of walk: FileWalk) throws {
         guard entry.type == .regular else { return try report.skip(entry.path.shown, entry.type.text) }
         guard let path = String(validating: entry.path) else {
             return try report.fail(entry.path.shown, "the name is not valid UTF-8")
         }
-        let file = source.appending(entry.path)
         do {
-            let name = entry.path.splitLast().name
-            let kind = try FileKind(of: file, DirectoryEntry(name: name, type: .regular, inode: 0), on: fileSystem)
-            switch kind {
-            case .marker: return
-            case .temporary where !name.isMovedFile: return
-            case .log: try addStore(path, entry.path)
-            case .temporary, .quarantine, .vault, .vaultKey, .image, .other: try addFile(path, entry.path)
+            switch try walk.role(of: entry) {
+            case .bookkeeping, .temporary: return
+            // Saved with the log, and empty for vaults; a journal only names files of running processes.
+            case .marker where entry.path.splitLast().name == .lockName: return
+            case .marker where entry.path.splitLast().name.bytes.starts(with: POSIXPath.journalPrefix.utf8): return
+            case .log where entry.owner.kinds.contains(.keyValue): try addStore(path, entry.path)
+            case .content, .log, .vault, .vaultKey, .image, .quarantine, .marker, .moved:
+                try addFile(path, entry.path)
             }
         } catch let error as FileSystemError
-            where error.errno == .noSuchFileOrDirectory && error.path?.bytes.starts(with: source.bytes) == true
+            where error.errno == .noSuchFileOrDirectory && error.path?.bytes.starts(with: source.path.bytes) == true
         {
             return  // Removed after it was listed.
-        } catch let error as FileSystemError where error.path?.bytes.starts(with: content.bytes) != true {
+        } catch let error as FileSystemError where error.path?.bytes.starts(with: content.path.bytes) != true {
             try report.fail(path, "\(error)")
         } catch let error as CommandFailure where error.status == .failure {
             try report.fail(path, "\(error)")
@@ -77,7 +81,8 @@ struct BackupWriter {
     }
 
     private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
-        let copied = try HashedCopy().copy(source.appending(item), to: try place(for: item))
+        _ = try place(for: item)
+        let copied = try HashedCopy().copy(item, in: source, to: content)
         try manifest.add(
             BackupManifest.File(
                 path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
@@ -87,7 +92,7 @@ struct BackupWriter {
 
     /// Writes the values of a store into a new one.
     private mutating func addStore(_ path: String, _ item: POSIXPath) throws {
-        let from = source.appending(item).splitLast().parent
+        let from = source.path.appending(item).splitLast().parent
         let to = try place(for: item).splitLast().parent
         let store: FileKVStore
         let damage: [String]
@@ -99,12 +104,14 @@ struct BackupWriter {
             return  // Removed after it was listed.
         }
         let keys = try Self.copy(store, to: URL(to))
-        // The lock of the copy is of no use in a backup.
-        try fileSystem.unlink(to.appending(POSIXPath.lockName))
-        let log = try HashedCopy().content(of: content.appending(item))
-        try manifest.add(
-            BackupManifest.File(path: path, bytes: log.bytes, sha256: log.sha256, permissions: 0o600, keys: keys))
-        try report.count(bytes: log.bytes)
+        // With the lock file, by which the restored directory is recognised as a store.
+        for (name, keys) in [(item, keys), (item.splitLast().parent.appending(.lockName), nil)] {
+            let file = try HashedCopy().content(of: name, in: content)
+            try manifest.add(
+                BackupManifest.File(
+                    path: String(name), bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
+            try report.count(bytes: file.bytes)
+        }
         for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
     }
 
@@ -129,7 +136,7 @@ struct BackupWriter {
 
     /// The path of a file in the backup, whose directory exists afterwards.
     private mutating func place(for item: POSIXPath) throws -> POSIXPath {
-        let path = content.appending(item)
+        let path = content.path.appending(item)
         let parent = path.splitLast().parent
         if parent != lastParent {
             try fileSystem.createDirectories(

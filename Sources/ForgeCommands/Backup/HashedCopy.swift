@@ -20,25 +20,37 @@ struct HashedCopy {
     /// If another program writes to the file meanwhile, the copy begins again, up to five times.
     ///
     /// - Parameters:
-    ///   - file: The path of the file.
-    ///   - target: The path of the copy, whose directory exists; replaced if it exists.
+    ///   - item: The path of the file below `source`, and of the copy below `target`, where its directory exists; a file
+    ///     there is replaced. No link below the two directories is followed.
+    ///   - source: The directory that is read.
+    ///   - target: The directory that is written to.
+    ///   - given: The permission bits of the copy; nil for those of the file.
     /// - Returns: What was copied, and its permission bits.
     /// - Throws: `FileSystemError`; ``CommandFailure`` if the file changes all the time.
-    func copy(_ file: POSIXPath, to target: POSIXPath) throws -> (content: Content, permissions: FilePermissions) {
+    func copy(
+        _ item: POSIXPath, in source: ConfinedDirectory, to target: ConfinedDirectory,
+        permissions given: FilePermissions? = nil
+    ) throws -> (content: Content, permissions: FilePermissions) {
+        let path = target.path.appending(item)
         for _ in 0..<Self.attempts {
-            let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
+            let source = try open(item, in: source)
             defer { fileSystem.discard(source) }
             let before = try fileSystem.status(of: .descriptor(source))
-            let permissions = FilePermissions(rawValue: before.permissions.rawValue & 0o777)
-            let copy = try fileSystem.open(
-                target, .writeOnly, options: [.create, .truncate, .noFollow], permissions: .ownerReadWrite)
+            let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
+            let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                try target.withParent(of: item) { (directory, name) throws(FileSystemError) in
+                    try fileSystem.open(
+                        name, at: directory, .writeOnly, options: [.create, .truncate, .noFollow],
+                        permissions: .ownerReadWrite)
+                }
+            }
             defer { fileSystem.discard(copy) }
             let content = try read(source) { (piece) throws(FileSystemError) in
-                try fileSystem.withPathInErrors(target) { () throws(FileSystemError) in
+                try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                     try fileSystem.writeBytes(piece, to: copy)
                 }
             }
-            try fileSystem.withPathInErrors(target) { () throws(FileSystemError) in
+            try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
                 try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: source), of: copy)
                 try fileSystem.setPermissions(permissions, of: .descriptor(copy))
                 if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
@@ -51,11 +63,19 @@ struct HashedCopy {
         throw CommandFailure("changed during each of \(Self.attempts) attempts to copy it")
     }
 
-    /// The content of a file.
-    func content(of file: POSIXPath) throws -> Content {
-        let source = try fileSystem.open(file, .readOnly, options: [.noFollow, .nonBlocking])
+    /// The content of a file below a directory; no link is followed.
+    func content(of item: POSIXPath, in directory: ConfinedDirectory) throws -> Content {
+        let source = try open(item, in: directory)
         defer { fileSystem.discard(source) }
         return try read(source) { (_) throws(FileSystemError) in }
+    }
+
+    private func open(_ item: POSIXPath, in directory: ConfinedDirectory) throws(FileSystemError) -> Descriptor {
+        try fileSystem.withPathInErrors(directory.path.appending(item)) { () throws(FileSystemError) in
+            try directory.withParent(of: item) { (parent, name) throws(FileSystemError) in
+                try fileSystem.openRegularFile(name, at: parent).descriptor
+            }
+        }
     }
 
     private func read(

@@ -48,35 +48,49 @@ struct RestoreCommand: ParsableCommand {
     /// Compares all files with the manifest.
     private func verify(_ backup: POSIXPath) throws -> Progress.Amount {
         var total = Progress.Amount()
+        var content: ConfinedDirectory?
         try BackupManifestReader(of: backup).forEach { file in
             let path = try Self.path(of: file)
-            let content = try HashedCopy().content(of: backup.appending(BackupManifest.content).appending(path))
-            try Self.require(content, as: file)
+            let directory = try content ?? Self.content(of: backup)
+            content = directory
+            try Self.require(HashedCopy().content(of: path, in: directory), as: file)
             total.items += 1
-            total.bytes += content.bytes
+            total.bytes += file.bytes
         }
         return total
     }
 
+    private static func content(of backup: POSIXPath) throws(FileSystemError) -> ConfinedDirectory {
+        try ConfinedDirectory(backup.appending(BackupManifest.content))
+    }
+
     private func copy(_ backup: POSIXPath, _ report: BackupReport) throws {
-        let fileSystem = SystemFileSystem()
         let staged = try StagedDirectory(for: try POSIXPath(URL(fileURLWithPath: destination)))
-        let root = staged.path
+        let target = try ConfinedDirectory(staged.path)
+        let content = try Self.content(of: backup)
         let flush = BulkFlush()
         try BackupManifestReader(of: backup).forEach { file in
             let path = try Self.path(of: file)
-            let target = root.appending(path)
-            try fileSystem.createDirectories(
-                target.splitLast().parent, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
-            try flush.include(target.splitLast().parent)
-            let copied = try HashedCopy().copy(backup.appending(BackupManifest.content).appending(path), to: target)
+            try Self.createParent(of: path, in: target)
+            try flush.include(target.path.appending(path).splitLast().parent)
+            let copied = try HashedCopy().copy(
+                path, in: content, to: target,
+                permissions: FilePermissions(rawValue: CModeT(file.permissions & 0o777)))
             try Self.require(copied.content, as: file)
-            try fileSystem.setPermissions(
-                FilePermissions(rawValue: CModeT(file.permissions & 0o777)), of: .path(target))
             try report.count(bytes: copied.content.bytes)
         }
         try flush.finish()
         try staged.place()
+    }
+
+    /// Creates the directory of a file below the destination; the system refuses every path that leads out of it.
+    private static func createParent(of path: POSIXPath, in target: ConfinedDirectory) throws(FileSystemError) {
+        let parent = path.splitLast().parent
+        guard !parent.isEmpty else { return }
+        try target.withDirectory(".") { (root) throws(FileSystemError) in
+            _ = try target.fileSystem.createDirectories(
+                parent, at: root, permissions: .ownerReadWriteExecute, resolution: [.beneath, .noSymbolicLinks])
+        }
     }
 
     private static func require(_ content: HashedCopy.Content, as file: BackupManifest.File) throws {
@@ -87,10 +101,13 @@ struct RestoreCommand: ParsableCommand {
 
     /// The path of a file below the destination; an altered manifest must not lead out of it.
     private static func path(of file: BackupManifest.File) throws -> POSIXPath {
-        let components = file.path.split(separator: "/", omittingEmptySubsequences: false)
-        guard !components.contains(where: { $0.isEmpty || $0 == "." || $0 == ".." }), !file.path.utf8.contains(0) else {
-            throw CommandFailure("the manifest contains a path that leads out of the backup")
-        }
-        return POSIXPath(file.path)
+        // By bytes: a slash can be part of a larger character.
+        let path = POSIXPath(file.path)
+        let components = path.bytes.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        guard
+            components.allSatisfy({ !$0.isEmpty && !$0.elementsEqual(".".utf8) && !$0.elementsEqual("..".utf8) }),
+            !path.containsNUL
+        else { throw CommandFailure("the manifest contains a path that leads out of the backup") }
+        return path
     }
 }

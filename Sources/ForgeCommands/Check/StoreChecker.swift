@@ -3,7 +3,7 @@ import ForgeStorage
 import Foundation
 import SystemPackage
 
-/// Walks a directory, recognises each file by its name and first bytes, and reads it the way its store does.
+/// Walks a directory and reads each file the way its store does; what belongs to no store is read to its end.
 ///
 /// Changes nothing and takes no lock, so the stores may be in use. Files that a running process removes meanwhile are
 /// not reported.
@@ -22,11 +22,13 @@ struct StoreChecker {
         var path: POSIXPath
         /// The path below the checked directory; empty for that directory.
         var shown: String
+        /// What stores have written in the directory, or in that of the file; nil if it was not read.
+        var owner: StoreEvidence?
 
         func appending(_ name: POSIXPath) -> Place {
             // The description of a path escapes control characters; here the printer of the finding does that.
             let text = String(validating: name) ?? name.description
-            return Place(path: path.appending(name), shown: shown.isEmpty ? text : "\(shown)/\(text)")
+            return Place(path: path.appending(name), shown: shown.isEmpty ? text : "\(shown)/\(text)", owner: owner)
         }
     }
 
@@ -36,11 +38,12 @@ struct StoreChecker {
         var findings: [StoreFinding] = []
         var isEmpty = true
         var pending = [top]
-        while let directory = pending.popLast() {
+        while var directory = pending.popLast() {
             var entries: [DirectoryEntry] = []
             do {
-                guard let found = try list(directory.path, isRequired: directory.shown.isEmpty) else { continue }
-                entries = found
+                guard let found = try list(directory) else { continue }
+                entries = found.entries
+                directory.owner = found.owner
             } catch {
                 guard !directory.shown.isEmpty else { throw error }
                 findings.append(unreadableDirectory(directory, error))
@@ -69,13 +72,20 @@ struct StoreChecker {
         return findings.sorted { $0.path < $1.path }
     }
 
-    /// The entries of a directory; nil if it was removed after it was listed.
-    private func list(_ path: POSIXPath, isRequired: Bool) throws(FileSystemError) -> [DirectoryEntry]? {
+    /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.
+    private func list(
+        _ directory: Place
+    ) throws(FileSystemError) -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
+        let isTop = directory.shown.isEmpty
         do {
-            return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
-                try fileSystem.entries(of: descriptor)
+            return try fileSystem.withDirectory(directory.path) { (descriptor) throws(FileSystemError) in
+                let owner =
+                    try isTop
+                    ? StoreEvidence(at: directory.path, on: fileSystem)
+                    : StoreEvidence(of: descriptor, below: directory.owner, on: fileSystem)
+                return (try fileSystem.entries(of: descriptor), owner)
             }
-        } catch  where error.errno == .noSuchFileOrDirectory && !isRequired {
+        } catch  where error.errno == .noSuchFileOrDirectory && !isTop {
             return nil
         }
     }
@@ -117,14 +127,16 @@ struct StoreChecker {
                 finding.state = .skipped
                 return finding
             }
-            switch try FileKind(of: path, entry, on: fileSystem) {
-            case .marker: return nil
-            case .temporary:
-                finding.kind = "temporary file"
-                let temporary = TemporaryFileFinding(on: fileSystem)
-                let origin = try temporary.origin(of: path, below: top)
-                finding.details = [temporary.details(of: entry.name, origin)]
-                try readToEnd(path, &finding)
+            guard let owner = place.owner else { return nil }
+            finding.role = try fileSystem.withDirectory(path.splitLast().parent) {
+                (directory) throws(FileSystemError) in
+                try owner.role(of: entry.name, at: directory, on: fileSystem)
+            }
+            finding.isMarked = owner.isRoot
+            switch finding.role {
+            case .marker, .bookkeeping: return nil
+            case .temporary, .moved: try checkTemporary(place, entry.name, below: top, &finding)
+            case .content where entry.name.isLeftover: try checkTemporary(place, entry.name, below: top, &finding)
             case .quarantine:
                 finding.kind = "quarantine"
                 finding.details = ["unreadable data that a store set aside"]
@@ -133,38 +145,35 @@ struct StoreChecker {
             case .vault: try checkVault(path, &finding)
             case .vaultKey: try checkVaultKey(path, &finding)
             case .image: try checkImage(path, &finding)
-            case .other: try readToEnd(path, &finding)
+            case .content: try readToEnd(path, &finding)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return nil
         } catch {
             finding.state = .damaged
             finding.details.append(details(of: error, at: place))
-            finding.hasWrongContent = hasWrongContent(error, path)
+            finding.hasWrongContent = hasWrongContent(error)
         }
         return finding
     }
 
-    private func hasWrongContent(_ error: any Error, _ path: POSIXPath) -> Bool {
+    private func hasWrongContent(_ error: any Error) -> Bool {
         switch error {
         case let error as CryptError: [.tampered, .truncated, .invalidKeyMaterial].contains(error.code)
-        case ImageFileDamage.checksum: true
-        case ImageFileDamage.foreign: isInImageCache(path)
+        case ImageFileDamage.checksum, ImageFileDamage.foreign: true
         case let error as FileSystemError: error.errno == .ioError
         default: false
         }
     }
 
-    /// Whether the directory of a file is one of an image cache, which has a journal: any program may name a file
-    /// `.cache`.
-    private func isInImageCache(_ path: POSIXPath) -> Bool {
-        do throws(FileSystemError) {
-            return try fileSystem.withDirectory(path.splitLast().parent) { (directory) throws(FileSystemError) in
-                try fileSystem.entries(of: directory).contains { $0.name.isStoreMarker }
-            }
-        } catch {
-            return false
-        }
+    private func checkTemporary(
+        _ place: Place, _ name: POSIXPath, below top: POSIXPath, _ finding: inout StoreFinding
+    ) throws(FileSystemError) {
+        finding.kind = "temporary file"
+        let temporary = TemporaryFileFinding(on: fileSystem)
+        let origin = try temporary.origin(of: place.path, below: top)
+        finding.details = [temporary.details(of: name, origin)]
+        try readToEnd(place.path, &finding)
     }
 
     private func checkLog(_ path: POSIXPath, _ finding: inout StoreFinding) throws {

@@ -1,3 +1,5 @@
+import ForgeStorage
+
 /// The result of a check of one file or store.
 struct StoreFinding: Encodable, Equatable {
     enum State: String, Encodable {
@@ -22,6 +24,10 @@ struct StoreFinding: Encodable, Equatable {
     var state: State
     /// Damage, counts, and the origin of the file.
     var details: [String] = []
+    /// The role of the file; that of a directory is `content`.
+    var role = FileRole.content
+    /// Whether its directory is the root of a store.
+    var isMarked = false
     /// Whether the content itself is wrong or unreadable; not if the file is of a later version or another program's,
     /// or if this process may not read it.
     var hasWrongContent = false

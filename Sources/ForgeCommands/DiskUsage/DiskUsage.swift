@@ -18,15 +18,15 @@ struct DiskUsage: Encodable {
     /// - Throws: `FileSystemError` if the directory, or one below, cannot be read.
     static func stores(below root: POSIXPath) throws -> [DiskUsage] {
         var found = [DiskUsage(path: "", kind: "directory")]
-        // The directories to read, and the store that each belongs to unless it is one.
-        var pending: [(path: POSIXPath, store: Int)] = [("", 0)]
-        while let (path, above) = pending.popLast() {
+        // The directories to read, the store that each belongs to unless it is one, and its parent's stores.
+        var pending: [(path: POSIXPath, store: Int, parent: StoreEvidence?)] = [("", 0, nil)]
+        while let (path, above, parent) = pending.popLast() {
             try Interruption.check()
-            guard let entries = try list(path.isEmpty ? root : root.appending(path), isRequired: path.isEmpty) else {
+            guard let (entries, owner) = try list(path.isEmpty ? root : root.appending(path), below: parent) else {
                 continue
             }
             var store = above
-            if let kind = kind(of: entries) {
+            if let kind = owner.text {
                 if path.isEmpty {
                     found[0].kind = kind
                 } else {
@@ -37,7 +37,7 @@ struct DiskUsage: Encodable {
             for entry in entries {
                 let below = path.isEmpty ? entry.name : path.appending(entry.name)
                 if entry.type == .directory {
-                    pending.append((below, store))
+                    pending.append((below, store, owner))
                 } else if entry.type == .regular, let status = try status(of: root.appending(below)) {
                     found[store].files += 1
                     found[store].bytes += status.sizeInBytes
@@ -48,15 +48,21 @@ struct DiskUsage: Encodable {
         return found.filter { $0.files > 0 }.sorted { $0.path < $1.path }
     }
 
-    /// The entries of a directory; nil if it was removed after it was listed.
-    private static func list(_ path: POSIXPath, isRequired: Bool) throws -> [DirectoryEntry]? {
+    /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.
+    private static func list(
+        _ path: POSIXPath, below parent: StoreEvidence?
+    ) throws -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
         let fileSystem = SystemFileSystem()
         do {
             return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
-                try fileSystem.entries(of: descriptor)
+                let owner =
+                    try parent == nil
+                    ? StoreEvidence(at: path, on: fileSystem)
+                    : StoreEvidence(of: descriptor, below: parent, on: fileSystem)
+                return (try fileSystem.entries(of: descriptor), owner)
             }
         } catch {
-            guard error.errno == .noSuchFileOrDirectory, !isRequired else { throw error }
+            guard error.errno == .noSuchFileOrDirectory, parent != nil else { throw error }
             return nil
         }
     }
@@ -69,13 +75,5 @@ struct DiskUsage: Encodable {
             guard error.errno == .noSuchFileOrDirectory else { throw error }
             return nil
         }
-    }
-
-    /// The kind of the store in a directory; nil if there is none.
-    private static func kind(of entries: [DirectoryEntry]) -> String? {
-        let names = Set(entries.map { String($0.name) })
-        if names.contains("log"), names.contains("#lock") { return "key-value store" }
-        if names.contains("#lock-vaults") { return "vaults" }
-        return entries.contains { $0.name.isStoreMarker } ? "file store" : nil
     }
 }

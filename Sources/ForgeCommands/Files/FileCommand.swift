@@ -55,6 +55,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: false)
+            try store.requireContent(at: key)
             if let file {
                 try await files.copy(from: URL(fileURLWithPath: file), to: key, overwrite: !new)
             } else {
@@ -107,6 +108,7 @@ struct FileCommand: AsyncParsableCommand {
 
         func run() async throws {
             let files = try store.open(mustExist: true)
+            try store.requireContent(at: key)
             do {
                 try await recursive ? files.deleteDirectory(key) : files.delete(key)
             } catch let error as FileStoreError where error.code == .isDirectory {
@@ -126,6 +128,12 @@ struct FileStoreArgument: ParsableArguments {
         guard !server.isKeyValue else {
             throw ValidationError("etcd:// is a key-value store, which forge kv reads and changes")
         }
+    }
+
+    /// Throws if the file at a key is one of another store in the same directory.
+    func requireContent(at key: String) throws {
+        guard try StoreURL.parsed(path) == nil, POSIXPath(key).isKey else { return }
+        try requireNoStoreFile(at: POSIXPath(URL(fileURLWithPath: path)).appending(POSIXPath(key)), key)
     }
 
     /// Opens the store. Only `set` may create it; all other commands pass `mustExist: true`. A bucket must always

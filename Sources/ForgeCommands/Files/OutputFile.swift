@@ -12,6 +12,7 @@ enum OutputFile {
     static func write(_ content: any AsyncSequence<Data, any Error>, to url: URL) async throws -> Int {
         let fileSystem = SystemFileSystem()
         let path = try fileSystem.followingFinalLinks(try POSIXPath(url))
+        try requireNoStoreFile(at: path, path.shown)
         let status = try status(of: path)
         guard status.map({ $0.type == .regular }) ?? true else {
             let descriptor = try fileSystem.open(path, .writeOnly)

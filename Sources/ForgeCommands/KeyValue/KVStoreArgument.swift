@@ -65,11 +65,31 @@ struct KVStoreArgument: ParsableArguments {
         options.sharing = sharing
         // The limit is that of the app that reads the values.
         options.maximumValueSizeInBytes = .max
+        if access != .readOnly { try requireNoOtherLog(in: url) }
         do {
             let store = try FileKVStore(at: url, options: options)
             return (store, damage.withLock { $0 })
         } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
             throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+        }
+    }
+
+    /// Throws if a file named `log` in a directory is none of a key-value store: opening it would set it aside.
+    private static func requireNoOtherLog(in url: URL) throws {
+        let fileSystem = SystemFileSystem()
+        let path = try POSIXPath(url)
+        let role: FileRole
+        do throws(FileSystemError) {
+            let owner = try StoreEvidence(at: path, on: fileSystem)
+            role = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+                try owner.role(of: FileKVStore.logName, at: directory, on: fileSystem)
+            }
+        } catch {
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+            return  // There is no log, or opening the store reports the error.
+        }
+        guard role == .log else {
+            throw CommandFailure("\(path.shown) is no key-value store: its file log is another program's")
         }
     }
 

@@ -14,8 +14,9 @@ struct RepairCommand: ParsableCommand {
             - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
             damaged vault is moved as a whole, because one authentication code covers all its secrets.
             - A key file that others may read gets mode 0600.
-            - Files that the device cannot read are moved too.
-            - Files of other programs or of a later version, and files that this process may not read, are left and listed.
+            - Files of other programs or of a later version, and files that this process may not read, are left and listed. \
+            So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
+            marked; a log there is repaired if its directory itself is given.
 
             Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a key-value store that is in use is left as it is.
 

@@ -31,17 +31,22 @@ struct StoreRepair {
     /// - Throws: The error of a store that is in use or cannot be written; it is unchanged then.
     func repair(_ finding: StoreFinding) throws -> Outcome {
         let path = root.appending(POSIXPath(finding.path))
-        switch finding.kind {
-        case "key-value store": return try repairStore(path.splitLast().parent, finding)
-        case "vault key" where try isExposed(path):
+        guard finding.kind != "directory" else {
+            throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
+        }
+        switch finding.role {
+        case .log where finding.isMarked || finding.path.utf8.elementsEqual(FileKVStore.logName.bytes):
+            return try repairStore(path.splitLast().parent, finding)
+        case .vaultKey where try isExposed(path):
             if !isRehearsal { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
             return Outcome(action: "repair", details: ["other users could read it; now they cannot"])
-        case "directory": throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
-        default:
-            guard finding.hasWrongContent else {
-                throw CommandFailure("left as it is: \(finding.details.joined(separator: "; "))")
-            }
+        case .vault where finding.isMarked && finding.hasWrongContent,
+            .vaultKey where finding.isMarked && finding.hasWrongContent,
+            .image where finding.isMarked && finding.hasWrongContent:
             return try setAside(path, finding)
+        case .log, .vault, .vaultKey, .image, .content, .quarantine, .marker, .bookkeeping, .temporary, .moved:
+            let reason = finding.isMarked || finding.role == .content ? "" : "no store has marked its directory; "
+            throw CommandFailure("left as it is: \(reason)\(finding.details.joined(separator: "; "))")
         }
     }
 

@@ -11,8 +11,13 @@ private let discussion = """
     kv:DIR is a key-value store, file:DIR or disk:DIR a file store, tree:DIR an ordinary directory. json:FILE has an object per line: \
     {"key":"name","value":"dusk"}, with "version" if that of the value is not 1, or with "base64" instead of a value \
     that JSON cannot hold exactly. json:- is standard input or output; then everything else goes to standard error. \
-    Links, pipes and devices are skipped and listed; empty directories are not copied. A tree is read and written \
-    without following links below it.
+    Links, pipes and devices are skipped and listed, and the exit status is 2 then; empty directories are not copied. A \
+    tree is read and written without following links below it.
+
+    A store within the tree of a destination is kept as a whole, or is a copy of one in the source: its files are \
+    replaced, and with --delete removed, only if the source has a store of the same kinds at the same path. Its lock and \
+    journal always stay. What is kept of a store that the source does not have is listed, and the exit status is 2. No \
+    output is written over a file of a store.
 
     Files and new directories of a tree have the permissions of the source's when they are written, without special \
     bits; permissions alone are not compared. Of extended attributes, those that file stores have set are copied.

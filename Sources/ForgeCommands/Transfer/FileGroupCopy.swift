@@ -24,6 +24,10 @@ struct FileGroupCopy {
         let attributes: [String: String]
     }
 
+    /// What stores have written in the two directories, once it is needed.
+    private var targetOwner: StoreEvidence?
+    private var sourceOwner: StoreEvidence?
+
     /// Short files, to be stored in one batch.
     private var batch: [ShortFile] = []
     private var sizeOfBatch = 0
@@ -79,6 +83,9 @@ struct FileGroupCopy {
         if let present, try fileSystem.status(of: .descriptor(present)).type == .directory {
             return try log.record(.fail, path.shown, reason: "the destination has a directory there")
         }
+        if let reason = try refusal(of: name) {
+            return try log.record(.fail, path.shown, reason: reason)
+        }
         let action = present == nil ? TransferLog.Action.copy : .replace
         guard !arguments.dryRun else { return try log.record(action, path.shown, bytes: size) }
         guard let store = target.store else {
@@ -93,6 +100,34 @@ struct FileGroupCopy {
         } else {
             try await file.store(in: store, as: path.shown)
             try log.record(action, path.shown, bytes: size)
+        }
+    }
+
+    /// The reason why a file of an ordinary directory is not written: its name is that of a file of a store in the
+    /// destination, and the source has no such store there.
+    private mutating func refusal(of name: POSIXPath) throws -> String? {
+        guard case .success(let directory) = targetDirectory else { return nil }
+        if targetOwner == nil {
+            targetOwner = try StoreEvidence(at: target.root.appendingIfAny(group.directory), on: fileSystem)
+        }
+        guard let owner = targetOwner, owner.isRoot else { return nil }
+        if sourceOwner == nil {
+            sourceOwner = try StoreEvidence(at: source.path.appendingIfAny(group.directory), on: fileSystem)
+        }
+        if !owner.hasForeignMarker, sourceOwner?.kinds.isSuperset(of: owner.kinds) == true { return nil }
+        let isContent = try !owner.hasForeignMarker && isContent(name, at: directory, of: owner)
+        return isContent ? nil : "the destination has a store there: \(owner.text ?? "")"
+    }
+
+    /// Whether a file is none of a store's, or does not exist.
+    private func isContent(
+        _ name: POSIXPath, at directory: Descriptor, of owner: StoreEvidence
+    ) throws(FileSystemError) -> Bool {
+        do throws(FileSystemError) {
+            return try owner.role(of: name, at: directory, on: fileSystem) == .content
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return true
         }
     }
 
@@ -132,7 +167,7 @@ struct FileGroupCopy {
             throw FileSystemError(error.operation, error.errno, path: target.root.appending(path))
         }
         if (error as? SourceFailure)?.error.errno.isDisappearance == true {
-            return try log.record(.skip, path.shown, reason: "removed meanwhile")
+            return try log.record(.removed, path.shown)
         }
         try log.record(.fail, path.shown, reason: "\(error)")
     }

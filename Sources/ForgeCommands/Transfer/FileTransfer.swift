@@ -155,14 +155,25 @@ struct FileTransfer {
     private func deleteOthers() async throws {
         try log.requireCompleteSource()
         var count = 0
-        try forEachOther { _ in count += 1 }
+        var keptStores: [POSIXPath] = []
+        try forEachOther { _ in
+            count += 1
+        } kept: {
+            keptStores.append($0)
+        }
         guard count <= arguments.maxDelete else {
             throw CommandFailure(
                 "nothing was deleted: \(counted(count, "file")) would be, more than --max-delete \(arguments.maxDelete)",
                 .partial)
         }
+        for store in keptStores {
+            try log.record(.skip, store.shown, reason: "a store that the source does not have is kept whole")
+        }
         var others: [POSIXPath] = []
-        try forEachOther { others.append($0) }
+        try forEachOther {
+            others.append($0)
+        } kept: { _ in
+        }
         for path in try removingOtherSpellings(others) {
             try Interruption.check()
             try requireSameSource()
@@ -170,12 +181,15 @@ struct FileTransfer {
                 if !arguments.dryRun { try await target.delete(path) }
                 try log.record(.delete, path.shown)
             } catch let error as FileSystemError where error.errno.isDisappearance {
-                try log.record(.skip, path.shown, reason: "removed meanwhile")
+                try log.record(.removed, path.shown)
             }
         }
     }
 
-    private func forEachOther(_ body: (POSIXPath) -> Void) throws {
+    /// Calls `other` with each file that is to be deleted, and `kept` once with the root of each store that the source
+    /// does not have.
+    private func forEachOther(_ other: (POSIXPath) -> Void, kept: (POSIXPath) -> Void) throws {
+        var mirrored: [POSIXPath: Bool] = [:]
         guard try storeExists(at: arguments.destination.url, isDirectory: true) else { return }
         var walk = FileWalk(
             try ConfinedDirectory(target.root), skipsStores: target.store != nil,
@@ -183,10 +197,34 @@ struct FileTransfer {
         while let entry = try walk.next() {
             try Interruption.check()
             guard entry.type == .regular, target.store == nil || entry.path.isKey,
-                !entry.path.isOfStore || target.isAbandoned(entry.path),
-                try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false)
+                try !SystemFileSystem().exists(source.path.appending(entry.path), followsSymbolicLinks: false),
+                try entry.path.splitLast().name.isLeftover
+                    ? target.isAbandoned(entry.path) : walk.role(of: entry).isDeletedWhenMissing
             else { continue }
-            body(entry.path)
+            if target.store == nil, let store = entry.store {
+                guard let isMirrored = mirrored[store] else {
+                    let isMirrored = try isMirrored(store)
+                    mirrored[store] = isMirrored
+                    if isMirrored { other(entry.path) } else { kept(store) }
+                    continue
+                }
+                if !isMirrored { continue }
+            }
+            other(entry.path)
+        }
+    }
+
+    /// Whether the source has a store of the same kinds at the path of one in the destination: then that is a copy of
+    /// it. A store that the source does not have is kept whole.
+    private func isMirrored(_ store: POSIXPath) throws -> Bool {
+        let fileSystem = SystemFileSystem()
+        do throws(FileSystemError) {
+            let own = try StoreEvidence(at: target.root.appendingIfAny(store), on: fileSystem)
+            let original = try StoreEvidence(at: source.path.appendingIfAny(store), on: fileSystem)
+            return !own.hasForeignMarker && original.kinds.isSuperset(of: own.kinds)
+        } catch {
+            guard error.errno.isDisappearance || FileTarget.isTaken(error) else { throw error }
+            return false
         }
     }
 
@@ -231,7 +269,7 @@ struct FileTransfer {
                 }
             } catch let error as SourceFailure {
                 try log.record(
-                    error.error.errno.isDisappearance ? .skip : .fail, entry.path.shown, reason: "\(error)")
+                    error.error.errno.isDisappearance ? .removed : .fail, entry.path.shown, reason: "\(error)")
             }
         }
     }
@@ -252,9 +290,17 @@ extension POSIXPath {
     /// The path in a message; text that is not valid UTF-8 is escaped.
     var shown: String { String(validating: self) ?? description }
 
-    /// Whether the last component is the name of a file that stores keep for themselves.
-    var isOfStore: Bool {
-        let name = splitLast().name
-        return name.isReservedWhenFolded || ["#shared", "#reserve", "#log-new", "#quarantine-new"].contains(name)
+    /// This path followed by another one, which may be empty.
+    func appendingIfAny(_ path: POSIXPath) -> POSIXPath { path.isEmpty ? self : appending(path) }
+}
+
+extension FileRole {
+    /// Whether a mirror deletes such a file if the source does not have it. Log, lock and journal of a store stay as
+    /// long as the store does.
+    var isDeletedWhenMissing: Bool {
+        switch self {
+        case .content, .quarantine, .vault, .vaultKey, .image: true
+        case .log, .marker, .bookkeeping, .temporary, .moved: false
+        }
     }
 }

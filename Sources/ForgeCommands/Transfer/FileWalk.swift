@@ -9,10 +9,17 @@ struct FileWalk {
         /// Relative to the root of the walk.
         var path: POSIXPath
         var type: FileType
+        /// What stores have written in its directory.
+        var owner: StoreEvidence
+        /// The root of the store that it is in, relative to the root of the walk and empty for that; nil if there is
+        /// none at or below the root of the walk.
+        var store: POSIXPath?
     }
 
     private struct Level {
         var directory: POSIXPath?
+        var owner: StoreEvidence
+        var store: POSIXPath?
         /// The entries still to come, in reverse order.
         var entries: [DirectoryEntry]
     }
@@ -31,7 +38,7 @@ struct FileWalk {
     /// - Parameters:
     ///   - root: The directory.
     ///   - skipsStores: Whether directories below that are the root of a store are left out.
-    ///   - skipsLeftovers: Whether directories that a store is removing are left out.
+    ///   - skipsLeftovers: Whether directories that a store is removing, and has recorded, are left out.
     ///   - other: The other place of a copy, which must not be found below this one.
     init(
         _ root: ConfinedDirectory, skipsStores: Bool, skipsLeftovers: Bool, other: DirectoryIdentity? = nil
@@ -58,15 +65,18 @@ struct FileWalk {
                 continue
             }
             levels[levels.count - 1].entries.removeLast()
-            let path = levels[levels.count - 1].directory?.appending(entry.name) ?? entry.name
-            guard entry.type == .directory else { return Entry(path: path, type: entry.type) }
-            if skipsLeftovers, entry.name.isLeftover { continue }
+            let level = levels[levels.count - 1]
+            let path = level.directory?.appending(entry.name) ?? entry.name
+            guard entry.type == .directory else {
+                return Entry(path: path, type: entry.type, owner: level.owner, store: level.store)
+            }
+            if skipsLeftovers, level.owner.isTemporary(entry.name) { continue }
             pending = .some(path)
         }
     }
 
     private mutating func read(_ directory: POSIXPath?) throws {
-        let listed: [DirectoryEntry]?
+        let listed: (entries: [DirectoryEntry], owner: StoreEvidence)?
         do throws(FileSystemError) {
             listed = try list(directory ?? ".")
         } catch {
@@ -74,17 +84,37 @@ struct FileWalk {
             if directory != nil, error.errno.isDisappearance { return }
             throw FileSystemError(error.operation, error.errno, path: directory ?? root.path)
         }
-        guard var entries = listed else { throw ContainsOther() }
-        if skipsStores, directory != nil, entries.contains(where: \.name.isStoreMarker) { return }
-        entries.sort { $1.name.bytes.lexicographicallyPrecedes($0.name.bytes) }
-        levels.append(Level(directory: directory, entries: entries))
+        guard let (found, owner) = listed else { throw ContainsOther() }
+        if skipsStores, directory != nil, owner.isRoot { return }
+        let entries = found.sorted { $1.name.bytes.lexicographicallyPrecedes($0.name.bytes) }
+        let store = owner.isRoot ? directory ?? "" : levels.last?.store
+        levels.append(Level(directory: directory, owner: owner, store: store, entries: entries))
     }
 
-    /// The entries of a directory; nil if it is the other place.
-    private func list(_ directory: POSIXPath) throws(FileSystemError) -> [DirectoryEntry]? {
+    /// The entries of a directory and what stores have written in it; nil if it is the other place.
+    private func list(
+        _ directory: POSIXPath
+    ) throws(FileSystemError) -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
         try root.withDirectory(directory) { (descriptor) throws(FileSystemError) in
-            let identity = DirectoryIdentity(try root.fileSystem.status(of: .descriptor(descriptor)))
-            return identity == other ? nil : try root.fileSystem.entries(of: descriptor)
+            let fileSystem = root.fileSystem
+            guard DirectoryIdentity(try fileSystem.status(of: .descriptor(descriptor))) != other else { return nil }
+            let owner =
+                try levels.isEmpty
+                ? StoreEvidence(at: root.path, on: fileSystem)
+                : StoreEvidence(of: descriptor, below: levels[levels.count - 1].owner, on: fileSystem)
+            return (try fileSystem.entries(of: descriptor), owner)
+        }
+    }
+
+    /// The role of a regular file that ``next()`` has returned.
+    func role(of entry: Entry) throws(FileSystemError) -> FileRole {
+        try entry.owner.role(of: entry.path.splitLast().name) { () throws(FileSystemError) in
+            try root.withParent(of: entry.path) { (directory, name) throws(FileSystemError) in
+                let file = try root.fileSystem.openRegularFile(name, at: directory).descriptor
+                return try root.fileSystem.closing(file) { () throws(FileSystemError) in
+                    try root.fileSystem.readBytes(of: file, at: 0, count: 64)
+                }
+            }
         }
     }
 }

@@ -47,9 +47,17 @@ struct KeyValueTransfer {
             return
         }
         guard
-            from.isStandardStream || from.scheme.isServer || to.scheme.isServer
-                || from.url.standardizedFileURL != to.url.standardizedFileURL
+            try from.isStandardStream || to.isStandardStream || from.scheme.isServer || to.scheme.isServer
+                || !Self.isSamePlace(from.url, to.url)
         else { throw CommandFailure("the source and the destination are the same", .usage) }
+    }
+
+    /// Whether two paths lead to the same directory or file, or are equal.
+    private static func isSamePlace(_ one: URL, _ other: URL) throws -> Bool {
+        let paths = (try POSIXPath(one.standardizedFileURL), try POSIXPath(other.standardizedFileURL))
+        guard paths.0 != paths.1 else { return true }
+        guard let identity = Ancestry.identity(of: paths.0) else { return false }
+        return identity == Ancestry.identity(of: paths.1)
     }
 
     private static func cluster(of place: StoreURL) async throws -> Substring? {

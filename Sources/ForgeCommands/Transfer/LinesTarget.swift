@@ -19,6 +19,7 @@ struct LinesTarget {
             return
         }
         let path = try POSIXPath(home.url)
+        try requireNoStoreFile(at: path, home.text)
         if try fileSystem.exists(path, followsSymbolicLinks: false),
             try fileSystem.status(path, followsSymbolicLinks: false).type != .regular
         {

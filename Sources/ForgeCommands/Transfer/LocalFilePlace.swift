@@ -25,7 +25,9 @@ struct LocalFilePlace: FilePlace {
             try Interruption.check()
             do {
                 guard let entry = try walk.next() else { return found }
-                if let file = try entry.file(log, isStore: isStore, target) {
+                // Deletions are decided by the role of a file; a copy reads every file.
+                if try log == nil && !isDeletedWhenMissing(entry, in: walk) { continue }
+                if let file = try entry.file(log, isStore: isStore) {
                     found.append(FilePlaceEntry(key: file, sizeInBytes: try size(of: entry.path)))
                 }
             } catch let error as FileSystemError {
@@ -33,6 +35,13 @@ struct LocalFilePlace: FilePlace {
                 try log.record(.fail, error.path?.shown ?? "", reason: "\(error)")
             }
         }
+    }
+
+    /// Whether a file may be deleted; nothing of a store in an ordinary directory is, since a server has no stores.
+    private func isDeletedWhenMissing(_ entry: FileWalk.Entry, in walk: FileWalk) throws -> Bool {
+        guard entry.type == .regular else { return false }
+        if entry.path.splitLast().name.isLeftover { return target.isAbandoned(entry.path) }
+        return try (isStore || entry.store == nil) && walk.role(of: entry).isDeletedWhenMissing
     }
 
     /// The size of a file for the progress; 0 if it has disappeared.
@@ -110,16 +119,14 @@ struct LocalFilePlace: FilePlace {
 
 extension FileWalk.Entry {
     /// The key of an entry that is copied, or may be deleted; nil for others.
-    fileprivate func file(_ log: TransferLog?, isStore: Bool, _ target: FileTarget) throws -> String? {
+    fileprivate func file(_ log: TransferLog?, isStore: Bool) throws -> String? {
         // A file whose path is not a valid key does not belong to a file store.
         if isStore, !path.isKey { return nil }
         guard type == .regular else {
             if !isStore { try log?.record(.skip, path.shown, reason: type.text) }
             return nil
         }
-        guard let log else {
-            return !path.isOfStore || target.isAbandoned(path) ? String(validating: path) : nil
-        }
+        guard let log else { return String(validating: path) }
         if let reason = path.keyRefusal {
             try log.record(.fail, path.shown, reason: reason)
             return nil

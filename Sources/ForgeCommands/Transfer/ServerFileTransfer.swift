@@ -74,7 +74,7 @@ struct ServerFileTransfer {
     @Sendable private func copy(_ entry: FilePlaceEntry) async throws {
         let key = entry.key
         guard let file = try await source.open(key) else {
-            return try log.record(.skip, key, reason: "removed meanwhile")
+            return try log.record(.removed, key)
         }
         let present = try await target.open(key)
         if let present, try await file.isEqual(to: present) {
@@ -87,7 +87,7 @@ struct ServerFileTransfer {
     /// Compares what the destination returns with the source.
     @Sendable private func verify(_ entry: FilePlaceEntry) async throws {
         guard let file = try await source.open(entry.key) else {
-            return try log.record(.skip, entry.key, reason: "removed meanwhile")
+            return try log.record(.removed, entry.key)
         }
         guard let copy = try await target.open(entry.key), copy.sizeInBytes == file.sizeInBytes,
             try await copy.checksumOfContent() == file.checksum()
@@ -114,7 +114,7 @@ struct ServerFileTransfer {
                 if !arguments.dryRun { try await target.delete(key) }
                 try log.record(.delete, key)
             } catch  where Self.isDisappearance(error) {
-                try log.record(.skip, key, reason: "removed meanwhile")
+                try log.record(.removed, key)
             }
         }
     }
@@ -135,7 +135,7 @@ struct ServerFileTransfer {
     /// Records an error of one file; rethrows one that concerns all files.
     private func record(_ error: any Error, _ key: String) throws {
         guard Self.isAboutTheItem(error) else { throw error }
-        if Self.isDisappearance(error) { return try log.record(.skip, key, reason: "removed meanwhile") }
+        if Self.isDisappearance(error) { return try log.record(.removed, key) }
         try log.record(.fail, key, reason: "\(error)")
     }
 

@@ -5,6 +5,8 @@ import Synchronization
 final class TransferLog: Sendable {
     enum Action: String, Encodable {
         case copy, replace, equal, delete, skip, fail, verify
+        /// The item was removed since it was listed.
+        case removed
     }
 
     private struct Item: Encodable {
@@ -75,10 +77,11 @@ final class TransferLog: Sendable {
             case .skip: summary.skipped += 1
             case .fail: summary.failed += 1
             case .verify: summary.verified += 1
+            case .removed: break
             }
         }
         if action != .delete, action != .verify { try progress.advance(bytes: bytes ?? 0) }
-        guard arguments.dryRun || [.fail, .skip, .delete].contains(action) else { return }
+        guard arguments.dryRun || [.fail, .skip, .delete, .removed].contains(action) else { return }
         let item = Item(
             action: action, key: key, source: arguments.source.text(of: key),
             destination: arguments.destination.text(of: key), bytes: bytes, reason: reason)
@@ -101,10 +104,15 @@ final class TransferLog: Sendable {
         } else {
             try write(text(summary) + "\n")
         }
-        guard summary.failed > 0 else { return }
         let others = summary.copied + summary.equal
-        throw CommandFailure(
-            "\(counted(summary.failed, "item")) failed, \(others) did not", others > 0 ? .partial : .failure)
+        guard summary.failed == 0 else {
+            throw CommandFailure(
+                "\(counted(summary.failed, "item")) failed, \(others) did not", others > 0 ? .partial : .failure)
+        }
+        // Everything that was not carried over counts, so that no script takes the copy for a complete one.
+        guard summary.skipped == 0 else {
+            throw CommandFailure("\(counted(summary.skipped, "item")) skipped: see the list", .partial)
+        }
     }
 
     private func text(_ summary: Summary) -> String {

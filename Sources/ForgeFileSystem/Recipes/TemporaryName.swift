@@ -86,6 +86,9 @@ extension POSIXPath {
         hasPrefix(Self.temporaryPrefix) ? recordedParts?.id : nil
     }
 
+    /// The part of the name of a temporary file or of trash that tells its owner; nil for any other name.
+    package var ownerID: POSIXPath? { recordedParts?.id }
+
     /// The random part and the number of a name that ``TemporaryFileJournalFile`` records, of a file or of trash.
     var recordedParts: (id: POSIXPath, slot: Int)? {
         guard let prefix = [Self.temporaryPrefix, Self.trashPrefix].first(where: hasPrefix) else { return nil }

@@ -30,23 +30,22 @@ enum FileContent: String, Encodable, Sendable {
     /// Whether the bytes may be sent: those of vaults, keys and temporary files never are.
     var isShown: Bool { self == .plain }
 
-    /// Recognises reserved names first, then the first bytes.
+    /// Recognises reserved names first, then the first bytes: a copy of a vault or key is not shown wherever it is.
     init(_ name: POSIXPath, startingWith start: [UInt8]) {
-        let text = String(name)
-        if name.isStoreMarker || name.isLeftover || name.isMovedFile || text.hasPrefix("#") {
+        if name.bytes.first == UInt8(ascii: "#") {
             self = .own
-        } else if text.hasPrefix("quarantine-") {
+        } else if FileKVStore.isQuarantine(name) {
             self = .quarantine
-        } else if FileKVStore.isLog(named: text, startingWith: start) {
+        } else if name == FileKVStore.logName, FileKVStore.isLog(startingWith: start) {
             self = .log
         } else if VaultCrypt.isVault(startingWith: start) {
             self = .vault
         } else if VaultKeyFile.isKeyFile(startingWith: start) {
             self = .vaultKey
-        } else if text.hasSuffix(".forgecache") {
+        } else if name.bytes.suffix(11).elementsEqual(".forgecache".utf8) {
             self = .cacheEntry
         } else {
-            self = text.hasSuffix(".cache") ? .image : .plain
+            self = ImageFile.isName(name) ? .image : .plain
         }
     }
 

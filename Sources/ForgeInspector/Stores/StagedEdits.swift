@@ -54,9 +54,10 @@ struct StagedEdits: Decodable, Sendable {
             throw failure(error, path)
         }
         do throws(FileSystemError) {
-            guard try fileSystem.exists("log", at: directory, followsSymbolicLinks: false) else {
-                throw FileSystemError(.open, .noSuchFileOrDirectory, path: "log")
-            }
+            // Not only a file with the name of a log: opening would set it aside.
+            guard try StoreEvidence(of: directory, below: nil, on: fileSystem).kinds.contains(.keyValue),
+                try fileSystem.exists(FileKVStore.logName, at: directory, followsSymbolicLinks: false)
+            else { throw FileSystemError(.open, .noSuchFileOrDirectory, path: FileKVStore.logName) }
             // A process that shares the store has created this file.
             let isShared = try fileSystem.exists("#shared", at: directory, followsSymbolicLinks: false)
             options.sharing = isShared ? .shared : .exclusive

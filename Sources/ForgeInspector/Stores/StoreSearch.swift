@@ -30,7 +30,8 @@ struct StoreSearch: Sendable {
         var stores: [FoundStore] = []
         var caches: [POSIXPath: FoundStore] = [:]
         var versions: [POSIXPath: Version] = [:]
-        var pending: [POSIXPath] = ["."]
+        /// The directories to read, and what stores have written in those above them.
+        var pending: [(directory: POSIXPath, parent: StoreEvidence?)] = [(".", nil)]
         var count = 0
         var isPartial = false
     }
@@ -40,10 +41,14 @@ struct StoreSearch: Sendable {
     /// - Throws: The error of the root directory. Directories that cannot be read are left out.
     mutating func run() throws(FileSystemError) -> [Timeline.Event] {
         var walk = Walk()
-        while let directory = walk.pending.popLast(), !walk.isPartial {
+        while let (directory, parent) = walk.pending.popLast(), !walk.isPartial {
             do throws(FileSystemError) {
                 try root.withDirectory(directory) { (descriptor) throws(FileSystemError) in
-                    visit(directory, try fileSystem.entries(of: descriptor), at: descriptor, &walk)
+                    let owner =
+                        try parent == nil
+                        ? StoreEvidence(at: root.path, on: fileSystem)
+                        : StoreEvidence(of: descriptor, below: parent, on: fileSystem)
+                    visit(directory, of: owner, try fileSystem.entries(of: descriptor), at: descriptor, &walk)
                 }
             } catch {
                 guard directory != "." else { throw error }
@@ -58,8 +63,14 @@ struct StoreSearch: Sendable {
     }
 
     private func visit(
-        _ directory: POSIXPath, _ entries: [DirectoryEntry], at descriptor: Descriptor, _ walk: inout Walk
+        _ directory: POSIXPath, of owner: StoreEvidence, _ entries: [DirectoryEntry], at descriptor: Descriptor,
+        _ walk: inout Walk
     ) {
+        if owner.kinds.contains(.keyValue),
+            entries.contains(where: { $0.name == FileKVStore.logName && $0.type == .regular })
+        {
+            walk.stores.append(FoundStore(kind: .keyValue, path: directory))
+        }
         for entry in entries {
             walk.count += 1
             guard walk.count <= Self.limit else {
@@ -68,16 +79,17 @@ struct StoreSearch: Sendable {
             }
             let path = directory == "." ? entry.name : directory.appending(entry.name)
             if entry.type == .directory {
-                if !entry.name.isLeftover { walk.pending.append(path) }
+                if !owner.isTemporary(entry.name) { walk.pending.append((path, owner)) }
                 continue
             }
             guard let version = version(of: entry.name, at: descriptor, known?[path]) else { continue }
             walk.versions[path] = version
             switch version.content {
-            case .log: walk.stores.append(FoundStore(kind: .keyValue, path: directory))
-            case .vault: walk.stores.append(FoundStore(kind: .vault, path: path))
-            case .cacheEntry: walk.caches[directory] = FoundStore(kind: .cache, path: directory)
-            case .image: walk.caches[directory] = FoundStore(kind: .images, path: directory)
+            case .vault where owner.mayHoldVaults: walk.stores.append(FoundStore(kind: .vault, path: path))
+            case .cacheEntry where owner.kinds.contains(.cache):
+                walk.caches[directory] = FoundStore(kind: .cache, path: directory)
+            case .image where owner.kinds.contains(.images):
+                walk.caches[directory] = FoundStore(kind: .images, path: directory)
             default: break
             }
         }

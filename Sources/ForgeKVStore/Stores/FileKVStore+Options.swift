@@ -134,17 +134,36 @@ extension FileKVStore {
 }
 
 extension FileKVStore {
-    /// Whether a file is the log of a store, according to its name and its first bytes, even if they are partly
-    /// damaged.
+    /// The name of the log in a store's directory.
+    package static let logName: POSIXPath = "log"
+
+    /// Whether these are the first bytes of a log, even if they are partly damaged.
     ///
     /// The header contains the log's identifier twice, so a log is recognised even if its magic number is damaged.
-    package static func isLog(named name: String, startingWith bytes: [UInt8]) -> Bool {
-        guard name == "log" else { return false }
+    package static func isLog(startingWith bytes: [UInt8]) -> Bool {
+        guard !bytes.isEmpty else { return false }
         guard bytes.count >= LogHeader.size else { return LogHeader.magic.starts(with: bytes.prefix(8)) }
         let first = bytes[16..<32]
         return bytes.starts(with: LogHeader.magic)
             || (first.elementsEqual(bytes[40..<56]) && first.contains { $0 != 0 })
     }
+
+    /// Whether this is the content of a lock file: a process ID, or the word of a shared store, a line feed and spaces.
+    package static func isLock(_ bytes: [UInt8]) -> Bool {
+        let line = bytes.prefix { $0 != UInt8(ascii: "\n") }
+        guard line.count < bytes.count, !line.isEmpty, bytes.count <= 64,
+            bytes[(line.count + 1)...].allSatisfy({ $0 == UInt8(ascii: " ") })
+        else { return false }
+        return line.elementsEqual("shared".utf8) || line.allSatisfy { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
+    }
+
+    /// Whether this is the name, in a store's directory, of a file that only running processes need.
+    package static func isBookkeeping(_ name: POSIXPath) -> Bool {
+        name == .sharedName || name == RemovalReserve.name
+    }
+
+    /// Whether this is the name, in a store's directory, of data that the store set aside.
+    package static func isQuarantine(_ name: POSIXPath) -> Bool { name.bytes.starts(with: Quarantine.prefix.utf8) }
 
     /// Whether this is the name of a temporary file of a store.
     package static func isTemporary(_ name: POSIXPath) -> Bool {

@@ -1,5 +1,5 @@
 import ForgeCoding
-import ForgeFileSystem
+package import ForgeFileSystem
 package import Foundation
 
 /// The bytes of an image's file: magic, version, checksum, and the encoded image.
@@ -11,6 +11,12 @@ package enum ImageFile {
     private static let version: UInt32 = 1
     private static let checksumOffset = 12
     private static let headerLength = 16
+
+    /// Whether this is the name of an entry.
+    package static func isName(_ name: POSIXPath) -> Bool { name.bytes.suffix(6).elementsEqual(".cache".utf8) }
+
+    /// Whether these are the first bytes of an entry.
+    package static func isImage(startingWith bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
 
     static func content(of image: CachedImage) throws -> Data {
         let payload = try ValueCoder().encode(image)
