@@ -1,4 +1,5 @@
 public import ArgumentParser
+import Foundation
 
 /// The `forge` command: the demo, and commands that read, change, verify, copy, save and repair stores.
 public struct ForgeCommand: AsyncParsableCommand {
@@ -35,4 +36,57 @@ public struct ForgeCommand: AsyncParsableCommand {
         ])
 
     public init() {}
+}
+
+extension ForgeCommand {
+    /// Runs the command given by the arguments and ends the process with its exit status.
+    public static func runAndExit() async -> Never {
+        do {
+            var command = try parseAsRoot()
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                try command.run()
+            }
+            Foundation.exit(EXIT_SUCCESS)
+        } catch {
+            Foundation.exit(report(error))
+        }
+    }
+
+    /// Prints the message of an error and returns the exit status; help and version go to standard output.
+    private static func report(_ error: any Error) -> Int32 {
+        let parsed = exitCode(for: error)
+        // The parser gives every error but its own the status for a failure.
+        let code = parsed == .failure && !(error is ExitCode) ? ExitCode(ExitStatus(of: error).rawValue) : parsed
+        let message = fullMessage(for: error)
+        if code.isSuccess {
+            do {
+                try StandardOutput.print(message, keeping: ["\n"])
+            } catch {
+                return report(error)
+            }
+        } else if !message.isEmpty {
+            let isUsage = code == .validationFailure
+            let text = isUsage ? UsageMessage(message, arguments: CommandLine.arguments.dropFirst()).text : message
+            ErrorMessage.write(text, code: code.rawValue)
+        }
+        return code.rawValue
+    }
+}
+
+/// The encoding of the arguments of the process.
+public enum ArgumentEncoding {
+    /// Exits with the status for wrong usage if an argument is not valid UTF-8.
+    ///
+    /// `CommandLine.arguments` replaces invalid bytes by U+FFFD, so a path or key would refer to another file.
+    public static func requireUTF8() {
+        for number in 1..<max(Int(CommandLine.argc), 1) {
+            guard let argument = CommandLine.unsafeArgv[number], String(validatingCString: argument) == nil else {
+                continue
+            }
+            StandardError.write("Error: argument \(number) is not valid UTF-8\n")
+            exit(ExitCode.validationFailure.rawValue)
+        }
+    }
 }

@@ -1,0 +1,131 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The form of an error on standard error: a line of text, or a JSON object if the arguments contain `--json`.
+enum ErrorMessage {
+    private struct Object: Encodable {
+        let code: Int32
+        let kind: String
+        let message: String
+    }
+
+    /// Whether the arguments of this process ask for JSON; known even if the arguments cannot be parsed.
+    static let isJSON = CommandLine.arguments.dropFirst().prefix { $0 != "--" }.contains("--json")
+
+    /// Writes the message of an error.
+    ///
+    /// - Parameters:
+    ///   - message: The text, which may begin with `Error: `; of wrong usage it has several lines.
+    ///   - code: The exit status.
+    static func write(_ message: String, code: Int32) {
+        StandardError.write(isJSON ? json(message, code: code) : text(message, code: code))
+    }
+
+    static func text(_ message: String, code: Int32) -> String {
+        // Only the usage message has several lines.
+        let isUsage = code == ExitStatus.usage.rawValue
+        return message.escapingControls(except: isUsage ? ["\n"] : []) + "\n"
+    }
+
+    static func json(_ message: String, code: Int32) -> String {
+        let kind = ExitStatus(rawValue: code)?.word ?? "failure"
+        let prefix = "Error: "
+        let text = message.hasPrefix(prefix) ? String(message.dropFirst(prefix.count)) : message
+        do {
+            return try JSONText.line(Object(code: code, kind: kind, message: text))
+        } catch {
+            return "{\"code\":\(code),\"kind\":\"\(kind)\"}\n"
+        }
+    }
+}
+
+/// The usage error message, without the arguments of commands that may contain a secret.
+struct UsageMessage {
+    let text: String
+
+    /// - Parameters:
+    ///   - message: The message of the parser, which may quote arguments.
+    ///   - arguments: The arguments of the process.
+    init(_ message: String, arguments: some Sequence<String>) {
+        let words = arguments.filter { !$0.hasPrefix("-") }
+        let verbs = ForgeCommand.configuration.subcommands
+        let verb = verbs.first { $0.configuration.commandName == words.first }
+        let isHarmless = verb != nil && verb != SecretCommand.self || words.first == "help" || words.isEmpty
+        // These messages contain only declared names.
+        guard !isHarmless, !message.hasPrefix("Error: Missing ") else {
+            text = Self.withoutCredentials(message)
+            return
+        }
+        let subcommands = verb?.configuration.subcommands ?? []
+        let command = subcommands.first { $0._commandName == words.dropFirst().first } ?? verb ?? ForgeCommand.self
+        text = """
+            Error: Wrong usage. The arguments are not repeated here, since one may be a secret; a secret is read from \
+            standard input.
+            Usage: \(ForgeCommand.usageString(for: command))
+            """
+    }
+
+    /// The message without what comes before an `@` in its URLs: it may be a user and a password.
+    private static func withoutCredentials(_ message: String) -> String {
+        message.replacing(/(etcds?|s3):\/\/[^\s'"]*@/) { "\($0.1)://…@" }
+    }
+}
+
+/// Requires a non-empty path: Foundation treats an empty path as the current directory.
+///
+/// - Parameters:
+///   - path: The argument; nil if it was not given.
+///   - name: The kind of file at the path.
+/// - Throws: `ValidationError`.
+func requirePath(_ path: String?, of name: String) throws {
+    // `UsageMessage` passes on messages with this prefix; they repeat no argument.
+    guard path?.isEmpty != true else { throw ValidationError("Missing path: the path of the \(name) is empty") }
+    guard path.map(StoreURL.isURL) != true else {
+        throw ValidationError("Missing path: the \(name) must be on this machine; kv, file, copy and watch take URLs")
+    }
+}
+
+/// Throws if an output would be written over a file of a store.
+///
+/// - Parameters:
+///   - path: The file that is written or replaced; links on its path are followed.
+///   - name: What was given as the output, in an error.
+/// - Throws: ``CommandFailure`` with the status for wrong usage, or the error of looking at the directory.
+func requireNoStoreFile(at path: POSIXPath, _ name: String) throws {
+    let fileSystem = SystemFileSystem()
+    let path = try fileSystem.followingFinalLinks(path)
+    let (above, file) = path.splitLast()
+    let parent: POSIXPath = above.isEmpty ? "." : above
+    let role: FileRole
+    do throws(FileSystemError) {
+        let owner = try StoreEvidence(at: parent, on: fileSystem)
+        role = try fileSystem.withDirectory(parent) { (directory) throws(FileSystemError) in
+            // A name that only stores use is reserved, also while there is no such file.
+            if owner.isRoot, file.isReservedName { return .marker }
+            guard try fileSystem.exists(file, at: directory, followsSymbolicLinks: false) else {
+                return try owner.role(of: file) { () throws(FileSystemError) in [] }
+            }
+            return try owner.role(of: file, at: directory, on: fileSystem)
+        }
+    } catch {
+        guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+        return  // The write reports it.
+    }
+    guard role == .content else { throw CommandFailure("\(name) is a file of a store; choose another output", .usage) }
+}
+
+/// The option `--json` of every verb.
+struct JSONOption: ParsableArguments {
+    @Flag(help: "Print JSON, one object per line; errors too.")
+    var json = false
+}
+
+/// The JSON output of a verb that changes an item.
+struct ActionLine: Encodable {
+    var action: String
+    var key: String
+    var bytes: Int?
+    var destination: String?
+}

@@ -1,0 +1,146 @@
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Standard output, written without a buffer, so that each failed write is an error of the command.
+enum StandardOutput {
+    /// Writes bytes unchanged.
+    static func write(_ data: Data) throws(CommandFailure) {
+        do {
+            _ = try FileDescriptor.standardOutput.writeAll(data)
+        } catch let error as Errno {
+            throw CommandFailure("cannot write to standard output: \(error.text)")
+        } catch {
+            throw CommandFailure("cannot write to standard output: \(error)")
+        }
+    }
+
+    /// Writes text and a line feed; control characters in the text are escaped.
+    static func print(_ text: String, keeping kept: Set<Unicode.Scalar> = []) throws(CommandFailure) {
+        try write(Data((text.escapingControls(except: kept) + "\n").utf8))
+    }
+
+    /// Writes lines in one call.
+    static func print(_ lines: [String]) throws(CommandFailure) {
+        try write(Data(lines.map { $0.escapingControls() + "\n" }.joined().utf8))
+    }
+
+    /// Writes a value as JSON on a line of its own.
+    static func print(line value: some Encodable) throws {
+        try write(Data(try JSONText.line(value).utf8))
+    }
+
+    /// Writes JSON text and a line feed; control characters become escapes of JSON, so that the value is unchanged.
+    static func print(json text: String) throws(CommandFailure) {
+        try write(Data((text.escapingControlsOfJSON() + "\n").utf8))
+    }
+}
+
+/// Standard input, read without a buffer of the C library.
+enum StandardInput {
+    /// Reads all bytes.
+    ///
+    /// - Parameter limit: The maximum number of bytes.
+    /// - Returns: The bytes up to the end of the input.
+    /// - Throws: ``CommandFailure`` with the error of the system, or for more bytes than the limit.
+    static func readToEnd(limit: Int) throws(CommandFailure) -> Data {
+        try read(limit: limit) { _ in false }
+    }
+
+    /// Reads what is available, up to 64 KiB; returns nil at the end of the input.
+    static func readChunk() throws(CommandFailure) -> Data? {
+        var buffer = [UInt8](repeating: 0, count: 1 << 16)
+        do {
+            let count = try buffer.withUnsafeMutableBytes { try FileDescriptor.standardInput.read(into: $0) }
+            return count == 0 ? nil : Data(buffer[..<count])
+        } catch let error as Errno {
+            throw CommandFailure("cannot read standard input: \(error.text)")
+        } catch {
+            throw CommandFailure("cannot read standard input: \(error)")
+        }
+    }
+
+    /// Reads one line, with the line feed that ends it, from a terminal in canonical mode.
+    ///
+    /// - Throws: ``CommandFailure`` if a read fails, or returns as many bytes as the terminal buffers of a line: it
+    ///   discards the rest without an error.
+    static func readLine() throws(CommandFailure) -> Data {
+        // A read returns at most one line, and less if the user has pressed control-D within it.
+        var lengthBefore = 0
+        return try read(limit: nil) { (line) throws(CommandFailure) in
+            let isComplete = line.last == UInt8(ascii: "\n")
+            let length = line.count - (isComplete ? 1 : 0)
+            guard length - lengthBefore <= longestLine else {
+                throw CommandFailure(
+                    "a terminal passes no more than \(longestLine) bytes of a line for certain; use a pipe or a file")
+            }
+            lengthBefore = length
+            return isComplete
+        }
+    }
+
+    #if os(Linux)
+    /// The longest line, without its end, that is guaranteed to be complete: `N_TTY` buffers 4,095 bytes
+    /// (`termios(3)`).
+    private static let longestLine = 4094
+    #else
+    /// The longest line, without its end, that is guaranteed to be complete: Darwin's `MAX_CANON` is 1,024.
+    private static let longestLine = 1022
+    #endif
+
+    private static func read(
+        limit: Int?, until isComplete: (Data) throws(CommandFailure) -> Bool
+    ) throws(CommandFailure) -> Data {
+        var data = Data()
+        while let chunk = try readChunk() {
+            data.append(chunk)
+            if let limit, data.count > limit {
+                throw CommandFailure("standard input is longer than \(readableSize(limit))")
+            }
+            if try isComplete(data) { return data }
+        }
+        return data
+    }
+}
+
+/// Standard error; a message that cannot be written is dropped.
+enum StandardError {
+    static func write(_ text: String) {
+        do {
+            _ = try FileDescriptor.standardError.writeAll(text.utf8)
+        } catch {
+            // The exit status still reports the failure.
+        }
+    }
+}
+
+extension Errno {
+    /// The message and the symbol of the error number: `No space left on device (ENOSPC)`.
+    var text: String { "\(description) (\(name))" }
+}
+
+/// The descriptors 0, 1 and 2, which a caller may have closed.
+public enum StandardDescriptors {
+    /// Opens each closed standard descriptor, in a mode in which its use fails with `EBADF`.
+    ///
+    /// Otherwise the first file that the process opens would get the free number, and output would be written into a
+    /// store. The C library does the same for set-user-ID programs (glibc, `csu/check_fds.c`). Call it before any
+    /// descriptor is opened: the executor of asynchronous code opens some.
+    public static func reserve() {
+        let modes: [(CInt, FileDescriptor.AccessMode)] = [(0, .writeOnly), (1, .readOnly), (2, .readOnly)]
+        for (number, mode) in modes where fcntl(number, F_GETFD) == -1 {
+            do {
+                // The lowest free number is this one, because lower ones are open.
+                _ = try FileDescriptor.open("/dev/null", mode)
+            } catch {
+                StandardError.write("Error: cannot open /dev/null: \(error)\n")
+                exit(1)
+            }
+        }
+    }
+
+    /// Makes a write to a pipe without a reader fail with `EPIPE` instead of ending the process.
+    public static func ignoreBrokenPipes() {
+        signal(SIGPIPE, SIG_IGN)
+    }
+}

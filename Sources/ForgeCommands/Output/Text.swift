@@ -1,0 +1,127 @@
+import Foundation
+
+/// Rows of text in columns as wide as their widest cell.
+struct TextTable {
+    /// The side of a column that its cells are aligned to.
+    enum Alignment {
+        case left, right
+    }
+
+    private let columns: [(title: String, alignment: Alignment)]
+    private var rows: [[String]] = []
+
+    init(_ columns: [(title: String, alignment: Alignment)]) {
+        self.columns = columns
+    }
+
+    /// Adds a row; control characters are escaped here, so that column widths match the printed text.
+    mutating func add(_ cells: [String]) {
+        rows.append(cells.map { $0.escapingControls() })
+    }
+
+    /// The table as lines, the titles underlined.
+    var lines: [String] {
+        let titles = columns.map(\.title)
+        let widths = columns.indices.map { column in
+            ([titles] + rows).map { $0[column].count }.max() ?? 0
+        }
+        func line(_ cells: [String]) -> String {
+            let padded = columns.indices.map { column in
+                let space = String(repeating: " ", count: widths[column] - cells[column].count)
+                return columns[column].alignment == .left ? cells[column] + space : space + cells[column]
+            }
+            let joined = padded.joined(separator: "  ")
+            return String(joined.reversed().drop { $0 == " " }.reversed())
+        }
+        return [line(titles), widths.map { String(repeating: "─", count: $0) }.joined(separator: "  ")] + rows.map(line)
+    }
+}
+
+/// JSON as the verbs print it: sorted keys, dates in ISO 8601, control characters as escapes.
+enum JSONText {
+    /// An object on a line of its own, with the line feed.
+    static func line(_ value: some Encodable) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        encoder.dateEncodingStrategy = .iso8601
+        return String(decoding: try encoder.encode(value), as: UTF8.self).escapingControlsOfJSON() + "\n"
+    }
+}
+
+/// A number of bytes in the largest unit that fits: `512 B`, `1.5 KiB`, `12 MiB`.
+func readableSize(_ bytes: Int) -> String {
+    var size = Double(bytes)
+    var unit = "B"
+    for larger in ["KiB", "MiB", "GiB", "TiB"] where size >= 1024 {
+        size /= 1024
+        unit = larger
+    }
+    guard unit != "B", size < 10 else { return "\(Int(size.rounded())) \(unit)" }
+    let tenths = Int((size * 10).rounded())
+    return "\(tenths / 10).\(tenths % 10) \(unit)"
+}
+
+/// A count with its noun: `1 key`, `2 keys`.
+func counted(_ count: Int, _ thing: String) -> String {
+    count == 1 ? "1 \(thing)" : "\(count) \(thing)s"
+}
+
+extension String {
+    /// The text, or its beginning and an ellipsis if it has more characters than `limit`.
+    func shortened(to limit: Int) -> String {
+        guard let end = index(startIndex, offsetBy: limit, limitedBy: endIndex), end < endIndex else { return self }
+        return prefix(limit - 1) + "…"
+    }
+    /// The text, or its beginning and end around an ellipsis if it has more characters than `limit`.
+    func shortenedInside(to limit: Int) -> String {
+        guard count > limit else { return self }
+        return prefix(limit / 2) + "…" + suffix(limit - limit / 2 - 1)
+    }
+}
+
+extension String {
+    /// The text with each control character shown as `\xNN`, byte by byte, so that it cannot control a terminal.
+    func escapingControls(except kept: Set<Unicode.Scalar> = []) -> String {
+        escaping { scalar in
+            guard scalar.controlsTerminal, !kept.contains(scalar) else { return nil }
+            return Unicode.UTF8.encode(scalar)?.map { "\\x" + $0.hexadecimal(width: 2) }.joined()
+        }
+    }
+
+    /// JSON text with each control character in a string escaped as `\uNNNN`; the value is unchanged.
+    ///
+    /// JSON itself escapes only U+0000 to U+001F (RFC 8259, section 7). Line feeds are kept: they separate tokens, and
+    /// every other control character can only be inside a string.
+    func escapingControlsOfJSON() -> String {
+        escaping { scalar in
+            guard scalar.controlsTerminal, scalar != "\n" else { return nil }
+            return "\\u" + scalar.value.hexadecimal(width: 4)
+        }
+    }
+
+    private func escaping(_ replacement: (Unicode.Scalar) -> String?) -> String {
+        guard unicodeScalars.contains(where: \.controlsTerminal) else { return self }
+        var text = ""
+        for scalar in unicodeScalars {
+            if let escape = replacement(scalar) { text += escape } else { text.unicodeScalars.append(scalar) }
+        }
+        return text
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether the scalar is a control character, a line separator, or changes the text direction.
+    fileprivate var controlsTerminal: Bool {
+        switch value {
+        case 0..<0x20, 0x7F...0x9F, 0x061C, 0x200E...0x200F, 0x2028...0x202E, 0x2066...0x2069: true
+        default: false
+        }
+    }
+}
+
+extension BinaryInteger {
+    fileprivate func hexadecimal(width: Int) -> String {
+        let digits = String(self, radix: 16)
+        return String(repeating: "0", count: max(0, width - digits.count)) + digits
+    }
+}

@@ -1,0 +1,225 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// A place that items are copied from or to: `kv:DIR`, `file:DIR`, `tree:DIR`, `json:FILE` or `json:-`, or the URL of a
+/// store on servers.
+struct Home: Hashable, Sendable, ExpressibleByArgument {
+    enum Scheme: String, CaseIterable, Sendable {
+        /// A key-value store.
+        case keyValue = "kv"
+        /// A file store.
+        case files = "file"
+        /// An ordinary directory.
+        case tree
+        /// Keys and values as JSON, one object per line.
+        case json
+        /// A key-value store in etcd.
+        case etcd
+        case etcds
+        /// A file store in S3.
+        case s3
+
+        /// Whether the items are keys and values, not files.
+        var isKeyValue: Bool { [.keyValue, .json, .etcd, .etcds].contains(self) }
+
+        /// Whether the place is a store of this toolkit.
+        var isStore: Bool { self != .json && self != .tree }
+
+        /// Whether the place is a store on servers.
+        var isServer: Bool { [.etcd, .etcds, .s3].contains(self) }
+    }
+
+    let scheme: Scheme
+    /// What comes after the colon.
+    let path: String
+
+    init?(argument: String) {
+        guard let colon = argument.firstIndex(of: ":") else { return nil }
+        // Another word for a file store on this machine.
+        let word = argument[..<colon] == "disk" ? Scheme.files.rawValue : String(argument[..<colon])
+        guard let scheme = Scheme(rawValue: word) else { return nil }
+        self.scheme = scheme
+        path = String(argument[argument.index(after: colon)...])
+        guard !path.isEmpty else { return nil }
+    }
+
+    /// The URL of a store on servers; nil for a place on this machine.
+    ///
+    /// - Throws: `ValidationError` if it is not valid.
+    func server() throws(ValidationError) -> StoreURL? {
+        scheme.isServer ? try StoreURL("\(scheme.rawValue):\(path)") : nil
+    }
+
+    /// Whether this is standard input or standard output.
+    var isStandardStream: Bool { scheme == .json && path == "-" }
+
+    /// The place on this machine.
+    var url: URL { URL(fileURLWithPath: path) }
+
+    /// The place as it is written in an argument.
+    var text: String { "\(scheme.rawValue):\(path)" }
+
+    /// An item at this place, for people.
+    func text(of item: String) -> String {
+        switch scheme {
+        case .keyValue, .json: "\(text)#\(item)"
+        case .files, .tree, .etcd, .etcds, .s3: path.hasSuffix("/") ? text + item : "\(text)/\(item)"
+        }
+    }
+}
+
+/// The URL of a store on servers: `etcd://host:2379/prefix`, `etcds://…` for TLS, or `s3://bucket/prefix`.
+///
+/// The prefix is everything after the slash that ends the host or bucket. Percent-encoding is not decoded, as in other
+/// tools for S3.
+struct StoreURL: Hashable, Sendable {
+    enum Scheme: String, CaseIterable, Sendable {
+        /// A key-value store in etcd, without TLS.
+        case etcd
+        /// A key-value store in etcd, over TLS.
+        case etcds
+        /// A file store in S3.
+        case s3
+    }
+
+    /// The beginning of the names in etcd if the URL has no path: that of the store by default.
+    static let defaultPrefix = "forge/"
+    private static let defaultPort = 2379
+
+    let scheme: Scheme
+
+    /// The servers of etcd as `host:port`, or the name of the bucket.
+    let places: [String]
+
+    /// The beginning of all names, with a slash at its end; empty for a whole bucket.
+    let prefix: String
+
+    var isKeyValue: Bool { scheme != .s3 }
+
+    /// The URL for people, without a slash at its end.
+    var text: String { "\(scheme.rawValue)://\(places.joined(separator: ","))/\(prefix)".withoutSlashAtEnd }
+
+    /// Parses a URL.
+    ///
+    /// - Throws: `ValidationError`, which repeats nothing of the URL: it may contain a password.
+    init(_ text: String) throws(ValidationError) {
+        let parts = text.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, let scheme = Scheme(rawValue: String(parts[0])) else {
+            throw ValidationError("The URL of a store begins with etcd://, etcds:// or s3://")
+        }
+        let rest = parts[1].split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        let authority = String(rest[0])
+        guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw Self.credentials(scheme) }
+        guard !parts[1].utf8.contains(where: { [UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }) else {
+            throw ValidationError("The URL of a store has no query (?) and no fragment (#)")
+        }
+        self.scheme = scheme
+        places = try scheme == .s3 ? [Self.bucket(authority)] : Self.servers(authority)
+        let path = rest.count > 1 ? String(rest[1]) : ""
+        guard !path.isEmpty else {
+            prefix = scheme == .s3 ? "" : Self.defaultPrefix
+            return
+        }
+        prefix = path.hasSuffix("/") ? path : path + "/"
+    }
+
+    /// The URL in an argument; nil if that is a path.
+    ///
+    /// - Throws: `ValidationError` for the URL of no store.
+    static func parsed(_ argument: String) throws(ValidationError) -> StoreURL? {
+        guard let scheme = self.scheme(of: argument), scheme != "file" else { return nil }
+        return try StoreURL(argument)
+    }
+
+    /// Whether an argument is meant as the URL of a store on servers.
+    static func isURL(_ argument: String) -> Bool {
+        scheme(of: argument).map { Scheme(rawValue: $0) != nil } ?? false
+    }
+
+    /// The word before `://`; nil if there is none.
+    private static func scheme(of argument: String) -> String? {
+        let parts = argument.split(separator: "://", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, let word = parts.first, let first = word.utf8.first, first.isLetter,
+            word.utf8.allSatisfy({ $0.isLetter || $0.isDigit || [43, 45, 46].contains($0) })
+        else { return nil }
+        return word.lowercased()
+    }
+
+    /// Whether this place is the other one, or contains it.
+    func contains(_ other: StoreURL) -> Bool {
+        isKeyValue == other.isKeyValue && places.contains(where: other.places.contains)
+            && other.prefix.utf8.starts(with: prefix.utf8)
+    }
+
+    /// Whether this place would be the other one, or contain it, if both were in one cluster.
+    func mayContain(_ other: StoreURL) -> Bool {
+        isKeyValue && other.isKeyValue && other.prefix.utf8.starts(with: prefix.utf8)
+    }
+
+    // MARK: Parts
+
+    private static func credentials(_ scheme: Scheme) -> ValidationError {
+        let place =
+            scheme == .s3
+            ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile, have them"
+            : "ETCDCTL_USER and ETCDCTL_PASSWORD have them"
+        return ValidationError(
+            "A URL must not contain a user or password, which other processes could read: \(place)")
+    }
+
+    private static func bucket(_ name: String) throws(ValidationError) -> String {
+        guard !name.utf8.contains(UInt8(ascii: ":")) else {
+            throw ValidationError("s3:// is followed by a bucket: AWS_ENDPOINT_URL has the server and its port")
+        }
+        guard isName(name) else {
+            throw ValidationError("s3:// is followed by a bucket, of letters, digits, dots, hyphens and underscores")
+        }
+        return name
+    }
+
+    private static func servers(_ list: String) throws(ValidationError) -> [String] {
+        var servers: [String] = []
+        for server in list.split(separator: ",", omittingEmptySubsequences: false) {
+            // The colons of an address of IPv6 are in brackets.
+            let end = server.firstIndex(of: "]").map(server.index(after:)) ?? server.startIndex
+            let colon = server[end...].firstIndex(of: ":")
+            let host = server[..<(colon ?? server.endIndex)].lowercased()
+            let isAddress = host.hasPrefix("[") && host.hasSuffix("]")
+            guard isAddress ? isIPv6(host.dropFirst().dropLast()) : isName(host) else {
+                throw ValidationError("The URL of etcd has no valid host: etcd://host:2379/prefix")
+            }
+            guard let colon else {
+                servers.append("\(host):\(defaultPort)")
+                continue
+            }
+            guard let port = UInt16(server[server.index(after: colon)...]), port > 0 else {
+                throw ValidationError("The URL of etcd has no valid port: etcd://host:2379/prefix")
+            }
+            servers.append("\(host):\(port)")
+        }
+        return servers
+    }
+
+    private static func isName(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || [45, 46, 95].contains($0) }
+    }
+
+    private static func isIPv6(_ text: Substring) -> Bool {
+        !text.isEmpty
+            && text.utf8.allSatisfy {
+                $0 == 58 || $0 == 46 || UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0
+                    || UInt8(ascii: "a")...UInt8(ascii: "f") ~= $0 | 0x20
+            }
+    }
+}
+
+extension UInt8 {
+    fileprivate var isLetter: Bool { UInt8(ascii: "a")...UInt8(ascii: "z") ~= self | 0x20 }
+    fileprivate var isDigit: Bool { UInt8(ascii: "0")...UInt8(ascii: "9") ~= self }
+}
+
+extension String {
+    fileprivate var withoutSlashAtEnd: String { hasSuffix("/") ? String(dropLast()) : self }
+}

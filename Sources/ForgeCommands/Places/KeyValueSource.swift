@@ -1,0 +1,257 @@
+import ForgeCoding
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The keys and values of a store, or of lines of JSON.
+enum KeyValueSource {
+    /// A store: on this machine as it was when it was opened for reading, on servers as it is when its first page is
+    /// read.
+    case store(OpenedKVStore)
+    case lines(Home)
+
+    /// A key that was read, or the reason why it could not be.
+    typealias Item = (key: String, bytes: Result<[UInt8], CommandFailure>)
+
+    /// Opens the place for reading.
+    ///
+    /// - Returns: The source, and the damage found in a store.
+    static func open(_ home: Home) throws -> (KeyValueSource, damage: [String]) {
+        if let server = try home.server() { return (.store(OpenedKVStore(try server.openKeyValueStore())), []) }
+        guard home.scheme == .keyValue else { return (.lines(home), []) }
+        let (store, damage) = try KVStoreArgument.open(home.url, .readOnly)
+        return (.store(OpenedKVStore(store)), damage)
+    }
+
+    /// The number of keys, if it is known without reading every value.
+    func count() async throws -> Int? {
+        guard case .store(let store) = self else { return nil }
+        return try await store.names().count
+    }
+
+    /// Whether it is known that there is no key.
+    func isEmpty() async throws -> Bool {
+        guard case .store(let store) = self else { return false }
+        return try await store.isEmpty()
+    }
+
+    /// Calls `body` with every key, in the order of their bytes, or of the lines.
+    func forEach(_ body: (Item) async throws -> Void) async throws {
+        switch self {
+        case .store(let store):
+            try await store.forEach { key, entry in try await body((key, .success(entry.bytes))) }
+        case .lines(let home):
+            let descriptor: FileDescriptor = home.isStandardStream ? .standardInput : try Self.openFile(home)
+            // Only read: an error of closing it has no effect.
+            defer { if !home.isStandardStream { try? descriptor.close() } }
+            try await Self.forEachLine(of: descriptor, body)
+        }
+    }
+
+    private static func openFile(_ home: Home) throws -> FileDescriptor {
+        do {
+            return try FileDescriptor.open(FilePath(home.url.path), .readOnly)
+        } catch let error as Errno {
+            throw CommandFailure("cannot open \(home.path): \(error.text)")
+        }
+    }
+
+    private static func forEachLine(of descriptor: FileDescriptor, _ body: (Item) async throws -> Void) async throws {
+        var reader = LineReader(descriptor)
+        var number = 0
+        while let line = try reader.next() {
+            try Interruption.check()
+            number += 1
+            guard line.contains(where: { ![0x20, 0x09, 0x0D].contains($0) }) else { continue }
+            guard let text = String(validating: line, as: UTF8.self) else {
+                try await body(("line \(number)", .failure(CommandFailure("not valid UTF-8"))))
+                continue
+            }
+            let decoded: (key: String, bytes: [UInt8])
+            do throws(CommandFailure) {
+                decoded = try KeyValueLine.decode(text)
+            } catch {
+                try await body(("line \(number)", .failure(error)))
+                continue
+            }
+            try await body((decoded.key, .success(decoded.bytes)))
+        }
+    }
+}
+
+/// Lines of JSON, on standard output or in a file that appears when it is complete.
+struct LinesTarget {
+    private static let bufferSize = 1 << 16
+
+    private let home: Home
+    private let fileSystem = SystemFileSystem()
+    private var buffer: [UInt8] = []
+    private let temporary: POSIXPath?
+    private let descriptor: Descriptor?
+
+    init(_ home: Home) throws {
+        self.home = home
+        guard !home.isStandardStream else {
+            (temporary, descriptor) = (nil, nil)
+            return
+        }
+        let path = try POSIXPath(home.url)
+        try requireNoStoreFile(at: path, home.text)
+        if try fileSystem.exists(path, followsSymbolicLinks: false),
+            try fileSystem.status(path, followsSymbolicLinks: false).type != .regular
+        {
+            throw CommandFailure("not a regular file: \(path.shown); json:- writes to standard output")
+        }
+        let (parent, file) = path.splitLast()
+        let name = parent.appending(POSIXPath(Array(POSIXPath.temporaryPrefix.utf8) + file.bytes))
+        temporary = name
+        let new = try fileSystem.open(name, .writeOnly, options: [.create, .noFollow], permissions: .ownerReadWrite)
+        descriptor = new
+        do throws(FileSystemError) {
+            try fileSystem.lock(new, .exclusive, waiting: false)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            throw CommandFailure("another process is writing \(path.shown)", .inUse)
+        }
+        try fileSystem.truncate(.descriptor(new), to: 0)
+    }
+
+    mutating func set(_ key: String, _ bytes: [UInt8]) throws {
+        buffer += Array(try KeyValueLine.encode(key, bytes).utf8)
+        buffer.append(UInt8(ascii: "\n"))
+        if buffer.count >= Self.bufferSize { try write() }
+    }
+
+    mutating func finish() throws {
+        try write()
+        guard let descriptor, let temporary else { return }
+        try fileSystem.synchronize(descriptor, .full)
+        let path = try POSIXPath(home.url)
+        try fileSystem.rename(temporary, to: path)
+        try fileSystem.synchronizeParent(of: path)
+    }
+
+    /// Removes an unfinished file.
+    func discard() {
+        guard let descriptor, let temporary else { return }
+        fileSystem.discard(descriptor)
+        do { try fileSystem.unlink(temporary) } catch _ {}  // It was renamed, or the failure is reported already.
+    }
+
+    private mutating func write() throws {
+        defer { buffer.removeAll(keepingCapacity: true) }
+        guard let descriptor else { return try StandardOutput.write(Data(buffer)) }
+        try fileSystem.writeBytes(buffer, to: descriptor)
+    }
+}
+
+/// A key and its value as a line of JSON.
+enum KeyValueLine {
+    /// The line for a value in its envelope: as JSON if that gives back the same bytes, else as base64.
+    static func encode(_ key: String, _ bytes: [UInt8]) throws -> String {
+        var entries = [CodedValue.Entry(.string("key"), .string(key))]
+        if let (version, value) = exactJSON(bytes) {
+            if version != 1 { entries.append(.init(.string("version"), .integer(Int64(version)))) }
+            entries.append(.init(.string("value"), value))
+        } else {
+            entries.append(.init(.string("base64"), .string(Data(bytes).base64EncodedString())))
+        }
+        return try CodedValue.map(entries).json().escapingControlsOfJSON()
+    }
+
+    /// The schema version and the value, if its JSON text is that of exactly these bytes.
+    private static func exactJSON(_ bytes: [UInt8]) -> (UInt32, CodedValue)? {
+        do {
+            let envelope = try ValueEnvelope(decoding: bytes)
+            let value = try CodedValue(decoding: envelope)
+            let parsed = try CodedValue(json: value.json())
+            let back = ValueEnvelope(schemaVersion: envelope.schemaVersion, payload: try parsed.encoded()).encoded
+            return back == bytes ? (envelope.schemaVersion, value) : nil
+        } catch {
+            return nil  // A value of another program, which base64 holds as well.
+        }
+    }
+
+    /// Parses a line.
+    ///
+    /// - Throws: ``CommandFailure`` without the value.
+    static func decode(_ line: String) throws(CommandFailure) -> (key: String, bytes: [UInt8]) {
+        let object: CodedValue
+        do {
+            // The value has as many levels as any, within the object of the line.
+            object = try CodedValue(json: line, levels: CodedValue.maximumDepth + 1)
+        } catch {
+            throw CommandFailure("not a JSON object: \(error)")
+        }
+        guard case .string(let key)? = object["key"] else { throw CommandFailure("no \"key\" that is a string") }
+        if case .string(let text)? = object["base64"] {
+            guard let data = Data(base64Encoded: text) else { throw CommandFailure("\"base64\" is not base64") }
+            return (key, Array(data))
+        }
+        guard let value = object["value"] else { throw CommandFailure("neither \"value\" nor \"base64\"") }
+        var version: UInt32 = 1
+        if let given = object["version"] {
+            guard case .integer(let number) = given, let exact = UInt32(exactly: number) else {
+                throw CommandFailure("\"version\" is not a number of 32 bits")
+            }
+            version = exact
+        }
+        do {
+            return (key, ValueEnvelope(schemaVersion: version, payload: try value.encoded()).encoded)
+        } catch {
+            throw CommandFailure("the value cannot be stored: \(error)")
+        }
+    }
+}
+
+/// The lines of a file, read in pieces.
+struct LineReader {
+    /// The longest value in base64, and its key.
+    private static let limit = 512 << 20
+
+    private let descriptor: FileDescriptor
+    private var buffer: [UInt8] = []
+    private var start = 0
+    private var isAtEnd = false
+
+    init(_ descriptor: FileDescriptor) {
+        self.descriptor = descriptor
+    }
+
+    /// The next line without its end; nil after the last.
+    ///
+    /// - Throws: ``CommandFailure`` for a failed read, or a line of more than 512 MiB.
+    mutating func next() throws(CommandFailure) -> ArraySlice<UInt8>? {
+        var searched = start
+        while true {
+            if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+                defer { start = end + 1 }
+                return buffer[start..<end]
+            }
+            guard !isAtEnd else {
+                defer { start = buffer.count }
+                return start < buffer.count ? buffer[start...] : nil
+            }
+            buffer.removeFirst(start)
+            start = 0
+            searched = buffer.count
+            guard buffer.count <= Self.limit else { throw CommandFailure("a line is longer than 512 MiB") }
+            try fill()
+        }
+    }
+
+    private mutating func fill() throws(CommandFailure) {
+        let size = max(1 << 16, buffer.count)
+        do {
+            let chunk = try [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
+                count = try descriptor.read(into: UnsafeMutableRawBufferPointer(bytes))
+            }
+            isAtEnd = chunk.isEmpty
+            buffer += chunk
+        } catch let error as Errno {
+            throw CommandFailure("cannot read the lines: \(error.text)")
+        } catch {
+            throw CommandFailure("cannot read the lines: \(error)")
+        }
+    }
+}

@@ -1,0 +1,271 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import Logging
+import Synchronization
+import SystemPackage
+
+/// The location of the store.
+struct KVStoreArgument: ParsableArguments {
+    @Argument(help: "The directory of the store, or etcd://host:2379/prefix.") var path: String
+
+    private var url: URL { URL(fileURLWithPath: path) }
+
+    func validate() throws {
+        guard let server = try StoreURL.parsed(path) else { return try requirePath(path, of: "store") }
+        guard server.isKeyValue else {
+            throw ValidationError("s3:// is a file store, which forge file reads and changes")
+        }
+    }
+
+    /// Opens the store for `body`; if the store is damaged, throws after `body` has returned. A store on servers cannot
+    /// be missing: one without keys is empty.
+    ///
+    /// - Parameters:
+    ///   - access: Read-only access, or writing.
+    ///   - mustExist: Whether a missing store is an error, instead of being created by writing.
+    ///   - body: The work of the command.
+    /// - Throws: ``CommandFailure`` about the damage, or the error of `body`.
+    func withStore(
+        _ access: FileKVStore.Access, mustExist: Bool = false, _ body: (OpenedKVStore) async throws -> Void
+    ) async throws {
+        if let server = try StoreURL.parsed(path) { return try await body(OpenedKVStore(server.openKeyValueStore())) }
+        // Opening for writing would create a missing store.
+        if mustExist { _ = try Self.open(url, .readOnly) }
+        let (store, damage) = try Self.open(url, access)
+        let opened = OpenedKVStore(store)
+        guard !damage.isEmpty else { return try await body(opened) }
+        let text = "the store at \(try POSIXPath(url)) is damaged: \(Self.summary(of: damage))"
+        do {
+            try await body(opened)
+        } catch let failure as CommandFailure {
+            throw CommandFailure("\(failure); \(text)", failure.status)
+        }
+        throw CommandFailure(text)
+    }
+
+    /// Opens the store in a directory; returns it with the damage found.
+    ///
+    /// With ``FileKVStore/Access/readOnly`` nothing is created or locked.
+    static func open(
+        _ url: URL, _ access: FileKVStore.Access, sharing: FileKVStore.Sharing = .exclusive
+    ) throws -> (store: FileKVStore, damage: [String]) {
+        let damage = Mutex<[String]>([])
+        var options = FileKVStore.Options(
+            logger: Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() },
+            onIssue: { issue in
+                switch issue {
+                case .damage(let report): damage.withLock { $0.append("\(report)") }
+                case .missingRecords: damage.withLock { $0.append("\(issue)") }
+                // A write throws these, or they lose no acknowledged data.
+                case .tornTail, .readOnly, .undecodable, .compactionFailed, .sharing, .assignment: break
+                }
+            })
+        options.access = access
+        options.sharing = sharing
+        // The limit is that of the app that reads the values.
+        options.maximumValueSizeInBytes = .max
+        if access != .readOnly { try requireNoOtherLog(in: url) }
+        do {
+            let store = try FileKVStore(at: url, options: options)
+            return (store, damage.withLock { $0 })
+        } catch let error as KVStoreError where access == .readOnly && (error.code == .noStore || error.isBelowFile) {
+            throw CommandFailure.noStore("key-value store", at: try POSIXPath(url))
+        }
+    }
+
+    /// Throws if a file named `log` in a directory is none of a key-value store: opening it would set it aside.
+    private static func requireNoOtherLog(in url: URL) throws {
+        let fileSystem = SystemFileSystem()
+        let path = try POSIXPath(url)
+        let role: FileRole
+        do throws(FileSystemError) {
+            let owner = try StoreEvidence(at: path, on: fileSystem)
+            role = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+                try owner.role(of: FileKVStore.logName, at: directory, on: fileSystem)
+            }
+        } catch {
+            guard [.noSuchFileOrDirectory, .notDirectory].contains(error.errno) else { throw error }
+            return  // There is no log, or opening the store reports the error.
+        }
+        guard role == .log else {
+            throw CommandFailure("\(path.shown) is no key-value store: its file log is another program's")
+        }
+    }
+
+    /// Opens the store in a directory for writing, beside processes that share it.
+    static func openShared(_ url: URL) throws -> (store: FileKVStore, damage: [String]) {
+        do {
+            return try open(url, .readWrite)
+        } catch let error as KVStoreError where error.isInUse {
+            return try open(url, .readWrite, sharing: .shared)
+        }
+    }
+
+    private static func summary(of damage: [String]) -> String {
+        let shown = damage.prefix(3).joined(separator: "; ")
+        return damage.count > 3 ? "\(shown); and \(damage.count - 3) more" : shown
+    }
+}
+
+extension KVStoreError {
+    /// Whether the path of the store, or a parent of it, is a file.
+    fileprivate var isBelowFile: Bool { (underlying as? FileSystemError)?.errno == .notDirectory }
+}
+
+/// A key-value store that a verb has opened, on this machine or on servers.
+struct OpenedKVStore: Sendable {
+    /// The most values that are asked for at the same time.
+    private static let concurrency = 16
+    private static let smallestPage = 16
+    private static let largestPage = 1024
+    /// The aim for the size of a page.
+    private static let pageSize = 4 << 20
+
+    let store: any AsyncKVStoring
+
+    /// The store if it is on this machine: then reading a value is no request.
+    private let local: FileKVStore?
+
+    /// Wraps a store in a directory. It becomes durable with ``finish()``.
+    init(_ local: FileKVStore) {
+        store = LocalAsyncKVStore(local, durability: .processEnd)
+        self.local = local
+    }
+
+    /// Wraps a store on servers.
+    init(_ store: any AsyncKVStoring) {
+        self.store = store
+        local = nil
+    }
+
+    /// Calls `body`; an error of a local store is thrown as that store throws it.
+    private func attempt<Success>(_ body: () async throws -> Success) async throws -> Success {
+        do {
+            return try await body()
+        } catch let error as AsyncKVStoreError {
+            throw error.underlying as? KVStoreError ?? error
+        }
+    }
+
+    // MARK: Reading
+
+    /// The value of a name and its revision; nil if it is absent.
+    func entry(named name: String) async throws -> KVEntry? {
+        try await attempt { try await store.entry(named: name) }
+    }
+
+    /// The values of some names, in their order.
+    func entries(named names: [String]) async throws -> [KVEntry?] {
+        var found = [KVEntry?](repeating: nil, count: names.count)
+        guard local == nil else {
+            for (index, name) in names.enumerated() { found[index] = try await entry(named: name) }
+            return found
+        }
+        try await withThrowingTaskGroup(of: (Int, KVEntry?).self) { group in
+            for (index, name) in names.enumerated() {
+                if index >= Self.concurrency, let (index, entry) = try await group.next() { found[index] = entry }
+                group.addTask { (index, try await entry(named: name)) }
+            }
+            for try await (index, entry) in group { found[index] = entry }
+        }
+        return found
+    }
+
+    /// Whether there is no name.
+    func isEmpty() async throws -> Bool {
+        try await attempt { try await store.keys(prefix: "", after: nil, limit: 1).names.isEmpty }
+    }
+
+    /// The cluster that holds the store; nil for a local store. Stores of one cluster differ in their prefixes.
+    func cluster() async throws -> Substring? {
+        try await attempt {
+            try await store.entries(prefix: "", after: nil, limit: 1, at: nil).storeID?.split(separator: " ").first
+        }
+    }
+
+    /// All names, in the order of their bytes.
+    func names() async throws -> [String] {
+        var names: [String] = []
+        var hasMore = true
+        while hasMore {
+            try Interruption.check()
+            let page = try await attempt {
+                try await store.keys(prefix: "", after: names.last, limit: local == nil ? Self.largestPage : .max)
+            }
+            names += page.names
+            hasMore = page.hasMore && !page.names.isEmpty
+        }
+        return names
+    }
+
+    /// Calls `body` with every name and value, in the order of the bytes of their names: of a store on servers as they
+    /// were at one revision.
+    func forEach(_ body: (String, KVEntry) async throws -> Void) async throws {
+        guard local == nil else {
+            for name in try await names() {
+                try Interruption.check()
+                if let entry = try await entry(named: name) { try await body(name, entry) }
+            }
+            return
+        }
+        var limit = Self.smallestPage
+        var position: (last: String?, revision: UInt64?) = (nil, nil)
+        while true {
+            try Interruption.check()
+            let page: AsyncKVEntryPage
+            do throws(AsyncKVStoreError) {
+                page = try await store.entries(
+                    prefix: "", after: position.last, limit: limit, at: position.revision)
+            } catch {
+                // A smaller page may fit into an answer, and into the deadline.
+                guard [.unavailable, .tooLarge, .timeout].contains(error.code), limit > Self.smallestPage else {
+                    throw error
+                }
+                limit = Self.smallestPage
+                continue
+            }
+            for (name, entry) in page.entries { try await body(name, entry) }
+            guard page.hasMore else { return }
+            guard let last = page.entries.last else {
+                throw AsyncKVStoreError(.unavailable, .keys, detail: "an empty page")
+            }
+            position = (last.name, page.revision)
+            let size = page.entries.reduce(1) { $0 + $1.entry.bytes.count }
+            // Small values may be followed by large ones.
+            let fitting = max(page.entries.count * Self.pageSize / size, Self.smallestPage)
+            limit = min(fitting, limit * 2, Self.largestPage)
+        }
+    }
+
+    // MARK: Writing
+
+    /// The maximum number of changes in a batch.
+    func maximumBatchSize() async throws -> Int {
+        try await attempt { try await store.capabilities().maximumBatchSize ?? .max }
+    }
+
+    /// Applies a batch.
+    func commit(_ batch: KVBatch) async throws {
+        _ = try await attempt { try await store.commit(batch, timeToLive: nil) }
+    }
+
+    /// Removes a name.
+    func remove(_ name: String) async throws {
+        // On a full device, a local store has room for a removal, but not for a batch.
+        if let local { return try local.removeValue(named: name) }
+        var batch = KVBatch()
+        batch.append(.remove(name: name))
+        try await commit(batch)
+    }
+
+    /// Waits until everything that was written is durable; a server acknowledges a write only then.
+    func finish() throws {
+        try local?.synchronize()
+    }
+
+    /// Releases a local store.
+    func close() throws {
+        try local?.close()
+    }
+}

@@ -1,0 +1,114 @@
+import ForgeEtcd
+import ForgeS3
+import ForgeStorage
+import Foundation
+import Logging
+
+/// What the environment says about servers: credentials, certificates and endpoints are never arguments.
+///
+/// An empty variable counts as none.
+struct ServerEnvironment: Sendable {
+    private let variables: [String: String]
+
+    init(_ variables: [String: String] = ProcessInfo.processInfo.environment) {
+        self.variables = variables
+    }
+
+    /// The value of the first of some variables that has one.
+    subscript(_ names: String...) -> String? {
+        names.lazy.compactMap { variables[$0] }.first { !$0.isEmpty }
+    }
+
+    /// The time for one request with its repetitions; nil for that of the store.
+    ///
+    /// - Throws: ``CommandFailure`` if the variable is not a number.
+    func deadline() throws(CommandFailure) -> Duration? {
+        guard let text = self["FORGE_DEADLINE"] else { return nil }
+        guard let seconds = Double(text), seconds >= 0.1, seconds <= 86_400 else {
+            throw CommandFailure("FORGE_DEADLINE is not a number of seconds between 0.1 and 86400", .usage)
+        }
+        return .milliseconds(Int64(seconds * 1000))
+    }
+
+    /// The user of etcd, as `etcdctl` takes it; nil if there is none.
+    ///
+    /// - Throws: ``CommandFailure`` if there is a user without a password.
+    func etcdUser() throws(CommandFailure) -> (name: String, password: String)? {
+        guard let user = self["ETCDCTL_USER"] else { return nil }
+        if let password = self["ETCDCTL_PASSWORD"] { return (user, password) }
+        let parts = user.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2 else {
+            throw CommandFailure("ETCDCTL_USER has a user, but ETCDCTL_PASSWORD has no password", .usage)
+        }
+        return (String(parts[0]), String(parts[1]))
+    }
+
+    /// Errors are one line of the command; a store logs nothing.
+    static let logger = Logger(label: "forge") { _ in SwiftLogNoOpLogHandler() }
+}
+
+extension StoreURL {
+    /// Opens the key-value store in etcd; it connects with the first call.
+    ///
+    /// - Throws: ``CommandFailure``: the status is `notBuilt` without the trait `Etcd`. `AsyncKVStoreError` if a
+    ///   certificate cannot be loaded.
+    func openKeyValueStore(_ environment: ServerEnvironment = ServerEnvironment()) throws -> any AsyncKVStoring {
+        #if Etcd
+        let protocolName = scheme == .etcds ? "https" : "http"
+        var configuration = EtcdKVStore.Configuration(endpoints: places.map { "\(protocolName)://\($0)" })
+        configuration.prefix = prefix
+        configuration.tls = EtcdKVStore.Configuration.TLS(
+            trustRootsPath: environment["ETCDCTL_CACERT"], certificatePath: environment["ETCDCTL_CERT"],
+            privateKeyPath: environment["ETCDCTL_KEY"])
+        configuration.credentials = try environment.etcdUser().map {
+            EtcdKVStore.Configuration.Credentials(user: $0.name, password: $0.password)
+        }
+        if let deadline = try environment.deadline() { configuration.deadline = deadline }
+        configuration.logger = ServerEnvironment.logger
+        return try EtcdKVStore(configuration)
+        #else
+        throw CommandFailure.notBuilt("stores in etcd", trait: "Etcd")
+        #endif
+    }
+}
+
+extension StoreURL {
+    /// Opens the file store in S3; it connects with the first call.
+    ///
+    /// - Throws: ``CommandFailure``: the status is `notBuilt` without the trait `S3`. `S3Error` if the environment
+    ///   names no valid endpoint or region.
+    func openFileStore(
+        _ environment: ServerEnvironment = ServerEnvironment()
+    ) throws -> any ServerFileStoring {
+        #if S3
+        var configuration = S3FileStore.Configuration(
+            bucket: places[0], region: environment["AWS_REGION", "AWS_DEFAULT_REGION"] ?? "us-east-1",
+            credentials: Self.credentials(environment))
+        configuration.endpoint = environment["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].map {
+            $0.hasSuffix("/") ? String($0.dropLast()) : $0
+        }
+        switch environment["FORGE_S3_ADDRESSING"] {
+        case nil: break
+        case "path": configuration.addressing = .path
+        case "host": configuration.addressing = .host
+        case .some: throw CommandFailure("FORGE_S3_ADDRESSING is neither path nor host", .usage)
+        }
+        configuration.prefix = prefix
+        configuration.trustRootsPath = environment["AWS_CA_BUNDLE"]
+        if let deadline = try environment.deadline() { configuration.deadline = deadline }
+        // Several files are transferred at the same time, each with as many parts.
+        configuration.transferCount = 2
+        configuration.logger = ServerEnvironment.logger
+        return try S3FileStore(configuration)
+        #else
+        throw CommandFailure.notBuilt("stores in S3", trait: "S3")
+        #endif
+    }
+
+    #if S3
+    private static func credentials(_ environment: ServerEnvironment) -> S3CredentialSource {
+        guard environment["AWS_EC2_METADATA_DISABLED"]?.lowercased() == "true" else { return .standard }
+        return .first(of: [.environment(), .profile(), .container()])
+    }
+    #endif
+}

@@ -1,0 +1,299 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Copies all stores below a directory, consistently, while apps write to them.
+struct BackupCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "backup", abstract: "Copy all stores below a directory while apps write to them.",
+        discussion: """
+            A key-value store is saved in a state that it had; its log in the backup has no outdated records. Each other \
+            file, of a file store, a vault or a cache, is saved as it was at one moment, whatever its name. Files that \
+            only running processes of a store need (journals, temporary files that it has recorded) are left out. Links, \
+            pipes, sockets and devices are listed and left out.
+
+            The backup is written to .NAME.partial beside the destination NAME, flushed, given a manifest with the size \
+            and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
+            next backup to the same destination removes what an interrupted one left.
+
+            Exit status: 2 if a file could not be saved, or a store is damaged; the backup contains everything else.
+            """)
+
+    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
+    var directory: String
+
+    @Argument(help: "The directory of the backup, which must not exist, or be empty.")
+    var destination: String
+
+    @OptionGroup var output: JSONOption
+
+    func validate() throws {
+        try requirePath(directory, of: "directory")
+        try requirePath(destination, of: "destination")
+    }
+
+    func run() throws {
+        let (from, to) = (URL(fileURLWithPath: directory), URL(fileURLWithPath: destination))
+        try requireStore("directory", at: from, isDirectory: true)
+        guard try !Ancestry(of: POSIXPath(from)).contains(Ancestry(of: POSIXPath(to))) else { throw overlap }
+        Interruption.endInOrder()
+        let report = BackupReport("saved", json: output.json)
+        defer { report.progress.finish() }
+        let staged = try StagedDirectory(for: try POSIXPath(to))
+        var writer = try BackupWriter(try POSIXPath(from), to: staged.path, report)
+        do {
+            try writer.run()
+        } catch is FileWalk.ContainsOther {
+            throw overlap  // Through a bind mount.
+        }
+        try staged.place()
+        try report.finish(destination)
+    }
+
+    private var overlap: CommandFailure { CommandFailure("\(destination) is in \(directory)", .usage) }
+}
+
+/// Copies the stores below a directory into a backup.
+///
+/// A key-value store is written from one state of it: the one that a scan of its log finds. Every other file is copied
+/// as it was at one moment; stores replace files as a whole. Files that only running processes need are left out.
+struct BackupWriter {
+    private let fileSystem = SystemFileSystem()
+    private let source: ConfinedDirectory
+    private let content: ConfinedDirectory
+    private let manifest: BackupManifestWriter
+    private let report: BackupReport
+    private let flush = BulkFlush()
+    /// The directory that was created last.
+    private var lastParent: POSIXPath?
+
+    /// Begins the backup of a directory of stores to an empty directory.
+    init(_ source: POSIXPath, to target: POSIXPath, _ report: BackupReport) throws {
+        self.source = try ConfinedDirectory(source)
+        self.report = report
+        let content = target.appending(BackupManifest.content)
+        try fileSystem.createDirectory(content, permissions: .ownerReadWriteExecute)
+        self.content = try ConfinedDirectory(content)
+        manifest = try BackupManifestWriter(in: target)
+    }
+
+    /// Copies everything, and completes the manifest.
+    ///
+    /// - Throws: ``CommandFailure`` with the status `notFound` if there is nothing to back up.
+    ///   ``FileWalk/ContainsOther`` if the backup itself is found below the source.
+    mutating func run() throws {
+        var walk = FileWalk(
+            source, skipsStores: false, skipsLeftovers: true,
+            other: Ancestry.identity(of: content.path.splitLast().parent))
+        while true {
+            try Interruption.check()
+            let entry: FileWalk.Entry?
+            do {
+                entry = try walk.next()
+            } catch let error as FileSystemError {
+                guard error.path != source.path else { throw error }
+                try report.fail(error.path?.shown ?? "", "\(error)")
+                continue
+            }
+            guard let entry else { break }
+            try add(entry, of: walk)
+        }
+        guard !report.isEmpty else {
+            throw CommandFailure("no store here: \(source.path) contains no files", .notFound)
+        }
+        try flush.finish()
+        try manifest.finish()
+    }
+
+    private mutating func add(_ entry: FileWalk.Entry, of walk: FileWalk) throws {
+        guard entry.type == .regular else { return try report.skip(entry.path.shown, entry.type.text) }
+        guard let path = String(validating: entry.path) else {
+            return try report.fail(entry.path.shown, "the name is not valid UTF-8")
+        }
+        do {
+            switch try walk.role(of: entry) {
+            case .bookkeeping, .temporary: return
+            // Saved with the log, and empty for vaults; a journal only names files of running processes.
+            case .marker where entry.path.splitLast().name == .lockName: return
+            case .marker where entry.path.splitLast().name.bytes.starts(with: POSIXPath.journalPrefix.utf8): return
+            case .log where entry.owner.kinds.contains(.keyValue): try addStore(path, entry.path)
+            case .content, .log, .vault, .vaultKey, .image, .quarantine, .marker, .moved:
+                try addFile(path, entry.path)
+            }
+        } catch let error as FileSystemError
+            where error.errno == .noSuchFileOrDirectory && error.path?.bytes.starts(with: source.path.bytes) == true
+        {
+            return  // Removed after it was listed.
+        } catch let error as FileSystemError where error.path?.bytes.starts(with: content.path.bytes) != true {
+            try report.fail(path, "\(error)")
+        } catch let error as CommandFailure where error.status == .failure {
+            try report.fail(path, "\(error)")
+        }
+    }
+
+    private mutating func addFile(_ path: String, _ item: POSIXPath) throws {
+        _ = try place(for: item)
+        let copied = try HashedCopy().copy(item, in: source, to: content)
+        try manifest.add(
+            BackupManifest.File(
+                path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
+                permissions: UInt16(copied.permissions.rawValue)))
+        try report.count(bytes: copied.content.bytes)
+    }
+
+    /// Writes the values of a store into a new one.
+    private mutating func addStore(_ path: String, _ item: POSIXPath) throws {
+        let from = source.path.appending(item).splitLast().parent
+        let to = try place(for: item).splitLast().parent
+        let store: FileKVStore
+        let damage: [String]
+        do {
+            (store, damage) = try KVStoreArgument.open(URL(from), .readOnly)
+        } catch let error as KVStoreError {
+            return try report.fail(path, "\(error)")
+        } catch let error as CommandFailure where error.status == .notFound {
+            return  // Removed after it was listed.
+        }
+        let keys = try Self.copy(store, to: URL(to))
+        // With the lock file, by which the restored directory is recognised as a store.
+        for (name, keys) in [(item, keys), (item.splitLast().parent.appending(.lockName), nil)] {
+            let file = try HashedCopy().content(of: name, in: content)
+            try manifest.add(
+                BackupManifest.File(
+                    path: String(name), bytes: file.bytes, sha256: file.sha256, permissions: 0o600, keys: keys))
+            try report.count(bytes: file.bytes)
+        }
+        for text in damage { try report.fail(path, "damaged, all that can be read is in the backup: \(text)") }
+    }
+
+    private static func copy(_ store: FileKVStore, to url: URL) throws -> Int {
+        let copy = try KVStoreArgument.open(url, .readWrite).store
+        var batch = KeyValueBatch(limit: .max)
+        let keys = try store.keys().sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+        for key in keys {
+            try Interruption.check()
+            guard let bytes = try store.rawValue(named: key) else { continue }
+            if batch.refuses(key, bytes) {
+                try copy.commit(batch.changes)
+                batch.removeAll()
+            }
+            batch.append(key, bytes)
+        }
+        try copy.commit(batch.changes)
+        try copy.synchronize()
+        try copy.close()
+        return keys.count
+    }
+
+    /// The path of a file in the backup, whose directory exists afterwards.
+    private mutating func place(for item: POSIXPath) throws -> POSIXPath {
+        let path = content.path.appending(item)
+        let parent = path.splitLast().parent
+        if parent != lastParent {
+            try fileSystem.createDirectories(
+                parent, at: .workingDirectory, permissions: .ownerReadWriteExecute, resolution: [])
+            try flush.include(parent)
+            lastParent = parent
+        }
+        return path
+    }
+}
+
+/// A directory that is filled under a temporary name and renamed into place when it is complete.
+///
+/// The temporary name is that of the destination with a dot before it and `.partial` behind it. What an interrupted
+/// process left there is removed by the next one.
+final class StagedDirectory {
+    private let fileSystem = SystemFileSystem()
+    private let destination: POSIXPath
+    private let lock: Descriptor
+    /// Whether this object has to remove the directory.
+    private var isOwned = false
+
+    /// The path under the temporary name.
+    let path: POSIXPath
+
+    /// Creates the directory.
+    ///
+    /// - Parameter destination: Where it will be: nothing, or an empty directory.
+    /// - Throws: ``CommandFailure`` if something else is there, or if another process fills the same directory.
+    init(for destination: POSIXPath) throws {
+        self.destination = destination
+        let (parent, name) = destination.splitLast()
+        let temporary = POSIXPath(Array(".".utf8) + name.bytes + Array(".partial".utf8))
+        path = parent.isEmpty ? temporary : parent.appending(temporary)
+        try Self.requireFree(destination, on: fileSystem)
+        if !parent.isEmpty { try fileSystem.makeDirectories(parent) }
+        try Self.removeLeftover(path, on: fileSystem)
+        try fileSystem.createDirectory(path, permissions: .ownerReadWriteExecute)
+        lock = try fileSystem.open(path, .readOnly, options: [.directory])
+        do throws(FileSystemError) {
+            try fileSystem.lock(lock, .exclusive, waiting: false)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            throw CommandFailure("another process is writing \(path)", .inUse)
+        }
+        isOwned = true
+    }
+
+    deinit {
+        if isOwned {
+            // The failure is reported already; the next attempt removes what remains.
+            do { try fileSystem.removeTree(path) } catch _ {}
+        }
+        fileSystem.discard(lock)
+    }
+
+    /// Renames the directory to the destination, durably. Everything in it has to be durable by then.
+    func place() throws {
+        do throws(FileSystemError) {
+            try fileSystem.removeDirectory(destination)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+        }
+        try fileSystem.synchronize(lock, .full)
+        do throws(FileSystemError) {
+            try fileSystem.rename(path, to: destination, .exclusive)
+        } catch {
+            // Some network file systems have no exclusive rename; the other replaces no directory that is not empty.
+            guard error.errno.isMissingFeature else { throw error }
+            try fileSystem.rename(path, to: destination, .replacing)
+        }
+        isOwned = false
+        try fileSystem.synchronizeParent(of: destination)
+    }
+
+    private static func requireFree(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws {
+        do throws(FileSystemError) {
+            let isEmpty = try fileSystem.withDirectory(path) { (directory) throws(FileSystemError) in
+                try fileSystem.entries(of: directory).isEmpty
+            }
+            guard isEmpty else { throw FileSystemError(.open, .directoryNotEmpty, path: path) }
+        } catch {
+            switch error.errno {
+            case .noSuchFileOrDirectory: return
+            case .directoryNotEmpty, .notDirectory: throw CommandFailure("\(path) exists already; it was left as it is")
+            default: throw error
+            }
+        }
+    }
+
+    private static func removeLeftover(_ path: POSIXPath, on fileSystem: SystemFileSystem) throws {
+        let directory: Descriptor
+        do throws(FileSystemError) {
+            directory = try fileSystem.open(path, .readOnly, options: [.directory, .noFollow])
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return
+        }
+        defer { fileSystem.discard(directory) }
+        do throws(FileSystemError) {
+            try fileSystem.lock(directory, .exclusive, waiting: false)
+        } catch {
+            guard error.errno == .resourceTemporarilyUnavailable else { throw error }
+            throw CommandFailure("another process is writing \(path)", .inUse)
+        }
+        try fileSystem.removeTree(path)
+    }
+}

@@ -1,0 +1,240 @@
+import Crypto
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// The list of the files of a backup: lines of JSON, the last of which has the checksum of the others.
+///
+/// It is completed after everything else is on the device. A backup without its last line is unfinished.
+enum BackupManifest {
+    static let name: POSIXPath = "manifest"
+    /// The directory of the files beside the manifest.
+    static let content: POSIXPath = "content"
+
+    struct Header: Codable {
+        var format = "forge-backup"
+        var version = 1
+        var created: Date
+    }
+
+    /// A file of the backup.
+    struct File: Codable {
+        /// Relative to the directory that was backed up.
+        var path: String
+        var bytes: Int64
+        /// SHA-256 of the content, in hexadecimal digits.
+        var sha256: String
+        /// The permission bits.
+        var permissions: UInt16
+        /// The number of keys, if the file is the log of a key-value store.
+        var keys: Int?
+    }
+
+    struct End: Codable {
+        var files: Int
+        var sha256: String
+    }
+
+    static func hexadecimal(_ digest: SHA256.Digest) -> String {
+        digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+}
+
+/// Writes a manifest line by line.
+final class BackupManifestWriter {
+    private let fileSystem = SystemFileSystem()
+    private let descriptor: Descriptor
+    private var hash = SHA256()
+    private var count = 0
+
+    init(in directory: POSIXPath) throws {
+        descriptor = try fileSystem.open(
+            directory.appending(BackupManifest.name), .writeOnly, options: [.create, .exclusiveCreate],
+            permissions: .ownerReadWrite)
+        try append(BackupManifest.Header(created: Date()))
+    }
+
+    deinit {
+        fileSystem.discard(descriptor)
+    }
+
+    func add(_ file: BackupManifest.File) throws {
+        try append(file)
+        count += 1
+    }
+
+    /// Completes the manifest, durably. Everything else has to be durable by then.
+    func finish() throws {
+        let digest = hash.finalize()
+        try append(BackupManifest.End(files: count, sha256: BackupManifest.hexadecimal(digest)))
+        try fileSystem.synchronize(descriptor, .full)
+    }
+
+    private func append(_ line: some Encodable) throws {
+        let bytes = Array(try JSONText.line(line).utf8)
+        hash.update(data: bytes)
+        try fileSystem.writeBytes(bytes, to: descriptor)
+    }
+}
+
+/// Reads a manifest line by line.
+struct BackupManifestReader {
+    private let path: POSIXPath
+
+    /// - Parameter directory: The directory of the backup.
+    init(of directory: POSIXPath) {
+        path = directory.appending(BackupManifest.name)
+    }
+
+    /// Verifies the manifest, and calls `body` with each file.
+    ///
+    /// - Throws: ``CommandFailure`` if it is missing, unfinished, altered, or of another version.
+    func forEach(_ body: (BackupManifest.File) throws -> Void) throws {
+        let descriptor: FileDescriptor
+        do {
+            descriptor = try FileDescriptor.open(FilePath(String(decoding: path.bytes, as: UTF8.self)), .readOnly)
+        } catch Errno.noSuchFileOrDirectory, Errno.notDirectory {
+            throw CommandFailure("not a finished backup: there is no \(path)", .notFound)
+        } catch let error as Errno {
+            throw CommandFailure("cannot open \(path): \(error.text)")
+        }
+        // Only read: an error of closing it has no effect.
+        defer { try? descriptor.close() }
+        var reader = LineReader(descriptor)
+        var hash = SHA256()
+        var count = 0
+        var isHeader = true
+        while let line = try reader.next() {
+            let data = Data(line)
+            if isHeader {
+                try checkHeader(data)
+                isHeader = false
+            } else if let file = decode(BackupManifest.File.self, data) {
+                count += 1
+                try body(file)
+            } else if let end = decode(BackupManifest.End.self, data) {
+                guard end.files == count, end.sha256 == BackupManifest.hexadecimal(hash.finalize()),
+                    try reader.next() == nil
+                else { throw CommandFailure("the manifest is altered or damaged: \(path)") }
+                return
+            } else {
+                throw CommandFailure("the manifest is altered, damaged or unfinished: \(path)")
+            }
+            hash.update(data: data)
+            hash.update(data: [UInt8(ascii: "\n")])
+        }
+        throw CommandFailure("not a finished backup: the manifest is incomplete: \(path)")
+    }
+
+    private func checkHeader(_ data: Data) throws {
+        guard let header = decode(BackupManifest.Header.self, data),
+            header.format == BackupManifest.Header(created: .now).format
+        else { throw CommandFailure("not the manifest of a backup: \(path)") }
+        guard header.version == 1 else {
+            throw CommandFailure("the backup was written by a later version of forge: \(path)")
+        }
+    }
+
+    private func decode<Value: Decodable>(_ type: Value.Type, _ line: Data) -> Value? {
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .iso8601
+        do {
+            return try decoder.decode(type, from: line)
+        } catch {
+            return nil  // The caller tries another kind of line, or reports it.
+        }
+    }
+}
+
+/// Reads a file that other processes may replace or write to, and copies what it read.
+struct HashedCopy {
+    private static let attempts = 5
+    private static let pieceSize = 1 << 18
+
+    private let fileSystem = SystemFileSystem()
+
+    /// The size and SHA-256 of a file's content.
+    struct Content: Equatable {
+        var bytes: Int64
+        var sha256: String
+    }
+
+    /// Copies a file, with its permission bits.
+    ///
+    /// If another program writes to the file meanwhile, the copy begins again, up to five times.
+    ///
+    /// - Parameters:
+    ///   - item: The path of the file below `source`, and of the copy below `target`, where its directory exists; a file
+    ///     there is replaced. No link below the two directories is followed.
+    ///   - source: The directory that is read.
+    ///   - target: The directory that is written to.
+    ///   - given: The permission bits of the copy; nil for those of the file.
+    /// - Returns: What was copied, and its permission bits.
+    /// - Throws: `FileSystemError`; ``CommandFailure`` if the file changes all the time.
+    func copy(
+        _ item: POSIXPath, in source: ConfinedDirectory, to target: ConfinedDirectory,
+        permissions given: FilePermissions? = nil
+    ) throws -> (content: Content, permissions: FilePermissions) {
+        let path = target.path.appending(item)
+        for _ in 0..<Self.attempts {
+            let source = try open(item, in: source)
+            defer { fileSystem.discard(source) }
+            let before = try fileSystem.status(of: .descriptor(source))
+            let permissions = given ?? FilePermissions(rawValue: before.permissions.rawValue & 0o777)
+            let copy = try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                try target.withParent(of: item) { (directory, name) throws(FileSystemError) in
+                    try fileSystem.open(
+                        name, at: directory, .writeOnly, options: [.create, .truncate, .noFollow],
+                        permissions: .ownerReadWrite)
+                }
+            }
+            defer { fileSystem.discard(copy) }
+            let content = try read(source) { (piece) throws(FileSystemError) in
+                try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                    try fileSystem.writeBytes(piece, to: copy)
+                }
+            }
+            try fileSystem.withPathInErrors(path) { () throws(FileSystemError) in
+                try fileSystem.setFileAttributes(fileSystem.fileAttributes(of: source), of: copy)
+                try fileSystem.setPermissions(permissions, of: .descriptor(copy))
+                if BulkFlush.durability != .none { try fileSystem.synchronize(copy, .full) }
+            }
+            let after = try fileSystem.status(of: .descriptor(source))
+            if FileRevision(before) == FileRevision(after), before.changed == after.changed || after.linkCount == 0 {
+                return (content, permissions)
+            }
+        }
+        throw CommandFailure("changed during each of \(Self.attempts) attempts to copy it")
+    }
+
+    /// The content of a file below a directory; no link is followed.
+    func content(of item: POSIXPath, in directory: ConfinedDirectory) throws -> Content {
+        let source = try open(item, in: directory)
+        defer { fileSystem.discard(source) }
+        return try read(source) { (_) throws(FileSystemError) in }
+    }
+
+    private func open(_ item: POSIXPath, in directory: ConfinedDirectory) throws(FileSystemError) -> Descriptor {
+        try fileSystem.withPathInErrors(directory.path.appending(item)) { () throws(FileSystemError) in
+            try directory.withParent(of: item) { (parent, name) throws(FileSystemError) in
+                try fileSystem.openRegularFile(name, at: parent).descriptor
+            }
+        }
+    }
+
+    private func read(
+        _ source: Descriptor, _ body: ([UInt8]) throws(FileSystemError) -> Void
+    ) throws -> Content {
+        var hash = SHA256()
+        var offset: Int64 = 0
+        while true {
+            try Interruption.check()
+            let piece = try fileSystem.readBytes(of: source, at: offset, count: Self.pieceSize)
+            guard !piece.isEmpty else { break }
+            hash.update(data: piece)
+            try body(piece)
+            offset += Int64(piece.count)
+        }
+        return Content(bytes: offset, sha256: BackupManifest.hexadecimal(hash.finalize()))
+    }
+}

@@ -1,0 +1,132 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Prints the sizes of the stores below a directory.
+struct DiskUsageCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "du", abstract: "Print the sizes of the stores below a directory.",
+        discussion: """
+            Bytes are the lengths of the files, including those that only running processes need; space is what they \
+            occupy on the device. A directory without a store counts to the store above it, or to the whole. Links are \
+            not followed.
+            """)
+
+    @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
+    var directory: String
+
+    @OptionGroup var output: JSONOption
+
+    private struct Summary: Encodable {
+        let type = "summary"
+        let files: Int
+        let bytes: Int64
+        let space: Int64
+    }
+
+    func validate() throws {
+        try requirePath(directory, of: "directory")
+    }
+
+    func run() throws {
+        let url = URL(fileURLWithPath: directory)
+        try requireStore("directory", at: url, isDirectory: true)
+        let stores = try DiskUsage.stores(below: POSIXPath(url))
+        let total = Summary(
+            files: stores.reduce(0) { $0 + $1.files }, bytes: stores.reduce(0) { $0 + $1.bytes },
+            space: stores.reduce(0) { $0 + $1.space })
+        guard !output.json else {
+            for store in stores { try StandardOutput.print(line: store) }
+            return try StandardOutput.print(line: total)
+        }
+        var table = TextTable([
+            ("Path", .left), ("Kind", .left), ("Files", .right), ("Bytes", .right), ("Space", .right),
+        ])
+        for store in stores {
+            table.add([
+                store.path.isEmpty ? "." : store.path.shortenedInside(to: 200), store.kind, String(store.files),
+                String(store.bytes), String(store.space),
+            ])
+        }
+        let summary = "\(counted(total.files, "file")), \(readableSize(Int(total.bytes))), "
+        try StandardOutput.print(table.lines + [summary + "\(readableSize(Int(total.space))) on the device"])
+    }
+}
+
+/// The size of a store, or of the files in a directory that belong to none.
+struct DiskUsage: Encodable {
+    let type = "store"
+    /// Relative to the directory that was asked for; empty for that directory.
+    var path: String
+    var kind: String
+    var files = 0
+    /// The lengths of the files.
+    var bytes: Int64 = 0
+    /// The space that they occupy on the device.
+    var space: Int64 = 0
+
+    /// The sizes of all stores below a directory, ordered by path.
+    ///
+    /// - Throws: `FileSystemError` if the directory, or one below, cannot be read.
+    static func stores(below root: POSIXPath) throws -> [DiskUsage] {
+        var found = [DiskUsage(path: "", kind: "directory")]
+        // The directories to read, the store that each belongs to unless it is one, and its parent's stores.
+        var pending: [(path: POSIXPath, store: Int, parent: StoreEvidence?)] = [("", 0, nil)]
+        while let (path, above, parent) = pending.popLast() {
+            try Interruption.check()
+            guard let (entries, owner) = try list(path.isEmpty ? root : root.appending(path), below: parent) else {
+                continue
+            }
+            var store = above
+            if let kind = owner.text {
+                if path.isEmpty {
+                    found[0].kind = kind
+                } else {
+                    found.append(DiskUsage(path: path.shown, kind: kind))
+                    store = found.count - 1
+                }
+            }
+            for entry in entries {
+                let below = path.isEmpty ? entry.name : path.appending(entry.name)
+                if entry.type == .directory {
+                    pending.append((below, store, owner))
+                } else if entry.type == .regular, let status = try status(of: root.appending(below)) {
+                    found[store].files += 1
+                    found[store].bytes += status.sizeInBytes
+                    found[store].space += status.allocatedSizeInBytes
+                }
+            }
+        }
+        return found.filter { $0.files > 0 }.sorted { $0.path < $1.path }
+    }
+
+    /// The entries of a directory, and what stores have written in it; nil if it was removed after it was listed.
+    private static func list(
+        _ path: POSIXPath, below parent: StoreEvidence?
+    ) throws -> (entries: [DirectoryEntry], owner: StoreEvidence)? {
+        let fileSystem = SystemFileSystem()
+        do {
+            return try fileSystem.withDirectory(path) { (descriptor) throws(FileSystemError) in
+                let owner =
+                    try parent == nil
+                    ? StoreEvidence(at: path, on: fileSystem)
+                    : StoreEvidence(of: descriptor, below: parent, on: fileSystem)
+                return (try fileSystem.entries(of: descriptor), owner)
+            }
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory, parent != nil else { throw error }
+            return nil
+        }
+    }
+
+    /// The status of a file; nil if it was removed after it was listed.
+    private static func status(of path: POSIXPath) throws -> FileStatus? {
+        do {
+            return try SystemFileSystem().status(path, followsSymbolicLinks: false)
+        } catch {
+            guard error.errno == .noSuchFileOrDirectory else { throw error }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,196 @@
+import ArgumentParser
+import ForgeStorage
+import Foundation
+import SystemPackage
+
+/// Repairs the stores below a directory: what can be read stays, what cannot is set aside.
+struct RepairCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "repair", abstract: "Set aside what cannot be read in the stores below a directory.",
+        discussion: """
+            What `forge check` reports as damaged is repaired if its content is wrong; nothing else is changed:
+
+            - The readable records of a key-value store stay; its unreadable bytes are copied to quarantine-… files beside \
+            its log before the log is rewritten without them, as the store itself does when it is opened.
+            - Vaults, key files and cached images that are damaged are moved to a directory `quarantine` beside them. A \
+            damaged vault is moved as a whole, because one authentication code covers all its secrets.
+            - A key file that others may read gets mode 0600.
+            - Files of other programs or of a later version, and files that this process may not read, are left and listed. \
+            So is everything that an app has stored in a file store, and a log or vault in a directory that no store has \
+            marked; a log there is repaired if its directory itself is given.
+
+            Vaults are only verified with their key files. With --dry-run nothing is changed. Quit the apps before: a key-value store that is in use is left as it is.
+
+            Exit status: 0 if nothing is damaged any more, 2 if some damage could not be repaired, 5 if all of it is in \
+            stores that are in use.
+            """)
+
+    @OptionGroup var stores: CheckedDirectory
+
+    @Flag(name: [.short, .long], help: "Print what would be done, and change nothing.")
+    var dryRun = false
+
+    @OptionGroup var output: JSONOption
+
+    private struct Item: Encodable {
+        let type = "item"
+        let action: String
+        let path: String
+        let destination: String?
+        let details: [String]
+    }
+
+    private struct Summary: Encodable {
+        let type = "summary"
+        let damaged: Int
+        let repaired: Int
+        let failed: Int
+        let dryRun: Bool
+    }
+
+    func run() throws {
+        let findings = try stores.findings(json: output.json)
+        let repair = StoreRepair(
+            root: try POSIXPath(URL(fileURLWithPath: stores.directory)), isRehearsal: dryRun)
+        var failures: [ExitStatus] = []
+        let damaged = findings.filter { $0.state == .damaged }
+        for finding in damaged {
+            do {
+                try show(try repair.repair(finding), finding.path)
+            } catch let failure as CommandFailure where failure.status == .interrupted {
+                throw failure
+            } catch {
+                failures.append(ExitStatus(of: error))
+                try show(StoreRepair.Outcome(action: "fail", details: ["\(error)"]), finding.path)
+            }
+        }
+        let summary = Summary(
+            damaged: damaged.count, repaired: damaged.count - failures.count, failed: failures.count, dryRun: dryRun)
+        if output.json {
+            try StandardOutput.print(line: summary)
+        } else {
+            let verb = dryRun ? "to repair" : "repaired"
+            try StandardOutput.print(
+                "\(summary.damaged) damaged, \(summary.repaired) \(verb), \(summary.failed) failed")
+        }
+        guard !failures.isEmpty else { return }
+        throw CommandFailure(
+            "\(counted(failures.count, "item")) could not be repaired",
+            failures.allSatisfy { $0 == .inUse } && failures.count == damaged.count ? .inUse : .partial)
+    }
+
+    private func show(_ outcome: StoreRepair.Outcome, _ path: String) throws {
+        if output.json {
+            return try StandardOutput.print(
+                line: Item(
+                    action: outcome.action, path: path, destination: outcome.destination, details: outcome.details))
+        }
+        var text = "\(outcome.action)  \(path)"
+        if let destination = outcome.destination { text += " → \(destination)" }
+        if !outcome.details.isEmpty { text += "  (\(outcome.details.joined(separator: "; ")))" }
+        try StandardOutput.print(text)
+    }
+}
+
+/// Repairs one damaged file or store at a time.
+struct StoreRepair {
+    /// The action taken.
+    struct Outcome {
+        /// `repair`, `set-aside` or `fail`.
+        var action: String
+        /// Where a file was moved to.
+        var destination: String?
+        var details: [String] = []
+    }
+
+    let root: POSIXPath
+    /// Whether nothing is changed.
+    let isRehearsal: Bool
+    private let fileSystem = SystemFileSystem()
+
+    /// The directory beside a file that it is moved to.
+    private static let quarantine: POSIXPath = "quarantine"
+
+    init(root: POSIXPath, isRehearsal: Bool) {
+        self.root = root
+        self.isRehearsal = isRehearsal
+    }
+
+    /// Repairs what a check has found.
+    ///
+    /// - Throws: The error of a store that is in use or cannot be written; it is unchanged then.
+    func repair(_ finding: StoreFinding) throws -> Outcome {
+        let path = root.appending(POSIXPath(finding.path))
+        guard finding.kind != "directory" else {
+            throw CommandFailure("a directory that cannot be read: \(finding.details.joined())")
+        }
+        switch finding.role {
+        case .log where finding.isMarked || finding.path.utf8.elementsEqual(FileKVStore.logName.bytes):
+            return try repairStore(path.splitLast().parent, finding)
+        case .vaultKey where try isExposed(path):
+            if !isRehearsal { try fileSystem.setPermissions(.ownerReadWrite, of: .path(path)) }
+            return Outcome(action: "repair", details: ["other users could read it; now they cannot"])
+        case .vault where finding.isMarked && finding.hasWrongContent,
+            .vaultKey where finding.isMarked && finding.hasWrongContent,
+            .image where finding.isMarked && finding.hasWrongContent:
+            return try setAside(path, finding)
+        case .log, .vault, .vaultKey, .image, .content, .quarantine, .marker, .bookkeeping, .temporary, .moved:
+            let reason = finding.isMarked || finding.role == .content ? "" : "no store has marked its directory; "
+            throw CommandFailure("left as it is: \(reason)\(finding.details.joined(separator: "; "))")
+        }
+    }
+
+    /// Opens the store, which sets unreadable bytes aside, and verifies that its log is intact then.
+    private func repairStore(_ directory: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
+        guard !isRehearsal else { return Outcome(action: "repair", details: finding.details) }
+        let (store, damage) = try KVStoreArgument.open(URL(directory), .readWrite)
+        try store.close()
+        guard let inspection = try KVInspection(of: URL(directory)), inspection.problems.isEmpty else {
+            throw CommandFailure("the log could not be rewritten")
+        }
+        return Outcome(action: "repair", details: damage + ["\(counted(inspection.keyCount, "key")) kept"])
+    }
+
+    private func setAside(_ path: POSIXPath, _ finding: StoreFinding) throws -> Outcome {
+        let (parent, name) = path.splitLast()
+        let directory = parent.appending(Self.quarantine)
+        // A name by which the check recognises data that was set aside.
+        let base = Array("quarantine-".utf8) + name.bytes
+        guard !isRehearsal else {
+            return Outcome(
+                action: "set-aside", destination: directory.appending(POSIXPath(base)).shown, details: finding.details)
+        }
+        try fileSystem.makeDirectories(directory)
+        var target = directory.appending(POSIXPath(base))
+        var number = 0
+        while try !move(path, to: target) {
+            number += 1
+            target = directory.appending(POSIXPath(base + Array("-\(number)".utf8)))
+        }
+        try fileSystem.synchronizeParent(of: target)
+        try fileSystem.synchronizeParent(of: path)
+        return Outcome(action: "set-aside", destination: target.shown, details: finding.details)
+    }
+
+    /// Moves a file; returns false if the name is taken.
+    private func move(_ path: POSIXPath, to target: POSIXPath) throws(FileSystemError) -> Bool {
+        do {
+            try fileSystem.rename(path, to: target, .exclusive)
+            return true
+        } catch {
+            guard error.errno == .fileExists else { throw error }
+            return false
+        }
+    }
+
+    /// Whether a key file is intact, but not private.
+    private func isExposed(_ path: POSIXPath) throws -> Bool {
+        do throws(CryptError) {
+            _ = try VaultKeyFile.load(at: URL(path))
+            return false
+        } catch {
+            return try error.code == .insecureFile
+                && fileSystem.status(path, followsSymbolicLinks: false).owner == fileSystem.effectiveUser
+        }
+    }
+}
