@@ -188,7 +188,7 @@ extension KVEngine {
         } catch {
             // The write that set this off is done and stays acknowledged.
             writer.withLock { $0.postponeCompaction() }
-            options.report(.compactionFailed(error))
+            if error.code != .unavailable(.closed) { options.report(.compactionFailed(error)) }
         }
     }
 
@@ -231,7 +231,7 @@ extension KVEngine {
         guard writer.withLock({ $0.log.sequence > $0.log.flushedSequence || !$0.log.endsFlushed }) else { return }
         // Before the lock is asked for, which may be in vain.
         try flush()
-        try withLock(sharing, .synchronize) { () throws(KVStoreError) in
+        try withLock(sharing, .synchronize, isClosing: true) { () throws(KVStoreError) in
             do throws(FileSystemError) {
                 guard try sharing.page.isAlone() else { return }
                 guard writer.withLock({ $0.isWritable }) else { return }

@@ -30,10 +30,21 @@ final class KVEngine: Sendable {
     /// Detects that this process is a forked child, which may not touch the store.
     let fork = ForkDetector()
 
-    /// Whether the store was closed, after which writes throw and reads give what it held then. Set under `writer`.
-    let closed = Atomic(false)
+    /// How far the store is closed.
+    enum Life: UInt8, AtomicRepresentable {
+        case open
 
-    var isClosed: Bool { closed.load(ordering: .acquiring) }
+        /// Writes throw and reads return what it held before; only the closing itself still uses the files.
+        case leaving
+
+        /// Nothing is written any more, neither to the log nor to the shared page.
+        case left
+    }
+
+    /// Changed under `writer`, in a shared store while no call of this process holds the lock of the store.
+    let life = Atomic(Life.open)
+
+    var isClosed: Bool { life.load(ordering: .acquiring) != .open }
 
     let closing = SingleRun()
 

@@ -39,10 +39,11 @@ public import Foundation
 /// calls.
 /// - A write waits for writes of other processes, at most ``Options/lockTimeout``. Waiting is polling without a queue:
 ///   with more than about a hundred processes that write continuously, some may time out.
-/// - A read compares one word of memory. If it has changed, the new records are first read from the log; a read waits
-///   like a write only if another process has compacted the log.
-/// - If new records cannot be read, `get` and `contains` return the known values, and report that through
-///   ``Options/onIssue``; every other call throws.
+/// - A read compares one word of memory. If it has changed, the new records are first read from the log, without a
+///   lock, so that a process which is stopped in the middle of a write or a compaction delays no read of the others.
+/// - If new records cannot be read because the log is damaged, a read repairs it under the lock, like a write. `get`
+///   and `contains` wait for that lock a millisecond; then, and after any failure, they return the known values, report
+///   that once through ``Options/onIssue``, and a background thread tries again. Every other call throws.
 /// - A write after which compaction is due compacts the log before it returns.
 /// - A flush covers earlier writes of other processes. After a failed flush, the process refuses further writes; on
 ///   Linux, the next flush of every other process fails too.
