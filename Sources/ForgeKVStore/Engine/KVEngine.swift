@@ -183,13 +183,19 @@ extension KVEngine {
     /// The names of all keys.
     func names() throws(KVStoreError) -> [String] {
         try checkFork(.keys)
-        return writer.withLock { $0.table.names }
+        return collect(withValues: false).names
     }
 
     /// All names and values at one moment.
     func snapshot() throws(KVStoreError) -> KVSnapshot {
         try checkFork(.snapshot)
-        return KVEntry.all(writer.withLock { $0.table.contents })
+        return collect(withValues: true).snapshot
+    }
+
+    private func collect(withValues: Bool) -> TableScan {
+        TableScan.collect(withValues: withValues) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }
     }
 }
 

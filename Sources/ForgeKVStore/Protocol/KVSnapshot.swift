@@ -9,6 +9,10 @@ public struct KVSnapshot: Sendable {
         self.entries = Dictionary(entries.map { (KeyName($0.name), $0.entry) }) { _, later in later }
     }
 
+    init(_ entries: [KeyName: KVEntry]) {
+        self.entries = entries
+    }
+
     /// The number of names.
     public var count: Int { entries.count }
 

@@ -128,10 +128,16 @@ public final class InMemoryKVStore: KVTransactionalStoring {
         if changes.hasObservers { changes.notify(nil) }
     }
 
-    public func keys() throws -> [String] { writer.withLock { $0.table.names } }
+    public func keys() throws -> [String] { collect(withValues: false).names }
 
     /// The names that have a value.
-    var presentNames: [KeyName] { writer.withLock { $0.table.names }.map { KeyName($0) } }
+    var presentNames: [KeyName] { collect(withValues: false).names.map { KeyName($0) } }
+
+    private func collect(withValues: Bool) -> TableScan {
+        TableScan.collect(withValues: withValues) { piece in
+            writer.withLock { writer in piece(&writer.table) }
+        }
+    }
 
     /// The table, for a store that reads through this one.
     var view: TableView { table.view }
@@ -164,7 +170,7 @@ public final class InMemoryKVStore: KVTransactionalStoring {
     }
 
     public func snapshot() throws -> KVSnapshot {
-        KVEntry.all(writer.withLock { $0.table.contents })
+        collect(withValues: true).snapshot
     }
 
     public func commit(_ batch: KVBatch) throws {
