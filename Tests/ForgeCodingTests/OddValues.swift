@@ -187,6 +187,23 @@ enum Odd {
             }
         ),
         (
+            "a single value of a super encoder for a key that has a container",
+            Custom { encoder in
+                var outer = encoder.container(keyedBy: Key.self)
+                _ = outer.nestedContainer(keyedBy: Key.self, forKey: "empty")
+                var filled = outer.nestedUnkeyedContainer(forKey: "filled")
+                try filled.encode([1, 2])
+                _ = filled.nestedContainer(keyedBy: Key.self)
+                try outer.encode([3], forKey: "encoded")
+                for key in ["empty", "filled", "encoded"] as [Key] {
+                    var single = outer.superEncoder(forKey: key).singleValueContainer()
+                    try single.encode(42)
+                }
+                var null = outer.superEncoder(forKey: "null").singleValueContainer()
+                try null.encodeNil()
+            }
+        ),
+        (
             "a key written twice",
             Custom { encoder in
                 var outer = encoder.container(keyedBy: Key.self)

@@ -42,17 +42,17 @@ struct KeyedEncoding<Key: CodingKey>: KeyedEncodingContainerProtocol {
         UnkeyedEncoding(node: nested(.unkeyed, key))
     }
 
-    func superEncoder() -> any Encoder { deferredNode(SuperKey()) }
+    func superEncoder() -> any Encoder { deferredNode(SuperKey(), isSuper: true) }
 
-    func superEncoder(forKey key: Key) -> any Encoder { deferredNode(key) }
+    func superEncoder(forKey key: Key) -> any Encoder { deferredNode(key, isSuper: true) }
 
     private func nested(_ form: EncodingNode.Form, _ key: Key) -> EncodingNode {
-        deferredNode(key).opened(form)
+        deferredNode(key, isSuper: false).opened(form)
     }
 
-    private func deferredNode(_ key: some CodingKey) -> EncodingNode {
+    private func deferredNode(_ key: some CodingKey, isSuper: Bool) -> EncodingNode {
         guard node.state == .active else { return node.closedContainer(.nothing) }
-        return node.deferEntry(key)
+        return node.deferEntry(key, isSuper: isSuper)
     }
 }
 

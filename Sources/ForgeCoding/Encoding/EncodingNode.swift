@@ -42,6 +42,9 @@ final class EncodingNode: Encoder {
     /// The value that was encoded under the key of this nested container or super encoder before; empty if none was.
     fileprivate var earlier: [UInt8] = []
 
+    /// Whether a single value replaces the container: it belongs to a super encoder for the key of the container.
+    fileprivate var isReplaceable = false
+
     /// A node reused for successive nested values.
     private var spare: EncodingNode?
 
@@ -213,8 +216,17 @@ final class EncodingNode: Encoder {
         return child
     }
 
+    private func dropReplaceable() {
+        isReplaceable = false
+        abandon()
+        sink.truncate(to: start)
+        form = .nothing
+        earlier = []
+    }
+
     /// Appends a value that shares this node.
     func encodeInPlace<Value: Encodable>(_ value: Value) throws {
+        if isReplaceable { dropReplaceable() }
         guard form == .nothing else { throw invalid("a second value in a single-value container") }
         do throws(WireFailure) {
             if try sink.appendKnown(value, depth: depth) {
@@ -239,6 +251,7 @@ final class EncodingNode: Encoder {
 
     func encodeNilInPlace() throws {
         guard try acceptsWrite(form) else { return }
+        if isReplaceable { dropReplaceable() }
         guard form == .nothing else { throw invalid("a second value in a single-value container") }
         sink.appendNull()
         form = .single
@@ -334,14 +347,16 @@ extension EncodingNode {
 
     /// The node of a nested container or a super encoder under a key.
     ///
-    /// As with `JSONEncoder`, a container adds to what the key has already, be it a container or an encoded value.
-    func deferEntry(_ key: some CodingKey) -> EncodingNode {
+    /// As with `JSONEncoder`, a container adds to what the key has already, be it a container or an encoded value; the
+    /// single value of a super encoder replaces it.
+    func deferEntry(_ key: some CodingKey, isSuper: Bool) -> EncodingNode {
         let entry = beginEntry(key)
         var earlier: [UInt8] = []
         if let existing = replaced {
             if let index = existing.deferredIndex, deferred[index].child.form != .single {
                 replaced = nil
                 sink.truncate(to: entry)
+                deferred[index].child.isReplaceable = isSuper
                 return deferred[index].child
             }
             earlier = sink.bytes(existing.value..<existing.range.upperBound)
