@@ -62,7 +62,6 @@ extension FileStoreError.Code {
             .watchLimit
         case (.watch, .notSupported, _), (.watch, .noFunction, _): .unsupported
         case (.setExtendedAttribute, .notSupported, _), (.setExtendedAttribute, .noFunction, _): .unsupported
-        case (.read, .tooManyLinks, _): .unsafe(.hardLink)
         case (.read, .notSupported, _): .unsafe(.notRegular)
         case (.open, .resourceBusy, _): .unsafe(.anotherStore)
         case (.rename, .canceled, _): .conflict

@@ -97,9 +97,6 @@ public struct FileStoreError: Error, Sendable {
         /// The key, or one of its parents, is a symbolic link.
         case symbolicLink = "a symbolic link"
 
-        /// The file has several hard links, through which others could read or change it.
-        case hardLink = "a hard link"
-
         /// A FIFO, a socket or a device.
         case notRegular = "not a regular file"
 

@@ -12,8 +12,9 @@ public import Foundation
 /// it.
 ///
 /// Any number of stores, in any number of processes, can use one root at the same time. No call changes or removes
-/// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, files with several
-/// hard links, root directories of other stores, and mount points.
+/// entries that it did not create: names that are not valid keys, symbolic links, FIFOs, sockets, root
+/// directories of other stores, and mount points. A file may have several hard links (`cp -al`, `rsync --link-dest`):
+/// a save or a removal changes the key only, and the other names keep the file.
 public final class DiskFileStore: StreamingFileStoring {
     private let engine: FileStoreEngine
 

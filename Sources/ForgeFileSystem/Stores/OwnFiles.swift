@@ -1,10 +1,9 @@
 import SystemPackage
 
-/// The files in a directory tree that belong to a store: regular files with one name, and directories, whose paths are
-/// valid keys.
+/// The files in a directory tree that belong to a store: regular files and directories whose paths are valid keys.
 ///
-/// All other files belong to other programs and are kept: names that are not valid keys, links, FIFOs, sockets, files
-/// with several hard links, and directories that are roots of other stores.
+/// All other files belong to other programs and are kept: names that are not valid keys, links, FIFOs, sockets, and
+/// directories that are roots of other stores. Other hard links of a removed file keep its content.
 struct OwnFiles {
     let fileSystem: any POSIXFileSystem
     /// The identifiers in the names of this store's temporary files, which may be removed with a tree.
@@ -167,7 +166,7 @@ struct OwnFiles {
                 try fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
             })
         else { return .missing }
-        guard status.type == .regular, status.linkCount <= 1 else { return .foreign }
+        guard status.type == .regular else { return .foreign }
         return isTemporary ? .temporary : .file
     }
 

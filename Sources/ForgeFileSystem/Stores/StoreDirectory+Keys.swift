@@ -4,8 +4,7 @@ import SystemPackage
 extension StoreDirectory {
     /// The whole content of a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum,
-    ///   `EMLINK` for a file with several hard links, through which another program could change it.
+    /// - Throws: `ENOENT` if there is none, `EISDIR` for a directory, `ELOOP` for a link, `EFBIG` above the maximum.
     package func read(_ key: RelativeKey, maximumSizeInBytes: Int = .max) throws(FileSystemError) -> [UInt8] {
         try withFile(key) { (descriptor) throws(FileSystemError) in
             try fileSystem.readContents(of: descriptor, maximumSizeInBytes: maximumSizeInBytes)
@@ -32,6 +31,8 @@ extension StoreDirectory {
         try fileSystem.status(at: location(of: key))
     }
 
+    /// Throws unless a file may be a store's. Its number of hard links does not matter: a save replaces the name, and
+    /// the other names keep the file (`cp -al`, `rsync --link-dest`, deduplicators).
     static func check(_ status: FileStatus, of key: RelativeKey) throws(FileSystemError) {
         switch status.type {
         case .regular: break
@@ -39,7 +40,6 @@ extension StoreDirectory {
         case .symbolicLink: throw FileSystemError(.open, .tooManySymbolicLinkLevels, path: key.path)
         default: throw FileSystemError(.read, .notSupported, path: key.path)
         }
-        guard status.linkCount <= 1 else { throw FileSystemError(.read, .tooManyLinks, path: key.path) }
     }
 
     /// Stores bytes under a key, creating directories as needed; see `replaceFile`.
@@ -55,8 +55,8 @@ extension StoreDirectory {
     /// Stores the bytes that `content` writes under a key; `content` may be called again if the directory is removed
     /// meanwhile.
     ///
-    /// - Throws: As `replaceFile`; `ELOOP`, `EMLINK` or `ENOTSUP` if the existing file is a link, has several hard
-    ///   links or is not regular: it does not belong to the store, and is kept.
+    /// - Throws: As `replaceFile`; `ELOOP` or `ENOTSUP` if the existing file is a link or is not regular: it does not
+    ///   belong to the store, and is kept.
     package func replace(
         _ key: RelativeKey, _ mode: RenameMode, durability: Durability,
         content: (Descriptor) throws(FileSystemError) -> Void
@@ -157,8 +157,8 @@ extension StoreDirectory {
 
     /// Removes a key's file.
     ///
-    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP`, `EMLINK` or
-    ///   `ENOTSUP` for a file that does not belong to the store, and is kept.
+    /// - Throws: `ENOENT` if there is none, which is durable too; `EISDIR` for a directory; `ELOOP` or `ENOTSUP` for a
+    ///   file that does not belong to the store, and is kept.
     package func unlink(_ key: RelativeKey, durability: Durability = .full) throws(FileSystemError) {
         try removing(key, durability) { (parent, name) throws(FileSystemError) in
             try excludingChanges(in: parent) { () throws(FileSystemError) in

@@ -4,12 +4,19 @@ extension POSIXFileSystem {
     /// Opens an internal file of a store with a permanent name, such as `#lock`; creates it with mode 0600 regardless
     /// of the umask.
     ///
-    /// - Throws: `ENOTSUP` if a file that is not regular has the name, `EMLINK` if the file has several hard links: a
-    ///   write to it would change a file that does not belong to the store.
-    package func openStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> Descriptor {
+    /// - Parameters:
+    ///   - name: The name of the file.
+    ///   - directory: The open directory of the store.
+    ///   - isWritten: False for a file that is only locked.
+    /// - Returns: The file, open for reading and writing.
+    /// - Throws: `ENOTSUP` if a file that is not regular has the name, `EMLINK` if the file is written and has several
+    ///   hard links: a write to it would change a file that does not belong to the store.
+    package func openStoreFile(
+        _ name: POSIXPath, at directory: Descriptor, isWritten: Bool = true
+    ) throws(FileSystemError) -> Descriptor {
         while true {
             do throws(FileSystemError) {
-                return try openExistingStoreFile(name, at: directory)
+                return try openExistingStoreFile(name, at: directory, isWritten)
             } catch {
                 guard error.errno == .noSuchFileOrDirectory else { throw error }
             }
@@ -22,9 +29,9 @@ extension POSIXFileSystem {
         }
     }
 
-    private func openExistingStoreFile(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError)
-        -> Descriptor
-    {
+    private func openExistingStoreFile(
+        _ name: POSIXPath, at directory: Descriptor, _ isWritten: Bool
+    ) throws(FileSystemError) -> Descriptor {
         let file = try open(
             name, at: directory, .readWrite, options: [.noFollow, .nonBlocking], permissions: [],
             resolution: [.beneath, .noSymbolicLinks])
@@ -33,7 +40,7 @@ extension POSIXFileSystem {
                 try self.status(of: .descriptor(file))
             }
             guard status.type == .regular else { throw FileSystemError(.open, .notSupported, path: name) }
-            guard status.linkCount <= 1 else { throw FileSystemError(.open, .tooManyLinks, path: name) }
+            guard status.linkCount <= 1 || !isWritten else { throw FileSystemError(.open, .tooManyLinks, path: name) }
         } catch {
             discard(file)
             throw error

@@ -9,12 +9,14 @@ package final class StoreLock: Sendable {
 
     /// Takes the lock, waiting at most `timeout` for its release by others.
     ///
+    /// A lock file that is never written (`isWritten` is false) may have several hard links.
+    ///
     /// - Throws: `EAGAIN` if another store object, in this process or another, still holds the lock after that time.
     package init(
         _ mode: LockMode, waitingAtMost timeout: Duration = .zero, named name: POSIXPath = .lockName,
-        at directory: Descriptor, on fileSystem: any POSIXFileSystem
+        isWritten: Bool = true, at directory: Descriptor, on fileSystem: any POSIXFileSystem
     ) throws(FileSystemError) {
-        let descriptor = try fileSystem.openStoreFile(name, at: directory)
+        let descriptor = try fileSystem.openStoreFile(name, at: directory, isWritten: isWritten)
         do {
             try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
                 try fileSystem.lock(descriptor, mode, waitingAtMost: timeout)

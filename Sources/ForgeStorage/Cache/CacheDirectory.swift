@@ -4,9 +4,8 @@ import SystemPackage
 
 /// The layer of a cache on disk: one ``CacheFile`` per key, named by the key's ``FlatFileName`` and `.forgecache`.
 ///
-/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular, that have a
-/// second hard link, or whose names have another form belong to other programs: they are neither read, replaced nor
-/// removed.
+/// Calls block, except ``content(of:upTo:)`` of small files on a fast disk. Files that are not regular,
+/// or whose names have another form, belong to other programs: they are neither read, replaced nor removed.
 final class CacheDirectory: Sendable {
     /// The result of reading a key's file.
     enum Reading {
@@ -145,7 +144,7 @@ final class CacheDirectory: Sendable {
             guard entry.type == .regular, let string = String(validating: name), isName(string) else { return }
             do throws(FileSystemError) {
                 let status = try root.fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-                guard status.type == .regular, status.linkCount <= 1 else { return }
+                guard status.type == .regular else { return }
                 found.append(
                     (FileIndex.Listed(name: string, sizeInBytes: Int(clamping: status.sizeInBytes)), status.modified))
             } catch  where error.errno == .noSuchFileOrDirectory {
@@ -170,10 +169,9 @@ final class CacheDirectory: Sendable {
 }
 
 extension Errno {
-    /// Whether a name belongs to something that no cache creates: a link, a directory, a special file, or a file with
-    /// several hard links.
+    /// Whether a name belongs to something that no cache creates: a link, a directory or a special file.
     fileprivate var isForeignEntry: Bool {
-        self == .isDirectory || self == .tooManySymbolicLinkLevels || self == .tooManyLinks || self == .notSupported
+        self == .isDirectory || self == .tooManySymbolicLinkLevels || self == .notSupported
             || self == .noSuchAddressOrDevice
     }
 }
