@@ -137,6 +137,9 @@ public final class FileMapping: Sendable {
     /// kernel properly tracks dirty pages and flushes them to storage as necessary"). POSIX guarantees this only for
     /// `msync`.
     ///
+    /// Where ``POSIXFileSystem/reportsErrorsOfMappings`` is false, on Darwin, a page that the device refused is lost
+    /// without an error.
+    ///
     /// - Throws: ``FileSystemError``, with `ioError` if ``hasFaulted``; as after a failed `synchronize`, it is
     ///   undetermined what has reached the device, and a later success does not change that.
     public func writeBack() throws(FileSystemError) {

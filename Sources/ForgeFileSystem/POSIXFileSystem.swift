@@ -258,6 +258,10 @@ public protocol POSIXFileSystem: FileSystemProtocol {
         onCancel: @escaping @Sendable () -> Void
     ) throws(FileSystemError) -> any DirectoryWatching
 
+    /// Whether ``FileMapping/writeBack()`` or the next ``synchronize(_:_:)`` fails if bytes stored into a mapping could
+    /// not be written to the device; true by default. If it is false, write what must survive a power cut.
+    var reportsErrorsOfMappings: Bool { get }
+
     // MARK: Identity
 
     /// The owner of the files that this process creates (`geteuid(2)`).
@@ -314,6 +318,8 @@ extension POSIXFileSystem {
     }
 
     public func startWritingBack(_ descriptor: Descriptor) {}
+
+    public var reportsErrorsOfMappings: Bool { true }
 
     public var preciseTime: FileTime? { nil }
 

@@ -36,6 +36,8 @@ public final class DeviceFileSystem: POSIXFileSystem {
 
     public var effectiveUser: UserID { view.effectiveUser }
 
+    public var reportsErrorsOfMappings: Bool { view.reportsErrorsOfMappings }
+
     public var preciseTime: FileTime? { view.preciseTime }
 
     public func randomBits() -> UInt64 { view.randomBits() }

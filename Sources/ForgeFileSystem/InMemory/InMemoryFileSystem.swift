@@ -98,6 +98,9 @@ public final class InMemoryFileSystem: POSIXFileSystem, Sendable {
         tree.state.withLock { $0.reset() }
     }
 
+    /// False with the profile of Darwin, as on the system.
+    public var reportsErrorsOfMappings: Bool { tree.state.withLock { $0.options.profile == .linux } }
+
     public var effectiveUser: UserID {
         tree.state.withLock { $0.processes[process].user }
     }

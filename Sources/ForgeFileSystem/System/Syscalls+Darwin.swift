@@ -48,7 +48,6 @@ func sysRename(
     }
 }
 
-/// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
 /// Nil: APFS assigns times to the nanosecond and never reuses inode numbers.
 func sysPreciseTime() -> FileTime? { nil }
 
@@ -60,11 +59,16 @@ func sysCopyRange(_ source: CInt, _ sourceOffset: Int64, _ target: CInt, _ targe
 
 func sysStartWritingBack(_ descriptor: CInt) {}
 
+/// fsync(2) on Darwin leaves data in the device's cache; F_FULLFSYNC flushes that too, if the file system supports it.
 func sysSynchronize(_ descriptor: CInt, _ level: SyncLevel) -> CInt {
     let result = fcntl(descriptor, level == .barrier ? F_BARRIERFSYNC : F_FULLFSYNC)
     guard result == -1, errno == ENOTSUP || errno == ENOTTY || errno == EINVAL else { return result }
     return fsync(descriptor)
 }
+
+/// msync(2) drops the error of a page that the pager could not write (`vm_map_msync` in osfmk/vm/vm_map.c of xnu), and
+/// F_FULLFSYNC does not see the page any more.
+let sysReportsErrorsOfMappings = false
 
 /// fsync(2) and F_FULLFSYNC flush only pages known to be modified; stores become known through msync(2).
 func sysWriteBack(_ base: UnsafeMutableRawPointer, _ count: Int) -> CInt {

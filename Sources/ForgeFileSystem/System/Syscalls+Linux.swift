@@ -150,6 +150,9 @@ extension SystemFileSystem {
     }
 }
 
+/// fsync(2) and fdatasync(2) report pages that could not be written, however they were modified (Linux 4.13).
+let sysReportsErrorsOfMappings = true
+
 /// No operation: fsync(2) and fdatasync(2) flush every modified page of a file, however it was modified, because a page
 /// that was written back is write-protected until the next store into it is noticed (mm/page-writeback.c,
 /// folio_clear_dirty_for_io; msync(2) on MS_ASYNC).

@@ -18,6 +18,8 @@ public struct SystemFileSystem: POSIXFileSystem {
 
     public var effectiveUser: UserID { UserID(sysEffectiveUser()) }
 
+    public var reportsErrorsOfMappings: Bool { sysReportsErrorsOfMappings }
+
     public var preciseTime: FileTime? { sysPreciseTime() }
 }
 

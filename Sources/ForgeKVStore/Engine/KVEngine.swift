@@ -43,10 +43,9 @@ final class KVEngine: Sendable {
     init(_ handle: StoreHandle, options: FileKVStore.Options) throws(KVStoreError) {
         defer { handle.sharing?.lock.release() }
         var options = options
-        if handle.sharing != nil {
-            // Other processes may truncate the log: storing into mapped memory would fault.
-            options.isMapped = false
-        }
+        // Other processes may truncate a shared log: storing into mapped memory would fault. And a flush must not
+        // succeed if a page could not be written.
+        if handle.sharing != nil || !handle.fileSystem.reportsErrorsOfMappings { options.isMapped = false }
         let table = ValueTable()
         var opening = LogOpening(handle, table: table, options: options)
         var opened = options.access == .readOnly ? try opening.openForReading() : try opening.openForWriting()

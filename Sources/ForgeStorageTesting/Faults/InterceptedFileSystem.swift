@@ -136,6 +136,8 @@ extension InterceptedFileSystem {
 
     package var effectiveUser: UserID { base.effectiveUser }
 
+    package var reportsErrorsOfMappings: Bool { base.reportsErrorsOfMappings }
+
     package var preciseTime: FileTime? { base.preciseTime }
 
     package func randomBits() -> UInt64 { base.randomBits() }
