@@ -168,4 +168,10 @@ extension FileTime {
         self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
     }
 }
+
+extension FileSystemOperation {
+    /// The operations that fail with `EPERM` on a locked device (Data Protection, Apple Platform Security): those that
+    /// access the content of a file. Names and attributes are always accessible.
+    static let failingWhileLocked: Set<FileSystemOperation> = [.open, .read, .write, .truncate, .allocate, .map]
+}
 #endif

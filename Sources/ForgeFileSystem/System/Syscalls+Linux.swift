@@ -246,4 +246,9 @@ extension FileTime {
         self.init(seconds: Int64(time.tv_sec), nanoseconds: Int32(truncatingIfNeeded: time.tv_nsec))
     }
 }
+
+extension FileSystemOperation {
+    /// None: this platform has no protection by a device lock.
+    static let failingWhileLocked: Set<FileSystemOperation> = []
+}
 #endif
