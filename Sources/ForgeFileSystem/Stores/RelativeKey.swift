@@ -93,7 +93,7 @@ public struct InvalidKey: Error, Hashable, Sendable {
         case componentTooLong = "has a component longer than 255 bytes"
         case dotComponent = "has a component . or .."
         case severalComponents = "has more than one component"
-        case reserved = "has a component that is reserved (#tmp-, #trash-, #move-, #journal-, #lock, #…#)"
+        case reserved = "has a component that is reserved (#tmp-, #trash-, #move-, #journal-, #lock, #store-, #…#)"
     }
 
     /// The key as it was given.
@@ -157,7 +157,8 @@ extension POSIXPath {
 
     /// Whether keys cannot have this name, because stores or editors use such names.
     package var isReservedName: Bool {
-        isLeftover || isMovedFile || hasPrefix("#lock") || hasPrefix(Self.journalPrefix) || isEditorsName
+        isLeftover || isMovedFile || isMarkerOfKind || hasPrefix("#lock") || hasPrefix(Self.journalPrefix)
+            || isEditorsName
     }
 
     /// Whether some file system could treat the name as one that stores reserve.
@@ -190,9 +191,12 @@ extension POSIXPath {
     /// Whether the name has the form of a file whose move into a store is incomplete.
     package var isMovedFile: Bool { hasPrefix(Self.movePrefix) }
 
+    /// Whether the name has the form of a marker that tells the kind of a store.
+    package var isMarkerOfKind: Bool { hasPrefix(StoreMarker.prefix) }
+
     /// Whether a file with this name exists only in the root of a store.
     package var isStoreMarker: Bool {
-        if self == Self.lockName || hasPrefix("#lock-") { return true }
+        if self == Self.lockName || hasPrefix("#lock-") || isMarkerOfKind { return true }
         guard hasPrefix(Self.journalPrefix) else { return false }
         let number = bytes.dropFirst(Self.journalPrefix.utf8.count)
         return !number.isEmpty && number.allSatisfy(isDigit)
