@@ -77,12 +77,16 @@ extension FileSystemError {
     /// Whether the operation failed because the device is locked, or has not been unlocked since it started: the file
     /// exists, and its content is inaccessible until the device is unlocked.
     ///
-    /// On Apple's systems, access to the content of a protected file fails with `EPERM`. A sandbox uses the same error
-    /// for files outside the app's directories; inside them it means the lock. On other systems, `EPERM`
-    /// alone does not mean a locked device.
-    public var isLocked: Bool {
+    /// On iOS, tvOS, watchOS and visionOS, access to the content of a protected file fails with `EPERM`. A sandbox uses
+    /// the same error for files outside the app's directories; inside them it means the lock. On macOS (denied access
+    /// to private folders, immutable files) and Linux, `EPERM` alone does not mean a locked device.
+    public var isLocked: Bool { isLocked(on: .current) }
+
+    /// Whether the operation failed because the device is locked, on a given platform.
+    func isLocked(on platform: ProtectionPlatform) -> Bool {
         guard errno == .notPermitted else { return false }
-        return underlying is ProtectedDataUnavailable || FileSystemOperation.failingWhileLocked.contains(operation)
+        return underlying is ProtectedDataUnavailable
+            || platform.protectsFiles && FileSystemOperation.failingWhileLocked.contains(operation)
     }
 }
 
@@ -102,4 +106,20 @@ public enum FileSystemOperation: String, CaseIterable, Sendable {
 
 extension FileSystemOperation: CustomStringConvertible {
     public var description: String { rawValue }
+}
+
+extension FileSystemOperation {
+    /// The operations that fail with `EPERM` on a locked device (Data Protection, Apple Platform Security): those that
+    /// access the content of a file. Names and attributes are always accessible.
+    fileprivate static let failingWhileLocked: Set<FileSystemOperation> = [
+        .open, .read, .write, .truncate, .allocate, .map,
+    ]
+}
+
+/// The platforms by what `EPERM` means there.
+enum ProtectionPlatform: CaseIterable {
+    case iOS, tvOS, watchOS, visionOS, macOS, linux
+
+    /// Whether files are inaccessible while the device is locked.
+    var protectsFiles: Bool { self != .macOS && self != .linux }
 }

@@ -42,6 +42,10 @@ static inline uint64_t forge_load_fault(const void *fault) {
     return __atomic_load_n((const uint64_t *)fault, __ATOMIC_RELAXED);
 }
 
+/// Whether the code of a SIGBUS (`si_code`) tells of an access, not of a process that has sent the signal: such codes are
+/// 0 and below on Linux, 0x10001 (`SI_USER`) and above on Darwin.
+int forge_is_fault(int code);
+
 /// Maps the file again at the same address: 0, or -1 and errno, after which the old mapping may be gone.
 int forge_remap(struct forge_mapping *mapping, int descriptor, int64_t offset, size_t count);
 

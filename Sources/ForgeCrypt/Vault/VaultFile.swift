@@ -256,7 +256,7 @@ struct VaultFile: Sendable {
             try fileSystem.rename(name, at: directory, to: aside, at: directory, .replacing)
         }
         do {
-            try fileSystem.synchronize(directory, .full)
+            try fileSystem.synchronizeDirectory(directory)
         } catch {
             var unknown = error
             unknown.path = name

@@ -114,7 +114,7 @@ struct ClaimedSource: Sendable {
             throw restore() ?? source.origin.failure(.notRemoved, error)
         }
         do {
-            try fileSystem.synchronize(directory, .full)
+            try fileSystem.synchronizeDirectory(directory)
         } catch {
             throw FileStoreError(
                 .durabilityUnknown, source.origin.operation, key: source.origin.key, underlying: error)
@@ -150,7 +150,7 @@ struct ClaimedSource: Sendable {
         }
         // Best effort: without the flush a power cut could restore the private name. The caller throws the original
         // error.
-        do { try fileSystem.synchronize(source.directory, .full) } catch _ {}
+        do { try fileSystem.synchronizeDirectory(source.directory) } catch _ {}
         return nil
     }
 }

@@ -4,16 +4,18 @@ import SystemPackage
 
 /// The sum of the sizes of a store's files, remembered for each directory.
 ///
-/// Creating, replacing and removing a file changes the modification time of its directory, so only directories whose
-/// time has changed are listed again, whichever process changed them. A write to a file in place does not change it.
+/// Creating, replacing and removing a file changes the status-change time (ctime) of its directory, which no program can
+/// set, unlike the modification time, which `rsync -a` and `tar` restore. So only directories whose time has changed are
+/// listed again, whichever process changed them. A write to a file in place does not change it.
 ///
 /// File systems record times in steps of up to two seconds. A directory that was changed that recently before it was
-/// listed may change again without a new time, so its sum is not remembered (as in Git's index, "racy" entries).
+/// listed may change again without a new time, so its sum is not remembered (as in Git's index, "racy" entries), unless
+/// the file system gives every change a time of its own (`preciseTime` is nil).
 final class TreeTotals: Sendable {
     private struct Total: Sendable {
         let inode: UInt64
         let device: UInt64
-        let modified: FileTime
+        let changed: FileTime
         let sizeInBytes: Int64
         let subdirectories: [POSIXPath]
     }
@@ -43,14 +45,15 @@ final class TreeTotals: Sendable {
             let status = try fileSystem.status(of: .descriptor(directory))
             let total: Total
             if let known = known[path], known.inode == status.inode, known.device == status.device,
-                known.modified == status.modified
+                known.changed == status.changed
             {
                 total = known
                 remembered[path] = total
             } else {
                 let now = fileSystem.preciseTime
                 total = try list(directory, path, status)
-                if let now, now.seconds - status.modified.seconds > TreeTotals.timeStep { remembered[path] = total }
+                let isSettled = now.map { $0.seconds - status.changed.seconds > TreeTotals.timeStep } ?? true
+                if isSettled { remembered[path] = total }
             }
             let (sum, overflow) = sizeInBytes.addingReportingOverflow(total.sizeInBytes)
             sizeInBytes = overflow ? .max : sum
@@ -89,7 +92,7 @@ final class TreeTotals: Sendable {
                 }
             }
             return Total(
-                inode: status.inode, device: status.device, modified: status.modified, sizeInBytes: size,
+                inode: status.inode, device: status.device, changed: status.changed, sizeInBytes: size,
                 subdirectories: subdirectories)
         }
     }

@@ -106,7 +106,7 @@ extension InMemoryFileSystem.State {
         guard truncates else { return }
         if let writeError { throw failure(because: writeError) }
         let permissions = permissionsAfterWrite(index)
-        inodes[index].permissions = permissions
+        if permissions != inodes[index].permissions { setAttributes(of: index) { $0.permissions = permissions } }
         setSize(0, of: index)
     }
 

@@ -125,7 +125,7 @@ extension POSIXFileSystem {
     /// Makes the name of the new file durable after the rename.
     private func synchronizeName(_ name: POSIXPath, at directory: Descriptor) throws(FileSystemError) {
         do {
-            try synchronize(directory, .full)
+            try synchronizeDirectory(directory)
         } catch {
             throw error.withVisibleEffect(at: name)
         }

@@ -95,12 +95,12 @@ extension StoreDirectory {
         guard !flushed.contains(directory, identity) else { return }
         let parent = directory.splitLast().parent
         if parent.isEmpty {
-            try fileSystem.synchronize(root, .full)
+            try fileSystem.synchronizeDirectory(root)
         } else {
             try fileSystem.withDirectory(parent, at: root, resolution: Self.resolution) {
                 (above) throws(FileSystemError) in
                 try synchronizeAncestors(of: parent, above)
-                try fileSystem.synchronize(above, .full)
+                try fileSystem.synchronizeDirectory(above)
             }
         }
         flushed.insert(directory, identity, descriptor)
@@ -150,7 +150,7 @@ extension StoreDirectory {
     ) throws(FileSystemError) {
         guard durability == .full else { return }
         do {
-            try fileSystem.synchronize(directory, .full)
+            try fileSystem.synchronizeDirectory(directory)
         } catch {
             throw error.withVisibleEffect(at: path ?? self.path)
         }

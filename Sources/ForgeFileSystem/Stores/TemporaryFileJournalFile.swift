@@ -95,7 +95,7 @@ struct TemporaryFileJournalFile: Sendable {
         try fileSystem.withPathInErrors(name) { () throws(FileSystemError) in
             try fileSystem.writeBytes(content + checksum(of: content), to: descriptor, at: 0)
             try fileSystem.synchronize(descriptor, .full)
-            try fileSystem.synchronize(root, .full)
+            try fileSystem.synchronizeDirectory(root)
         }
         return id
     }

@@ -9,7 +9,7 @@ func sysOpenRestricted(
     case [.beneath, .noSymbolicLinks]:
         return sysOpenWalking(directory, path, flags, mode)
     case [.noSymbolicLinks]:
-        return openat(directory, path, flags | O_NOFOLLOW_ANY, mode)
+        return openat(directory, path, sysFlags(flags, replacing: O_NOFOLLOW, by: O_NOFOLLOW_ANY), mode)
     default:
         // No system call confines a path resolution that follows links.
         errno = ENOTSUP
@@ -95,10 +95,8 @@ func sysSetAttribute(_ descriptor: CInt, _ name: UnsafePointer<CChar>, _ value: 
 /// The error number for an attribute that a file does not have.
 let sysNoAttribute = ENOATTR
 
-/// Whether the file is of protection class A, `NSFileProtectionComplete`: its pages are removed when the device is
-/// locked.
 func sysMayLosePages(_ descriptor: CInt) -> Bool {
-    fcntl(descriptor, F_GETPROTECTIONCLASS) == 1
+    sysLosesPages(protectionClass: fcntl(descriptor, F_GETPROTECTIONCLASS))
 }
 
 /// Returns the error number, like posix_fallocate(3), which Darwin lacks.
@@ -139,7 +137,7 @@ func sysEntries(_ descriptor: CInt) throws(FileSystemError) -> [DirectoryEntry] 
         if name == "." || name == ".." { continue }
         entries.append(
             DirectoryEntry(
-                name: name, type: FileType(rawValue: CInterop.Mode(record.pointee.d_type) << 12),
+                name: name, type: try sysType(record.pointee.d_type, of: name, in: descriptor),
                 inode: record.pointee.d_ino))
     }
 }
@@ -169,9 +167,17 @@ extension FileTime {
     }
 }
 
-extension FileSystemOperation {
-    /// The operations that fail with `EPERM` on a locked device (Data Protection, Apple Platform Security): those that
-    /// access the content of a file. Names and attributes are always accessible.
-    static let failingWhileLocked: Set<FileSystemOperation> = [.open, .read, .write, .truncate, .allocate, .map]
+extension ProtectionPlatform {
+    #if os(macOS) || targetEnvironment(macCatalyst)
+    static let current = macOS
+    #elseif os(tvOS)
+    static let current = tvOS
+    #elseif os(watchOS)
+    static let current = watchOS
+    #elseif os(visionOS)
+    static let current = visionOS
+    #else
+    static let current = iOS
+    #endif
 }
 #endif

@@ -201,24 +201,9 @@ private func sysReadEntries(_ descriptor: CInt) throws(FileSystemError) -> [Dire
             if name.elementsEqual(".".utf8) || name.elementsEqual("..".utf8) { continue }
             entries.append(
                 DirectoryEntry(
-                    name: POSIXPath(name), type: try sysType(record[18], of: name, in: descriptor),
+                    name: POSIXPath(name), type: try sysType(record[18], of: POSIXPath(name), in: descriptor),
                     inode: record.loadUnaligned(as: UInt64.self)))
         }
-    }
-}
-
-/// The file type of a directory record; some file systems omit it there.
-private func sysType(
-    _ recorded: UInt8, of name: UnsafeRawBufferPointer, in directory: CInt
-) throws(FileSystemError) -> FileType {
-    if recorded != 0 { return FileType(rawValue: CInterop.Mode(recorded) << 12) }
-    let path = POSIXPath(name)
-    do {
-        return try SystemFileSystem().status(
-            path, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
-        ).type
-    } catch  where error.errno == .noSuchFileOrDirectory {
-        return FileType(rawValue: 0)  // Removed since; the caller's next call reports that.
     }
 }
 
@@ -247,8 +232,7 @@ extension FileTime {
     }
 }
 
-extension FileSystemOperation {
-    /// None: this platform has no protection by a device lock.
-    static let failingWhileLocked: Set<FileSystemOperation> = []
+extension ProtectionPlatform {
+    static let current = linux
 }
 #endif

@@ -262,3 +262,24 @@ func sysOpenWalking(_ directory: CInt, _ path: UnsafePointer<CChar>, _ flags: CI
     }
     return current
 }
+
+/// The file type of a directory record; some file systems, such as NFS, omit it there.
+func sysType(
+    _ recorded: UInt8, of name: POSIXPath, in directory: CInt
+) throws(FileSystemError) -> FileType {
+    if recorded != 0 { return FileType(rawValue: CInterop.Mode(recorded) << 12) }
+    do {
+        return try SystemFileSystem().status(
+            name, at: Descriptor(rawValue: directory), followsSymbolicLinks: false
+        ).type
+    } catch  where error.errno == .noSuchFileOrDirectory {
+        return FileType(rawValue: 0)  // Removed since; the caller's next call reports that.
+    }
+}
+
+/// Whether the pages of a mapped file are removed when the device is locked: class A, `NSFileProtectionComplete`, and
+/// class 7, complete when the user is inactive.
+func sysLosesPages(protectionClass: CInt) -> Bool { protectionClass == 1 || protectionClass == 7 }
+
+/// Flags of open(2) with one that includes another in its place: Darwin refuses both together (`EINVAL` since macOS 15).
+func sysFlags(_ flags: CInt, replacing weaker: CInt, by stronger: CInt) -> CInt { flags & ~weaker | stronger }

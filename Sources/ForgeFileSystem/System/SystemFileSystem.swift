@@ -253,7 +253,7 @@ extension SystemFileSystem {
     public func createSymbolicLink(
         _ path: POSIXPath, at directory: Descriptor, to target: POSIXPath
     ) throws(FileSystemError) {
-        try calling(.createSymbolicLink, target, path) { sysMakeSymbolicLink($0, sysDirectory(directory), $1) }
+        try calling(.createSymbolicLink, path, target) { sysMakeSymbolicLink($1, sysDirectory(directory), $0) }
     }
 
     public func readSymbolicLink(_ path: POSIXPath, at directory: Descriptor) throws(FileSystemError) -> POSIXPath {

@@ -71,7 +71,7 @@ struct POSIXImageDirectory: ImageDirectory {
                     try fileSystem.unlink(POSIXPath(name), at: directory)
                 }
                 // Also if there is none: a killed process may have removed it without a flush.
-                try fileSystem.synchronize(directory, .full)
+                try fileSystem.synchronizeDirectory(directory)
             }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return
@@ -80,7 +80,7 @@ struct POSIXImageDirectory: ImageDirectory {
 
     func synchronize() throws {
         do {
-            try withDirectory { directory in try fileSystem.synchronize(directory, .full) }
+            try withDirectory { directory in try fileSystem.synchronizeDirectory(directory) }
         } catch let error as FileSystemError where error.errno == .noSuchFileOrDirectory {
             return
         }
