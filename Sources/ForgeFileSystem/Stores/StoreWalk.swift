@@ -25,7 +25,7 @@ package enum StoreFileRole: Hashable, Sendable {
 }
 
 /// The roles of the files that a store keeps in its own directory.
-package protocol StoreLayout {
+package protocol StoreLayout: SendableMetatype {
     /// The kind of the store.
     static var kind: StoreKind { get }
 
