@@ -8,11 +8,14 @@ import SystemPackage
 public final class FileReader: FileReading {
     public let file: StoredFile
     private let descriptor: Descriptor
+    /// Whether reads of what is in memory never wait.
+    private let isLocal: Bool
     private let engine: FileStoreEngine
 
-    init(_ file: StoredFile, _ descriptor: Descriptor, engine: FileStoreEngine) {
+    init(_ file: StoredFile, _ descriptor: Descriptor, isLocal: Bool, engine: FileStoreEngine) {
         self.file = file
         self.descriptor = descriptor
+        self.isLocal = isLocal
         self.engine = engine
     }
 
@@ -27,11 +30,12 @@ public final class FileReader: FileReading {
     /// - Throws: ``FileStoreError``: ``FileStoreError/Code/tooLarge`` if memory cannot hold the range.
     public func read(_ range: Range<Int64>) async throws -> Data {
         let range = range.clamped(to: 0..<file.sizeInBytes)
-        if Int64(range.count) <= FileStoreEngine.inlineLoadLimit {
-            try Task.checkCancellation()
+        try Task.checkCancellation()
+        if isLocal, let data = engine.cachedContents(of: descriptor, range) { return data }
+        return try await engine.run(.load, file.key) { [self] cancellation in
+            cancellation.expectWork(ofSize: Int64(range.count))
             return try contents(range)
         }
-        return try await engine.offload { [self] _ in try contents(range) }
     }
 
     private func contents(_ range: Range<Int64>) throws(FileStoreError) -> Data {
@@ -51,8 +55,9 @@ public final class FileReader: FileReading {
     }
 
     public func attributes() async throws -> [String: String] {
-        try Task.checkCancellation()
-        return try CheckedAttributes.read(from: descriptor, on: engine.fileSystem, key: file.key)
+        try await engine.run(.load, file.key) { [self] _ in
+            try CheckedAttributes.read(from: descriptor, on: engine.fileSystem, key: file.key)
+        }
     }
 
     /// The whole content, mapped into memory: pages are read when they are accessed, and need no memory of the process.

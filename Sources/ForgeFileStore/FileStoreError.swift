@@ -75,11 +75,27 @@ public struct FileStoreError: Error, Sendable {
         /// The store does not support this operation, or the file system no attributes of files.
         case unsupported
 
-        /// The writer was committed or cancelled before.
+        /// The writer was committed or cancelled before, or one of its writes was cancelled.
         case closed
+
+        /// The call has waited for as long as ``FileStoreOptions/deadline`` permits.
+        case deadlineExceeded(Awaited)
 
         /// The change was sent to a server, and the answer is unknown: it may have taken effect, or still do.
         case unknownOutcome
+    }
+
+    /// What a call was waiting for at its deadline.
+    public enum Awaited: String, Hashable, Sendable {
+        /// A thread, because many calls wait for the device of this store. Nothing was done.
+        case thread = "a thread, as earlier calls wait for the device"
+
+        /// The device. A change may have been made or not, and may still be made if it had begun.
+        case device = "the device"
+
+        /// The lock of a directory, which another process holds; the underlying error has its path. The change was not
+        /// made; of a batch, those before it were.
+        case directoryLock = "the lock of the directory, which another process holds"
     }
 
     /// The reason why attributes are not stored, with the name of an attribute; never with its value.
@@ -115,6 +131,8 @@ public struct FileStoreError: Error, Sendable {
         case notRegular = "is not a regular file"
         case symbolicLink = "is a symbolic link"
         case unreadable = "cannot be read"
+        /// The source of a move belongs to a store itself, such as its lock file.
+        case storeFile = "is a file that a store keeps for itself"
         /// Another program changed the source during the copy, and nothing was stored; or changed, replaced or removed
         /// it during the move. A file that now has its name is kept. If the move had to copy the source, the store may
         /// contain a copy of its earlier content.
@@ -200,6 +218,7 @@ extension FileStoreError.Code: CustomStringConvertible {
         case .watchLimit: "the limit of watches is reached"
         case .unsupported: "not supported by this store"
         case .closed: "the file was committed or cancelled before"
+        case .deadlineExceeded(let awaited): "the deadline passed while it waited for \(awaited.rawValue)"
         case .unknownOutcome: "the outcome is unknown"
         }
     }

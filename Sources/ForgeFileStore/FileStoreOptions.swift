@@ -10,9 +10,19 @@ public struct FileStoreOptions: Hashable, Sendable {
     /// ``StreamingFileStoring/reader(for:)``. Set a limit where others can put files into the store.
     public var maximumLoadSizeInBytes: Int
 
+    /// How long an asynchronous call waits for a thread, for the lock of a directory or for the device; nil for no
+    /// limit, 30 seconds by default. Past it, a call throws ``FileStoreError/Code/deadlineExceeded(_:)``.
+    ///
+    /// A call that reads or writes much has a second more for each MiB. Calls on whole trees, batches and commits have
+    /// no deadline once they have begun, other than for locks. Synchronous calls wait for the device without limit.
+    public var deadline: Duration?
+
     /// Creates options with default values.
-    public init(durability: Durability = .full, maximumLoadSizeInBytes: Int = .max) {
+    public init(
+        durability: Durability = .full, maximumLoadSizeInBytes: Int = .max, deadline: Duration? = .seconds(30)
+    ) {
         self.durability = durability
         self.maximumLoadSizeInBytes = maximumLoadSizeInBytes
+        self.deadline = deadline
     }
 }

@@ -7,8 +7,8 @@ public import Foundation
 public protocol FileWriting: Sendable {
     /// Appends bytes.
     ///
-    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``. After a failure
-    ///   the file cannot be committed.
+    /// - Throws: ``FileStoreError``: ``FileStoreError/Code/closed`` after ``commit()`` or ``cancel()``. After a failed or
+    ///   cancelled write the file cannot be committed: its content would have a hole.
     func write(_ data: Data) async throws
 
     /// Stores the file under its key, with the durability that was requested.

@@ -32,7 +32,7 @@ struct S3Content: Sendable {
     init(_ source: SourceContent) {
         sizeInBytes = source.sizeInBytes
         read = { range in
-            try await BlockingWork.run { () throws(any Error) in
+            try await BlockingLane.general.run { () throws(any Error) in
                 try ByteBuffer(capacity: range.count) { try source.read(into: $0, at: range.lowerBound) }
             }
         }

@@ -97,7 +97,7 @@ public final class S3FileWriter: FileWriting {
             return (nil, state.bytes, 0)
         }
         guard !bytes.isEmpty else { return }
-        let new = try await BlockingWork.run { () throws(FileSystemError) in
+        let new = try await BlockingLane.general.run { () throws(FileSystemError) in
             let target: Descriptor
             if let file { target = file } else { target = try S3TemporaryFile.create() }
             do throws(FileSystemError) {

@@ -43,7 +43,7 @@ final class S3TemporaryFile: Sendable {
 
     /// - Throws: `FileSystemError`.
     func read(_ range: Range<Int64>) async throws -> ByteBuffer {
-        try await BlockingWork.run { [self] () throws(any Error) in
+        try await BlockingLane.general.run { [self] () throws(any Error) in
             let bytes = try ByteBuffer(capacity: range.count) {
                 try fileSystem.readFully(descriptor, into: $0, at: range.lowerBound)
             }

@@ -73,7 +73,10 @@ public final class DiskFileStore: StreamingFileStoring {
     ///
     /// Otherwise the first write does both. Reads create nothing.
     public func open() async throws {
-        try await engine.offload { [engine] _ in try engine.open() }
+        try await engine.run(.open, "") { [engine] cancellation in
+            cancellation.expectLongWork()
+            try engine.open()
+        }
     }
 
     /// The URL of the root; throws if it could not be determined, for example because the namespace is invalid.
@@ -96,7 +99,7 @@ extension DiskFileStore {
     }
 
     public func info(_ key: String) async throws -> StoredFile {
-        try engine.info(key)
+        try await engine.info(key)
     }
 
     public func delete(_ key: String) async throws {

@@ -7,9 +7,10 @@ extension FileStoreEngine {
     func export(_ key: String, to url: URL, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .export)
         let destination = try ExportDestination(url, on: configuration.sources ?? fileSystem, key: key)
-        try await offload { [self] cancellation in
+        try await run(.export, key) { [self] cancellation in
             let (file, status) = try open(checked, for: .export)
             defer { fileSystem.discard(file) }
+            cancellation.expectWork(ofSize: status.sizeInBytes)
             // An error of the store, kept here because `replace` can only throw a `FileSystemError`.
             var storeError: (any Error)?
             do {

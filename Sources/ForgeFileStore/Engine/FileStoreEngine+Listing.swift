@@ -10,7 +10,7 @@ extension FileStoreEngine {
                     try listing
                     ?? TreeListing(
                         directory.isEmpty ? nil : RelativeKey(checking: directory, for: .list), options)
-                let (page, next) = try await offload { [self] cancellation in
+                let (page, next) = try await run(.list, directory) { [self] cancellation in
                     try cancellation.check()
                     var next = current
                     return (try nextPage(of: &next, in: directory), next)

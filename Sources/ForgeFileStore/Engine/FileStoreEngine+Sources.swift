@@ -7,10 +7,11 @@ extension FileStoreEngine {
     func copy(from url: URL, to key: String, overwrite: Bool, progress: Progress?) async throws {
         let checked = try RelativeKey(checking: key, for: .copy)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .copy, key: key)
-        try await offload { [self] cancellation in
+        let pending = PendingFile()
+        try await run(.copy, key, keeping: [pending]) { [self] cancellation in
             let open = try source.open()
             try copyContents(
-                open, into: checked, overwrite, durability,
+                open, into: checked, pending, overwrite, durability,
                 CopyMonitor(cancellation: cancellation, progress: progress), beforeCommit: open.checkUnchanged)
         }
     }
@@ -18,14 +19,18 @@ extension FileStoreEngine {
     func move(from url: URL, to key: String, overwrite: Bool) async throws {
         let checked = try RelativeKey(checking: key, for: .move)
         let source = try ExternalSource(url, on: configuration.sources ?? fileSystem, .move, key: key)
-        try await offload { [self] cancellation in
+        try await run(.move, key) { [self] cancellation in
             let open = try source.open()
             if try rename(open, to: checked, overwrite) { return }
             let claim = try ClaimedSource(open)
+            // Not kept for another attempt, because the source has its own name again until then.
+            let pending = PendingFile()
+            defer { pending.discard() }
             do {
                 // The copy must be durable before the original is removed, regardless of the store's durability.
                 try copyContents(
-                    open, into: checked, overwrite, .full, CopyMonitor(cancellation: cancellation, progress: nil),
+                    open, into: checked, pending, overwrite, .full,
+                    CopyMonitor(cancellation: cancellation, progress: nil),
                     beforeCommit: claim.checkUnchanged)
                 try claim.checkUnchanged()
             } catch {
@@ -37,31 +42,35 @@ extension FileStoreEngine {
 
     /// Stores the content of a file, in pieces.
     private func copyContents(
-        _ source: OpenSource, into key: RelativeKey, _ overwrite: Bool, _ durability: Durability,
-        _ monitor: CopyMonitor, beforeCommit check: () throws(FileStoreError) -> Void
+        _ source: OpenSource, into key: RelativeKey, _ pending: PendingFile, _ overwrite: Bool,
+        _ durability: Durability, _ monitor: CopyMonitor, beforeCommit check: () throws(FileStoreError) -> Void
     ) throws {
-        // An error of the source, kept here because `replace` can only throw a `FileSystemError`.
+        // An error of the source, kept here because `store` can only throw a `FileSystemError`.
         var sourceError: (any Error)?
+        monitor.cancellation.expectWork(ofSize: source.status.sizeInBytes)
         do {
             try attemptStoring(source.origin.operation, key.string) { (directory) throws(FileSystemError) in
-                try directory.replace(key, overwrite ? .replacing : .exclusive, durability: durability) {
-                    (target) throws(FileSystemError) in
-                    do {
-                        let copy = ContentCopy(
-                            of: source.file, source.status, on: source.origin.fileSystem, to: target,
-                            on: configuration.sources == nil ? nil : fileSystem)
-                        try monitor.run(copy, sizeInBytes: source.status.sizeInBytes)
-                        if source.origin.operation == .move { try copyAttributes(of: source, to: target) }
-                        try check()
-                    } catch ContentCopy.Failure.target(let error) {
-                        throw error
-                    } catch {
-                        if case ContentCopy.Failure.source(let cause) = error {
-                            sourceError = source.origin.failure(.unreadable, cause)
-                        } else {
-                            sourceError = error
+                _ = try store(
+                    pending, at: key, overwrite ? .always : .absent, durability, monitor.cancellation, in: directory
+                ) { (staged) throws(FileSystemError) in
+                    try staged.withFile { (target) throws(FileSystemError) in
+                        do {
+                            let copy = ContentCopy(
+                                of: source.file, source.status, on: source.origin.fileSystem, to: target,
+                                on: configuration.sources == nil ? nil : fileSystem)
+                            try monitor.run(copy, sizeInBytes: source.status.sizeInBytes)
+                            if source.origin.operation == .move { try copyAttributes(of: source, to: target) }
+                            try check()
+                        } catch ContentCopy.Failure.target(let error) {
+                            throw error
+                        } catch {
+                            if case ContentCopy.Failure.source(let cause) = error {
+                                sourceError = source.origin.failure(.unreadable, cause)
+                            } else {
+                                sourceError = error
+                            }
+                            throw FileSystemError(.read, .canceled, path: source.origin.path)
                         }
-                        throw FileSystemError(.read, .canceled, path: source.origin.path)
                     }
                 }
             }

@@ -5,8 +5,8 @@ import SystemPackage
 extension FileStoreEngine {
     func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
         let checked = directory.isEmpty ? nil : try RelativeKey(checking: directory, for: .list)
-        return try await offload { [self] cancellation in
-            try cancellation.check()
+        return try await run(.list, directory) { [self] cancellation in
+            if recursive { cancellation.expectLongWork() }
             return try list(checked, recursive)
         }
     }
@@ -35,8 +35,9 @@ extension FileStoreEngine {
     }
 
     func totalSize() async throws -> Int64 {
-        try await offload { [self] _ in
-            try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
+        try await run(.list, "") { [self] cancellation in
+            cancellation.expectLongWork()
+            return try attemptIfExists(.list, "") { (directory) throws(FileSystemError) in
                 try totals.sizeInBytes(in: directory)
             } ?? 0
         }
@@ -44,7 +45,7 @@ extension FileStoreEngine {
 
     func createDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .createDirectory)
-        try await offload { [self] _ in
+        try await run(.createDirectory, key) { [self] _ in
             try attemptStoring(.createDirectory, key) { (directory) throws(FileSystemError) in
                 try directory.makeDirectory(checked, durability: durability)
             }
@@ -53,7 +54,8 @@ extension FileStoreEngine {
 
     func deleteDirectory(_ key: String) async throws {
         let checked = try RelativeKey(checking: key, for: .deleteDirectory)
-        try await offload { [self] _ in
+        try await run(.deleteDirectory, key) { [self] cancellation in
+            cancellation.expectLongWork()
             try attempt(.deleteDirectory, key) { (directory) throws(FileSystemError) in
                 try directory.removeTree(checked, durability: durability)
             }
@@ -61,7 +63,8 @@ extension FileStoreEngine {
     }
 
     func deleteAll() async throws {
-        try await offload { [self] _ in
+        try await run(.deleteAll, "") { [self] cancellation in
+            cancellation.expectLongWork()
             _ = try attemptIfExists(.deleteAll, "") { (directory) throws(FileSystemError) in
                 try directory.removeAll(durability: durability)
             }

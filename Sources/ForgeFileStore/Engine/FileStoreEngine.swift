@@ -22,17 +22,13 @@ final class FileStoreEngine: Sendable {
     let configuration: Configuration
     let root: Result<LazyStoreDirectory, FileStoreError>
     let totals = TreeTotals()
-
-    /// Files up to this size are loaded on the caller's thread, because switching threads would take longer.
-    static let inlineLoadLimit: Int64 = 1 << 20
-
-    /// Saves up to this size run on the caller's thread if they wait for no flush.
-    static let inlineSaveLimit = 64 << 10
-
     init(_ configuration: Configuration) {
         self.configuration = configuration
+        // A longer wait for a turn needs no thread.
+        let turnPatience = configuration.waitsForDevice ? Duration.milliseconds(1) : .zero
         root = configuration.root.map { path in
-            LazyStoreDirectory(path, on: configuration.fileSystem) { (path) throws(FileSystemError) in
+            LazyStoreDirectory(path, on: configuration.fileSystem, turnPatience: turnPatience) {
+                (path) throws(FileSystemError) in
                 try configuration.fileProtection?.apply(to: path, on: configuration.fileSystem)
             }
         }
@@ -104,13 +100,88 @@ extension FileStoreEngine {
             throw FileStoreError(error, operation(), key: key())
         }
     }
+}
 
-    /// Runs `body` on a thread that may block if calls can wait for a device, otherwise on the caller's.
-    func offload<Result: Sendable>(
+// MARK: Threads and deadlines
+
+extension FileStoreEngine {
+    private var lane: BlockingLane {
+        switch root {
+        case .success(let root): root.lane
+        case .failure: .general  // Its calls fail at once.
+        }
+    }
+
+    private static let longestPause: Duration = .milliseconds(50)
+
+    /// Runs `body` on a thread of the root's lane if calls can wait for a device, otherwise on the caller's.
+    ///
+    /// If another process has the turn for a change, `body` ends without it and is called again later; no thread waits.
+    /// So `body` must keep what it need not do again.
+    ///
+    /// - Parameters:
+    ///   - operation: The operation for errors.
+    ///   - key: The key for errors.
+    ///   - kept: Files that `body` keeps for its next call; they are removed if there is none.
+    ///   - body: The call. It checks for cancellation before it changes anything, and tells its argument of work that
+    ///     takes long without waiting.
+    /// - Returns: The result of `body`.
+    /// - Throws: ``FileStoreError/Code/deadlineExceeded(_:)``; `CancellationError`; the errors of `body`.
+    func run<Result: Sendable>(
+        _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
-        if configuration.waitsForDevice { return try await Cancellation.offload(body) }
-        try Task.checkCancellation()
-        return try body(Cancellation())
+        let deadline = configuration.options.deadline.map { ContinuousClock.now + $0.bounded }
+        var length = Duration.milliseconds(1)
+        while true {
+            do {
+                guard configuration.waitsForDevice else {
+                    try Task.checkCancellation()
+                    return try body(Cancellation())
+                }
+                return try await lane.run(until: deadline, body)
+            } catch let error as BlockingLane.DeadlineExceeded {
+                throw FileStoreError(
+                    .deadlineExceeded(error.hasBegun ? .device : .thread), operation, key: key)
+            } catch let error as FileStoreError {
+                guard let cause = error.underlying as? FileSystemError else { throw error }
+                guard !cause.isCancelledWork else { throw CancellationError() }
+                guard cause.isTakenTurn else { throw error }
+                do {
+                    try await pause(&length, until: deadline, error, cause)
+                } catch {
+                    await runUncancelled { for file in kept { file.discard() } }
+                    throw error
+                }
+            }
+        }
     }
+
+    /// Waits between two attempts to take a turn.
+    private func pause(
+        _ length: inout Duration, until deadline: ContinuousClock.Instant?, _ error: FileStoreError,
+        _ cause: FileSystemError
+    ) async throws {
+        let now = ContinuousClock.now
+        if let deadline, deadline <= now {
+            throw FileStoreError(
+                .deadlineExceeded(.directoryLock), error.operation, key: error.key, underlying: cause)
+        }
+        let end = now + length
+        try await Task.sleep(until: deadline.map { min($0, end) } ?? end, clock: .continuous)
+        length = min(length * 2, Self.longestPause)
+    }
+
+    /// Runs work that must be done even if the task is cancelled.
+    func runUncancelled(_ body: @escaping @Sendable () -> Void) async {
+        guard configuration.waitsForDevice else { return body() }
+        await lane.run(body)
+    }
+}
+
+extension FileSystemError {
+    /// The error of work that a cancellation or a deadline has ended before it changed anything.
+    static let cancelledWork = FileSystemError(.write, .canceled)
+
+    fileprivate var isCancelledWork: Bool { operation == .write && errno == .canceled }
 }

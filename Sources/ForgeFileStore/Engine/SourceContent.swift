@@ -16,7 +16,7 @@ package struct SourceContent: Sendable {
 
     /// Reads everything.
     func readUnchanged() async throws(FileStoreError) -> Data {
-        let content = try await BlockingWork.run { () throws(FileStoreError) in try source.readContents() }
+        let content = try await BlockingLane.general.run { () throws(FileStoreError) in try source.readContents() }
         try check()
         return content
     }
@@ -29,7 +29,7 @@ package struct SourceContent: Sendable {
         _ url: URL, key: String, _ store: (SourceContent) async throws -> Success
     ) async throws -> Success {
         let source = try ExternalSource(url, on: SystemFileSystem(), .copy, key: key)
-        let file = try await Cancellation.offload { _ in try source.open() }
+        let file = try await BlockingLane.general.run(until: nil) { _ in try source.open() }
         return try await store(
             SourceContent(source: file) { () throws(FileStoreError) in try file.checkUnchanged() })
     }
@@ -39,7 +39,7 @@ package struct SourceContent: Sendable {
         _ url: URL, key: String, _ store: (SourceContent) async throws -> Void
     ) async throws {
         let source = try ExternalSource(url, on: SystemFileSystem(), .move, key: key)
-        let (file, claim) = try await Cancellation.offload { _ in
+        let (file, claim) = try await BlockingLane.general.run(until: nil) { _ in
             let file = try source.open()
             return (file, try ClaimedSource(file))
         }
@@ -51,6 +51,6 @@ package struct SourceContent: Sendable {
             throw claim.restore() ?? error
         }
         // The file is stored, so the move is completed even if the task is cancelled.
-        try await BlockingWork.run { () throws(any Error) in try claim.remove() }
+        try await BlockingLane.general.run { () throws(any Error) in try claim.remove() }
     }
 }

@@ -9,13 +9,17 @@ struct OwnFiles {
     let fileSystem: any POSIXFileSystem
     /// The identifiers in the names of this store's temporary files, which may be removed with a tree.
     let temporaryIDs: [POSIXPath]
+    /// The store in whose directories files are removed in turn; nil for trees that no path leads to any more.
+    private let store: StoreDirectory?
     /// The device of the directory that contains the tree.
     private let device: UInt64
 
     init(
-        _ fileSystem: any POSIXFileSystem, in directory: Descriptor, temporaryIDs: [POSIXPath] = []
+        _ fileSystem: any POSIXFileSystem, in directory: Descriptor, temporaryIDs: [POSIXPath] = [],
+        takingTurnsOf store: StoreDirectory? = nil
     ) throws(FileSystemError) {
         self.fileSystem = fileSystem
+        self.store = store
         self.temporaryIDs = temporaryIDs
         device = try fileSystem.status(of: .descriptor(directory)).device
     }
@@ -75,7 +79,7 @@ struct OwnFiles {
             }
             let path = prefix?.appending(entry.name) ?? entry.name
             do throws(FileSystemError) {
-                let isGone = try remove(entry, at: path, from: directory, didFail, didStay)
+                let isGone = try remove(entry, at: path, from: directory, prefix, didFail, didStay)
                 if !isGone { isEmpty = false }
             } catch {
                 var error = error
@@ -90,7 +94,7 @@ struct OwnFiles {
 
     /// Removes an entry with the store's files below it, and returns whether it is gone.
     private func remove(
-        _ entry: DirectoryEntry, at path: POSIXPath, from directory: Descriptor,
+        _ entry: DirectoryEntry, at path: POSIXPath, from directory: Descriptor, _ prefix: POSIXPath?,
         _ didFail: (FileSystemError) throws(FileSystemError) -> Void,
         _ didStay: (Descriptor, POSIXPath?) throws(FileSystemError) -> Void
     ) throws(FileSystemError) -> Bool {
@@ -98,7 +102,9 @@ struct OwnFiles {
         case .missing: return true
         case .foreign: return false
         case .file, .temporary:
-            try ifPresent { () throws(FileSystemError) in try fileSystem.unlink(entry.name, at: directory) }
+            try ifPresent { () throws(FileSystemError) in
+                try unlink(entry.name, from: directory, prefix)
+            }
             return true
         case .directory:
             return try ifPresent { () throws(FileSystemError) -> Bool in
@@ -109,6 +115,15 @@ struct OwnFiles {
                 guard isEmpty else { return false }
                 return try removeDirectory(entry.name, at: directory)
             } ?? true
+        }
+    }
+
+    private func unlink(
+        _ name: POSIXPath, from directory: Descriptor, _ path: POSIXPath?
+    ) throws(FileSystemError) {
+        guard let store else { return try fileSystem.unlink(name, at: directory) }
+        try store.takingTurn(in: directory, path, isOwn: path != nil) { () throws(FileSystemError) in
+            try fileSystem.unlink(name, at: directory)
         }
     }
 

@@ -10,7 +10,7 @@ public struct RelativeKey: Hashable, Sendable {
     package let path: POSIXPath
 
     /// Whether the key has several components.
-    var isNested: Bool { path.bytes.contains(UInt8(ascii: "/")) }
+    package var isNested: Bool { path.bytes.contains(UInt8(ascii: "/")) }
 
     /// The maximum length of a key, in bytes of UTF-8.
     public static let maximumLength = 1024

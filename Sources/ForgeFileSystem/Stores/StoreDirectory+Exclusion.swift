@@ -2,69 +2,90 @@ import Synchronization
 import SystemPackage
 
 /// A conditional replacement checks a file and then replaces it. Until both are done, no store may replace or remove
-/// the file: every change of a name in a directory holds a lock on the directory (`flock(2)`), for the length of a
-/// rename.
+/// the file: every change of a name in a directory takes a turn, that is a lock on the directory (`flock(2)`), for the
+/// length of a rename.
 extension StoreDirectory {
-    /// How long a conditional replacement waits for the lock; it fails then.
-    private static let conditionalPatience: Duration = .seconds(10)
-
-    /// How long other changes wait; then they are made without the lock, because a program that locks the directory for
-    /// purposes of its own, or a stopped process, must not prevent them.
-    private static let patience: Duration = .seconds(1)
-
-    /// Calls `body` while no conditional replacement in a directory is between its check and its rename.
+    /// Calls `body` while no other change of a name in a directory is made.
     ///
     /// - Parameters:
     ///   - directory: An open directory of the store.
-    ///   - isConditional: Whether `body` is such a replacement.
+    ///   - path: Its path from the root; nil for the root.
+    ///   - isOwn: Whether only this call uses the open directory: a lock belongs to an open file, and threads share the
+    ///     root.
     ///   - body: The change.
     /// - Returns: The result of `body`.
-    /// - Throws: `EAGAIN` for a conditional replacement if another program holds the lock for ten seconds; the errors
-    ///   of `body`. Where directories cannot be locked, such as on some network file systems, `body` is called anyway.
-    func excludingChanges<Result>(
-        in directory: Descriptor, isConditional: Bool = false, _ body: () throws(FileSystemError) -> Result
+    /// - Throws: An error with ``FileSystemError/isTakenTurn`` if another process, or another object of this one, keeps
+    ///   the turn longer than ``turnPatience``; the errors of `body`. Where directories cannot be locked, such as on
+    ///   some network file systems, `body` is called anyway.
+    func takingTurn<Result>(
+        in directory: Descriptor, _ path: POSIXPath?, isOwn: Bool, _ body: () throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
-        // A lock belongs to an open file, and threads share `directory`.
+        guard let turnPatience else { return try body() }
+        guard !isOwn else { return try takingTurn(of: directory, path, turnPatience, body) }
         let own = try fileSystem.open(".", at: directory, .readOnly, options: [.directory], permissions: [])
         defer { fileSystem.discard(own) }
-        if let result = try excludingOwnChanges(in: own, body) { return result }
+        return try takingTurn(of: own, path, turnPatience, body)
+    }
+
+    /// Calls `body` in turn in the directory of a key, whose descriptor only this call uses unless it is the root.
+    func takingTurn<Result>(
+        in parent: Descriptor, of key: RelativeKey, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        try takingTurn(in: parent, key.isNested ? key.path.splitLast().parent : nil, isOwn: key.isNested, body)
+    }
+
+    private func takingTurn<Result>(
+        of own: Descriptor, _ path: POSIXPath?, _ patience: Duration, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let result = try turns.ordered(path) { () throws(FileSystemError) -> Result? in
+            do throws(FileSystemError) {
+                try fileSystem.lock(own, .exclusive, waiting: false)
+            } catch {
+                return nil  // The wait below must not delay the changes of this process in other directories.
+            }
+            return try endingTurn(of: own, body)
+        }
+        if let result { return result }
         do throws(FileSystemError) {
-            let patience = isConditional ? Self.conditionalPatience : Self.patience
             try fileSystem.lock(own, .exclusive, waitingAtMost: patience)
         } catch {
-            let isBusy = error.errno == .resourceTemporarilyUnavailable
-            guard isBusy && !isConditional || error.errno.isMissingLock else { throw error }
-            return try body()
+            if error.errno.isMissingLock { return try body() }
+            var error = error
+            error.path = path.map(self.path.appending) ?? self.path
+            throw error
         }
+        return try endingTurn(of: own, body)
+    }
+
+    private func endingTurn<Result>(
+        of own: Descriptor, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
         // Not left to `close`: a child process that is being started has a copy of the descriptor for a moment.
         defer { do { try fileSystem.lock(own, .unlocked, waiting: false) } catch _ {} }
         return try body()
     }
 
-    /// Calls `body` with the lock if no other process holds it; nil otherwise. Calls of this process wait for one
-    /// another without polling.
-    private func excludingOwnChanges<Result>(
-        in own: Descriptor, _ body: () throws(FileSystemError) -> Result
-    ) throws(FileSystemError) -> Result? {
-        let identity = DirectoryIdentity(try fileSystem.status(of: .descriptor(own)))
-        let turns = Self.turns[Int(truncatingIfNeeded: identity.inode) & (Self.turns.count - 1)]
-        return try turns.mutex.withLock { (_) throws(FileSystemError) -> Result? in
-            do throws(FileSystemError) {
-                try fileSystem.lock(own, .exclusive, waiting: false)
-            } catch {
-                return nil  // The caller waits, or goes on without a lock.
-            }
-            defer { do { try fileSystem.lock(own, .unlocked, waiting: false) } catch _ {} }
-            return try body()
+    /// Orders the changes that one object makes in the same directory, without polling.
+    final class Turns: Sendable {
+        private final class Slot: Sendable {
+            let mutex = Mutex(())
+        }
+
+        private let slots = (0..<16).map { _ in Slot() }
+
+        func ordered<Result>(
+            _ path: POSIXPath?, _ body: () throws(FileSystemError) -> Result
+        ) throws(FileSystemError) -> Result {
+            let slot = slots[(path?.hashValue ?? 0) & (slots.count - 1)]
+            return try slot.mutex.withLock { (_) throws(FileSystemError) in try body() }
         }
     }
+}
 
-    private static let turns = (0..<64).map { _ in Turns() }
-
-    /// Orders the changes of this process in the directories with some inode numbers.
-    private final class Turns: Sendable {
-        let mutex = Mutex(())
-    }
+extension FileSystemError {
+    /// Whether a change was not made because another process, or another object of this one, holds the lock of a
+    /// directory; ``path`` is that directory.
+    package var isTakenTurn: Bool { operation == .lock && errno == .resourceTemporarilyUnavailable }
 }
 
 extension Errno {

@@ -17,7 +17,9 @@ extension StoreDirectory {
         defer { flushed.removeAll() }
         var failure: FileSystemError?
         let busy = try removeWholeDirectories(durability, &failure)
-        _ = try OwnFiles(fileSystem, in: root).removeContents(of: root, prefix: nil, except: busy) {
+        _ = try OwnFiles(fileSystem, in: root, takingTurnsOf: self).removeContents(
+            of: root, prefix: nil, except: busy
+        ) {
             (error) throws(FileSystemError) in
             failure = failure ?? error
         } didStay: { (directory, path) throws(FileSystemError) in
@@ -66,15 +68,20 @@ extension StoreDirectory {
         }
         if durability == .full { try journal.synchronize(trash) }
         var renamed: [(name: POSIXPath, trash: POSIXPath)] = []
-        for pair in pairs {
-            do throws(FileSystemError) {
-                try fileSystem.rename(pair.name, at: root, to: pair.trash, at: root, .replacing)
-                renamed.append(pair)
-            } catch {
-                // Otherwise removing its files one by one is tried next, and reports the problem.
-                guard error.errno == .resourceBusy else { continue }
-                busy.insert(pair.name)
-                failure = failure ?? error
+        try takingTurn(in: root, nil, isOwn: false) { () throws(FileSystemError) in
+            for pair in pairs {
+                do throws(FileSystemError) {
+                    // A file may have replaced the tree since it was inspected; it is removed with the others.
+                    guard try fileSystem.status(pair.name, at: root, followsSymbolicLinks: false).type == .directory
+                    else { continue }
+                    try fileSystem.rename(pair.name, at: root, to: pair.trash, at: root, .replacing)
+                    renamed.append(pair)
+                } catch {
+                    // Otherwise removing its files one by one is tried next, and reports the problem.
+                    guard error.errno == .resourceBusy else { continue }
+                    busy.insert(pair.name)
+                    failure = failure ?? error
+                }
             }
         }
         guard !renamed.isEmpty else { return }

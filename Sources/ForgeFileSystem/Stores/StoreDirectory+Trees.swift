@@ -77,7 +77,13 @@ extension StoreDirectory {
             try journal.withName(
                 POSIXPath.trashPrefix, in: key.path.splitLast().parent, at: parent, isDurable: durability == .full
             ) { (trash) throws(FileSystemError) in
-                try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
+                try takingTurn(in: parent, of: key) { () throws(FileSystemError) in
+                    // The tree may have been replaced by a file since.
+                    guard try fileSystem.status(name, at: parent, followsSymbolicLinks: false).type == .directory else {
+                        throw FileSystemError(.removeDirectory, .notDirectory, path: key.path)
+                    }
+                    try fileSystem.rename(name, at: parent, to: trash, at: parent, .replacing)
+                }
                 flushed.removeAll()
                 try synchronizeNames(parent, key.path, durability)
                 guard try ownFiles.removeTree(trash, at: parent) else {

@@ -13,12 +13,21 @@ package final class StoreDirectory: Sendable {
     /// The path of the root.
     package let path: POSIXPath
 
+    /// How long a change blocks its thread while another process changes names in the same directory; nil if changes
+    /// exclude no others.
+    package let turnPatience: Duration?
+
     let root: Descriptor
+    let turns = Turns()
     let flushed: FlushedDirectories
     /// False if a link was found on the path of the root.
     private let hasPathWithoutLinks = Atomic(true)
     private let identity: DirectoryIdentity
+    private let mayReadCached: Atomic<Bool>
     private let journal = Mutex<TemporaryFileJournal?>(nil)
+
+    /// How long synchronous calls wait for a turn by default.
+    package static let turnPatience: Duration = .seconds(30)
 
     /// The limits on the resolution of keys.
     static let resolution: PathResolution = [.beneath, .noSymbolicLinks]
@@ -36,7 +45,10 @@ package final class StoreDirectory: Sendable {
     ///
     /// - Throws: `EBUSY` if it is the directory of a key-value store or of vaults, whose files have names that are
     ///   valid keys.
-    package init(existing path: POSIXPath, on fileSystem: any POSIXFileSystem) throws(FileSystemError) {
+    package init(
+        existing path: POSIXPath, on fileSystem: any POSIXFileSystem,
+        turnPatience: Duration? = StoreDirectory.turnPatience
+    ) throws(FileSystemError) {
         let root = try fileSystem.open(path, .readOnly, options: [.directory], permissions: [])
         do throws(FileSystemError) {
             for marker in Self.lockMarkers where try fileSystem.hasEntry(marker, at: root) {
@@ -49,8 +61,10 @@ package final class StoreDirectory: Sendable {
         }
         self.fileSystem = fileSystem
         self.path = path
+        self.turnPatience = turnPatience
         self.root = root
         flushed = FlushedDirectories(on: fileSystem)
+        mayReadCached = Atomic((fileSystem as? SystemFileSystem)?.isLocal(root) ?? false)
     }
 
     deinit {
@@ -61,6 +75,14 @@ package final class StoreDirectory: Sendable {
     func isDirectory(_ status: FileStatus) -> Bool { DirectoryIdentity(status) == identity }
 
     func isSame(as other: StoreDirectory) -> Bool { identity == other.identity }
+
+    /// Whether files that are in memory can be read without waiting for a device or a server (``CachedFile``).
+    var isReadCached: Bool {
+        get { mayReadCached.load(ordering: .relaxed) }
+        set { mayReadCached.store(newValue, ordering: .relaxed) }
+    }
+
+    func isOnSameDevice(_ status: FileStatus) -> Bool { status.device == identity.device }
 
     /// The location of a key from this open directory.
     func location(of key: RelativeKey) -> KeyLocation {

@@ -37,6 +37,21 @@ func sysBriefStatus(
 /// Directories cannot be mounted elsewhere: a mount point is on another device.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool { false }
 
+/// There is no such call.
+func sysOpenCached(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+) -> CInt {
+    errno = ENOSYS
+    return -1
+}
+
+func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
+    errno = ENOSYS
+    return -1
+}
+
+func sysIsLocal(_ descriptor: CInt) -> Bool { false }
+
 func sysRename(
     _ directory: CInt, _ path: UnsafePointer<CChar>, _ newDirectory: CInt, _ newPath: UnsafePointer<CChar>,
     _ mode: RenameMode

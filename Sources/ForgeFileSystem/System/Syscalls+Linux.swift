@@ -43,6 +43,29 @@ func sysOpenRestricted(
     return -1
 }
 
+/// RESOLVE_CACHED of openat2(2), Linux 5.12: only what is in memory.
+private let resolveCached: UInt64 = 0x20
+
+/// O_PATH of open(2), which the C libraries define for C alone.
+private let statusOnly: CInt = 0o10_000_000
+
+/// Opens a file whose name and inode are in memory, for reading, or only for its status; otherwise EAGAIN.
+func sysOpenCached(
+    _ directory: CInt, _ path: UnsafePointer<CChar>, isForStatus: Bool, _ resolution: PathResolution
+) -> CInt {
+    let flags = O_NOFOLLOW | O_CLOEXEC | (isForStatus ? statusOnly : O_RDONLY | O_NONBLOCK)
+    var resolve = resolveCached | resolveNoMagicLinks
+    if resolution.contains(.beneath) { resolve |= resolveBeneath }
+    if resolution.contains(.noSymbolicLinks) { resolve |= resolveNoSymlinks }
+    return forge_openat2(directory, path, UInt64(UInt32(bitPattern: flags)), 0, resolve)
+}
+
+func sysReadCached(_ descriptor: CInt, _ buffer: UnsafeMutableRawBufferPointer, _ offset: Int64) -> Int {
+    forge_read_cached(descriptor, buffer.baseAddress, buffer.count, offset)
+}
+
+func sysIsLocal(_ descriptor: CInt) -> Bool { forge_is_on_local_file_system(descriptor) != 0 }
+
 /// openat2(2) refuses to cross a mount point with EXDEV.
 func sysIsMountPoint(_ directory: CInt, _ name: UnsafePointer<CChar>) -> Bool {
     let flags = UInt64(UInt32(bitPattern: O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))

@@ -45,7 +45,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         try checkCancellation(.keys, nil)
         let names: [String]
         do {
-            names = try await BlockingWork.run { [base] in try base.keys(prefix: prefix) }
+            names = try await BlockingLane.general.run { [base] in try base.keys(prefix: prefix) }
         } catch {
             throw AsyncKVStoreError(error, .keys)
         }
@@ -61,7 +61,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
         try checkCancellation(.keys, nil)
         let snapshot: KVSnapshot
         do {
-            snapshot = try await BlockingWork.run { [base] in try base.snapshot() }
+            snapshot = try await BlockingLane.general.run { [base] in try base.snapshot() }
         } catch {
             throw AsyncKVStoreError(error, .keys)
         }
@@ -81,7 +81,7 @@ public final class LocalAsyncKVStore: AsyncKVStoring {
             throw AsyncKVStoreError(.refused, .batch, detail: "the store has no times to live")
         }
         do {
-            try await BlockingWork.run { [base, durability] in
+            try await BlockingLane.general.run { [base, durability] in
                 if let expiring {
                     try expiring.commit(batch, expiresAfter: timeToLive)
                 } else {

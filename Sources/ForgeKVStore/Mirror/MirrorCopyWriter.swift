@@ -64,7 +64,7 @@ final class MirrorCopyWriter: Sendable {
         while true {
             do {
                 guard let (work, position) = try takeWork() else { return }
-                try await BlockingWork.run { [copy] in
+                try await BlockingLane.general.run { [copy] in
                     switch work {
                     case .changes(let changes): try copy.write(changes, position)
                     case .all(let content): try copy.replace(by: content, position)
@@ -95,7 +95,7 @@ final class MirrorCopyWriter: Sendable {
     /// Waits for the writes, tries a failed one once more, and closes the copy durably.
     func close() async throws {
         while let task = state.withLock({ $0.task }) { await task.value }
-        try await BlockingWork.run { [self] in
+        try await BlockingLane.general.run { [self] in
             let rest = Result {
                 if failure != nil { try copy.replace(by: memory.snapshot(), state.withLock { $0.position }) }
             }

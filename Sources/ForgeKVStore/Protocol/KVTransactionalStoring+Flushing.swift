@@ -10,6 +10,6 @@ extension KVTransactionalStoring {
     ///
     /// - Throws: ``KVStoreError``, as ``synchronize()``.
     public func flush() async throws {
-        try await BlockingWork.run { try self.synchronize() }
+        try await BlockingLane.general.run { try self.synchronize() }
     }
 }

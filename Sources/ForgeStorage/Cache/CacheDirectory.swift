@@ -24,7 +24,8 @@ final class CacheDirectory: Sendable {
     private let durability: Durability
 
     init(_ path: POSIXPath, on fileSystem: any POSIXFileSystem, limits: CacheLimits, durability: Durability) {
-        let root = LazyStoreDirectory(path, on: fileSystem)
+        // A cache may replace what another process has just stored.
+        let root = LazyStoreDirectory(path, on: fileSystem, turnPatience: nil)
         self.root = root
         self.durability = durability
         index = FileIndex(
@@ -33,6 +34,9 @@ final class CacheDirectory: Sendable {
     }
 
     static func fileName(of key: String) -> String { FlatFileName(key).string + suffix }
+
+    /// The threads for calls that may wait for the disk.
+    var lane: BlockingLane { root.lane }
 
     /// Reads the file of a key, unless it has more than `limit` bytes.
     func content(of key: String, upTo limit: Int64) throws -> Reading {

@@ -14,7 +14,7 @@ struct POSIXImageDirectory: ImageDirectory {
     init(fileSystem: any POSIXFileSystem, url: URL) {
         self.fileSystem = fileSystem
         self.url = url
-        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(url), on: fileSystem) }
+        root = Result { () throws(FileSystemError) in LazyStoreDirectory(try POSIXPath(url), on: fileSystem, turnPatience: nil) }
     }
 
     func create() throws {
