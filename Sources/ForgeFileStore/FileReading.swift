@@ -23,8 +23,13 @@ public protocol FileReading: Sendable {
 
 extension FileReading {
     /// The whole content.
+    ///
+    /// - Throws: As ``read(_:)``; ``FileStoreError/Code/conflict`` if another program has truncated the file since it
+    ///   was opened.
     public func readAll() async throws -> Data {
-        try await read(0..<file.sizeInBytes)
+        let content = try await read(0..<file.sizeInBytes)
+        guard Int64(content.count) == file.sizeInBytes else { throw FileStoreError(.conflict, .load, key: file.key) }
+        return content
     }
 
     /// The content, or the part of it in a range, in chunks, each read when the loop asks for it.
@@ -36,7 +41,8 @@ extension FileReading {
 
 /// The content of a file as a sequence of chunks.
 ///
-/// The loop determines the speed: no chunk is read before it is asked for.
+/// The loop determines the speed: no chunk is read before it is asked for. If another program has truncated the file
+/// since it was opened, the iteration throws ``FileStoreError/Code/conflict`` there.
 public struct FileChunks: AsyncSequence, Sendable {
     fileprivate let reader: any FileReading
     fileprivate let range: Range<Int64>
@@ -49,9 +55,11 @@ public struct FileChunks: AsyncSequence, Sendable {
         public mutating func next() async throws -> Data? {
             let end = chunks.range.upperBound
             guard offset < end else { return nil }
-            let chunk = try await chunks.reader.read(offset..<offset + Swift.min(chunks.size, end - offset))
-            // Another program has truncated the file.
-            guard !chunk.isEmpty else { return nil }
+            let count = Swift.min(chunks.size, end - offset)
+            let chunk = try await chunks.reader.read(offset..<offset + count)
+            guard Int64(chunk.count) == count else {
+                throw FileStoreError(.conflict, .load, key: chunks.reader.file.key)
+            }
             offset += Int64(chunk.count)
             return chunk
         }

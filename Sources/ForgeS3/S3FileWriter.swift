@@ -39,12 +39,17 @@ public final class S3FileWriter: FileWriting {
 
     public func write(_ data: Data) async throws {
         try await inOrder { [self] in
-            try checkOpen()
-            do throws(FileSystemError) {
-                try await append(data)
+            do {
+                try checkOpen()
+                do throws(FileSystemError) {
+                    try await append(data)
+                } catch {
+                    throw FileStoreError(error, .save, key: key)
+                }
             } catch {
+                // Cancelled too: the bytes after a hole must not be stored.
                 state.withLock { $0.hasFailed = true }
-                throw FileStoreError(error, .save, key: key)
+                throw error
             }
         }
     }

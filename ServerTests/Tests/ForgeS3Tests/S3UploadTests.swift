@@ -49,6 +49,21 @@ struct S3UploadTests {
         #expect(server.objects.count == 1)
     }
 
+    @Test("a writer does not commit after a cancelled write, whose bytes are missing", arguments: [500, 5_500])
+    func cancelledWrite(_ size: Int) async throws {
+        let server = try FaultyS3()
+        let writer = try server.store().writer(for: "a")
+        try await writer.write(pattern(size))
+        let cancelled = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await writer.write(pattern(size))
+        }
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        await expectFailure(.closed) { try await writer.write(pattern(size)) }
+        await expectFailure(.closed) { try await writer.commit() }
+        #expect(server.requests.isEmpty)
+    }
+
     @Test("a failure in the middle of an upload is repeated for its part alone")
     func part() async throws {
         let server = try FaultyS3()

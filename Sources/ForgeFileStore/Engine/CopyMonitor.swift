@@ -12,10 +12,12 @@ struct CopyMonitor: Sendable {
     /// - Throws: `CancellationError`, or ``ContentCopy/Failure``.
     func run(_ copy: ContentCopy, sizeInBytes: Int64) throws {
         repeat {
-            progress?.totalUnitCount = max(sizeInBytes, copy.offset)
+            // A total of zero is no progress to `Progress`, and ends the process if it has a parent.
+            progress?.totalUnitCount = max(sizeInBytes, copy.offset, 1)
             progress?.completedUnitCount = copy.offset
             if progress?.isCancelled == true { throw CancellationError() }
             try cancellation.check()
         } while try copy.next()
+        if let progress { progress.completedUnitCount = progress.totalUnitCount }
     }
 }

@@ -44,6 +44,7 @@ struct ExternalSource {
                     try fileSystem.status(of: .descriptor(file))
                 }
                 guard status.type == .regular else { throw failure(.notRegular, nil) }
+                guard operation != .move || !name.isInternalToStore else { throw failure(.storeFile, nil) }
                 return OpenSource(origin: self, file: file, status: status, directory: directory, name: name)
             } catch {
                 fileSystem.discard(file)

@@ -191,11 +191,11 @@ extension FileStoreEngine {
 }
 
 extension StoredFile {
-    init(key: String, _ status: FileStatus) {
+    init(key: String, _ status: FileStatus, isForeign: Bool = false) {
         let kind: Kind =
             switch status.type {
             case .regular: .file
-            case .directory: .directory
+            case .directory where !isForeign: .directory
             default: .other
             }
         let seconds = Double(status.modified.seconds) + Double(status.modified.nanoseconds) / 1e9

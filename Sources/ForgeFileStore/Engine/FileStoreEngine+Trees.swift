@@ -20,7 +20,8 @@ extension FileStoreEngine {
                 guard entry.path.isKey else { return }
                 do throws(FileSystemError) {
                     let status = try fileSystem.status(name, at: parent, followsSymbolicLinks: false)
-                    found.append(StoredFile(key: String(entry.path), status))
+                    let isForeign = try directory.isUnreadable(name, at: parent, status)
+                    found.append(StoredFile(key: String(entry.path), status, isForeign: isForeign))
                 } catch  where error.errno == .noSuchFileOrDirectory {
                     return  // Removed since its name was read.
                 }

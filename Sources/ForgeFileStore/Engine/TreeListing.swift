@@ -82,7 +82,9 @@ struct TreeListing: Sendable {
             do throws(FileSystemError) {
                 if isIncluded(key) {
                     let status = try store.fileSystem.status(entry.name, at: directory, followsSymbolicLinks: false)
-                    page.append(StoredFile(key: key.string, status))
+                    let isForeign = try store.isUnreadable(entry.name, at: directory, status)
+                    page.append(StoredFile(key: key.string, status, isForeign: isForeign))
+                    guard !isForeign else { continue }
                 }
                 guard options.recursive, entry.type == .directory, mayContainIncluded(key) else { continue }
                 let below = try store.fileSystem.withDirectory(
@@ -93,6 +95,8 @@ struct TreeListing: Sendable {
                 guard below.isEmpty else { return [level] + below }
             } catch  where error.errno.isDisappearance {
                 continue
+            } catch  where error.errno.isRefusal {
+                guard try store.fileSystem.isOfAnotherUser(entry.name, at: directory) else { throw error }
             }
         }
         return []

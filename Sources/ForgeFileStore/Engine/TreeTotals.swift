@@ -62,6 +62,8 @@ final class TreeTotals: Sendable {
                     }
                 } catch  where error.errno.isDisappearance {
                     continue
+                } catch  where error.errno.isRefusal {
+                    guard try fileSystem.isOfAnotherUser(name, at: directory) else { throw error }
                 }
             }
         }

@@ -76,6 +76,9 @@ extension POSIXPath {
         return !number.isEmpty && number.allSatisfy(isDigit)
     }
 
+    /// Whether a file with this name belongs to a store itself: a marker, or a temporary file or tree that is recorded.
+    package var isInternalToStore: Bool { isStoreMarker || recordedParts != nil }
+
     /// Whether this is a valid random part of a name.
     var isRandomPart: Bool {
         count == Self.randomPartLength && bytes.allSatisfy { Self.alphabet.contains($0) }

@@ -268,7 +268,6 @@ extension BlockingLane {
                 lane.end(job)
             }
         }
-        }
     }
 
     private func startThread() {

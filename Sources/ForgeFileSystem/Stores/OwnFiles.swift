@@ -35,9 +35,11 @@ struct OwnFiles {
             case .foreign: return path
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
-                    try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                        try isMountPoint(below, entry.name, in: directory)
-                            ? path : try firstForeign(in: below, prefix: path)
+                    try unlessUnreadable(entry.name, in: directory, path) { () throws(FileSystemError) in
+                        try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
+                            try isMountPoint(below, entry.name, in: directory)
+                                ? path : try firstForeign(in: below, prefix: path)
+                        }
                     }
                 }
                 if let found = found ?? nil { return found }
@@ -108,9 +110,11 @@ struct OwnFiles {
             return true
         case .directory:
             return try ifPresent { () throws(FileSystemError) -> Bool in
-                let isEmpty = try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
-                    guard try !isMountPoint(below, entry.name, in: directory) else { return false }
-                    return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
+                let isEmpty = try unlessUnreadable(entry.name, in: directory, false) { () throws(FileSystemError) in
+                    try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
+                        guard try !isMountPoint(below, entry.name, in: directory) else { return false }
+                        return try removeContents(of: below, prefix: path, didFail: didFail, didStay: didStay)
+                    }
                 }
                 guard isEmpty else { return false }
                 return try removeDirectory(entry.name, at: directory)
@@ -192,6 +196,18 @@ struct OwnFiles {
     ) throws(FileSystemError) -> Bool {
         guard try fileSystem.status(of: .descriptor(directory)).device == device else { return true }
         return (fileSystem as? SystemFileSystem)?.isMountPoint(name, at: parent) ?? false
+    }
+
+    /// Calls `body` with a directory; returns `foreign` if it belongs to another user and cannot be read.
+    private func unlessUnreadable<Result>(
+        _ name: POSIXPath, in parent: Descriptor, _ foreign: Result, _ body: () throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        do throws(FileSystemError) {
+            return try body()
+        } catch  where error.errno.isRefusal {
+            guard try fileSystem.isOfAnotherUser(name, at: parent) else { throw error }
+            return foreign
+        }
     }
 
     private func exists(_ name: POSIXPath, in directory: Descriptor) throws(FileSystemError) -> Bool {

@@ -30,6 +30,22 @@ extension StoreDirectory {
         }
     }
 
+    /// Whether this is a directory of another user that cannot be read, such as `lost+found`: it is foreign, like a
+    /// file that no store creates.
+    package func isUnreadable(
+        _ name: POSIXPath, at directory: Descriptor, _ status: FileStatus
+    ) throws(FileSystemError) -> Bool {
+        guard status.type == .directory, status.owner != fileSystem.effectiveUser else { return false }
+        do throws(FileSystemError) {
+            try fileSystem.withDirectory(name, at: directory, resolution: Self.resolution) { _ in }
+            return false
+        } catch  where error.errno.isRefusal {
+            return true
+        } catch  where error.errno.isDisappearance {
+            return false
+        }
+    }
+
     private func visit(
         _ directory: Descriptor, prefix: POSIXPath?, depth: Int, isRecursive: Bool,
         _ body: (StoreEntry, _ parent: Descriptor, _ name: POSIXPath) throws(FileSystemError) -> Void
@@ -53,6 +69,9 @@ extension StoreDirectory {
                     entry.name, at: directory, .readOnly, options: [.directory], permissions: [],
                     resolution: Self.resolution)
             } catch  where error.errno.isDisappearance {
+                continue
+            } catch  where error.errno.isRefusal {
+                guard try fileSystem.isOfAnotherUser(entry.name, at: directory) else { throw error }
                 continue
             }
             defer { fileSystem.discard(below) }
@@ -105,5 +124,14 @@ extension StoreDirectory {
             (directory) throws(FileSystemError) in try ownFiles.firstForeign(in: directory, prefix: key.path)
         }
         if let foreign { throw FileSystemError(.removeDirectory, .directoryNotEmpty, path: foreign) }
+    }
+}
+
+extension POSIXFileSystem {
+    /// Whether an entry belongs to another user, so that it is not of this process's stores.
+    package func isOfAnotherUser(
+        _ name: POSIXPath, at directory: Descriptor
+    ) throws(FileSystemError) -> Bool {
+        try status(name, at: directory, followsSymbolicLinks: false).owner != effectiveUser
     }
 }
