@@ -161,3 +161,148 @@ extension Errno {
     /// Whether the file cannot be renamed here: it is on another device, or there is no exclusive rename.
     fileprivate var requiresCopy: Bool { self == .improperLink || isMissingFeature }
 }
+
+/// Copying files of the store to places outside of it.
+extension FileStoreEngine {
+    func export(_ key: String, to url: URL, overwrite: Bool, progress: Progress?) async throws {
+        let checked = try RelativeKey(checking: key, for: .export)
+        let destination = try ExportDestination(url, on: configuration.sources ?? fileSystem, key: key)
+        try await run(.export, key) { [self] cancellation in
+            let (file, status) = try open(checked, for: .export)
+            defer { fileSystem.discard(file) }
+            cancellation.expectWork(ofSize: status.sizeInBytes)
+            // An error of the store, kept here because `replace` can only throw a `FileSystemError`.
+            var storeError: (any Error)?
+            do {
+                try destination.replace(overwrite: overwrite, durability: durability) {
+                    (target) throws(FileSystemError) in
+                    do {
+                        let copy = ContentCopy(
+                            of: file, status, on: fileSystem, to: target, on: configuration.sources)
+                        try CopyMonitor(cancellation: cancellation, progress: progress)
+                            .run(copy, sizeInBytes: status.sizeInBytes)
+                        try requireUnchanged(file, since: status, key)
+                    } catch ContentCopy.Failure.target(let error) {
+                        throw error
+                    } catch {
+                        if case ContentCopy.Failure.source(let cause) = error {
+                            storeError = FileStoreError(cause, .export, key: key)
+                        } else {
+                            storeError = error
+                        }
+                        throw FileSystemError(.read, .canceled)
+                    }
+                }
+            } catch {
+                throw storeError ?? error
+            }
+        }
+    }
+
+    /// Throws `.conflict` if another program wrote to the file; stores replace and delete files only, which changes
+    /// neither size nor modification time.
+    private func requireUnchanged(
+        _ file: Descriptor, since earlier: FileStatus, _ key: String
+    ) throws(FileStoreError) {
+        let now: FileStatus
+        do {
+            now = try fileSystem.status(of: .descriptor(file))
+        } catch {
+            throw FileStoreError(error, .export, key: key)
+        }
+        guard now.sizeInBytes == earlier.sizeInBytes, now.modified == earlier.modified else {
+            throw FileStoreError(.conflict, .export, key: key)
+        }
+    }
+}
+
+/// The path of a file outside the store, to which a file of the store is exported.
+struct ExportDestination {
+    let fileSystem: any POSIXFileSystem
+    private let path: POSIXPath
+    private let key: String
+
+    init(_ url: URL, on fileSystem: any POSIXFileSystem, key: String) throws(FileStoreError) {
+        do {
+            path = try POSIXPath(url)
+        } catch {
+            throw FileStoreError(.invalidDestination(.notFileURL), .export, key: key, underlying: error)
+        }
+        self.fileSystem = fileSystem
+        self.key = key
+    }
+
+    /// Creates or replaces the file by what `content` writes to a descriptor; its old content stays if that fails.
+    ///
+    /// A symbolic link is replaced itself, never followed.
+    func replace(
+        overwrite: Bool, durability: Durability, content: (Descriptor) throws(FileSystemError) -> Void
+    ) throws(FileStoreError) {
+        let (parent, name) = path.splitLast()
+        do throws(FileSystemError) {
+            // Only `/` (or an empty path) has no last component.
+            guard !name.isEmpty else { throw FileSystemError(.open, .isDirectory) }
+            try fileSystem.withDirectory(parent.isEmpty ? "." : parent) { (directory) throws(FileSystemError) in
+                try requireReplaceable(name, at: directory, overwrite)
+                try fileSystem.replaceFile(
+                    name, at: directory, overwrite ? .replacing : .exclusive, permissions: .privateFile,
+                    durability: durability, content: content)
+            }
+        } catch {
+            // The failed call may have had a part of the path only, or that of the temporary file.
+            var failure = error
+            failure.path = path
+            failure.destination = nil
+            throw FileStoreError(Self.code(of: error), .export, key: key, underlying: failure)
+        }
+    }
+
+    /// Before anything is copied; the rename checks it again.
+    private func requireReplaceable(
+        _ name: POSIXPath, at directory: Descriptor, _ overwrite: Bool
+    ) throws(FileSystemError) {
+        let status: FileStatus
+        do {
+            status = try fileSystem.status(name, at: directory, followsSymbolicLinks: false)
+        } catch  where error.errno == .noSuchFileOrDirectory {
+            return
+        }
+        guard overwrite else { throw FileSystemError(.open, .fileExists) }
+        guard status.type != .directory else { throw FileSystemError(.open, .isDirectory) }
+        guard status.type == .regular || status.type == .symbolicLink else {
+            throw FileSystemError(.open, .noSuchAddressOrDevice)
+        }
+    }
+
+    private static func code(of error: FileSystemError) -> FileStoreError.Code {
+        guard !error.isEffectVisible else { return .durabilityUnknown }
+        return switch error.errno {
+        case .noSuchFileOrDirectory, .notDirectory, .tooManySymbolicLinkLevels: .invalidDestination(.noDirectory)
+        case .isDirectory: .invalidDestination(.isDirectory)
+        case .noSuchAddressOrDevice: .invalidDestination(.notRegular)
+        case .fileNameTooLong, .invalidArgument, .illegalByteSequence: .invalidDestination(.notFileURL)
+        default: FileStoreError.Code(error, .export)
+        }
+    }
+}
+
+/// The cancellation and the progress of a copy.
+struct CopyMonitor: Sendable {
+    let cancellation: Cancellation
+    /// Its total is set to the size of the source, in bytes; cancelling it cancels the copy.
+    let progress: Progress?
+
+    /// Makes all pieces of a copy.
+    ///
+    /// - Throws: `CancellationError`, or ``ContentCopy/Failure``.
+    func run(_ copy: ContentCopy, sizeInBytes: Int64) throws {
+        repeat {
+            // A total of zero is no progress to `Progress`, and ends the process if it has a parent.
+            progress?.totalUnitCount = max(sizeInBytes, copy.offset, 1)
+            progress?.completedUnitCount = copy.offset
+            if progress?.isCancelled == true { throw CancellationError() }
+            try cancellation.check()
+        } while try copy.next()
+        if let progress { progress.completedUnitCount = progress.totalUnitCount }
+    }
+}
