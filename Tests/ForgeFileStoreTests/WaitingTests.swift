@@ -47,7 +47,7 @@ struct WaitingTests {
     func deadline(change: Change) async throws {
         let directory = try TemporaryDirectory()
         let store = DiskFileStore(
-            root: directory.url("store"), options: FileStoreOptions(durability: .none, deadline: .seconds(2)))
+            root: directory.url("store"), options: FileStoreOptions(durability: .none, deadline: .seconds(3)))
         try await store.save(Data("old".utf8), to: "d/f")
         try await store.createDirectory("d/e")
         try directory.write("source", to: "source")
@@ -62,7 +62,7 @@ struct WaitingTests {
         }
         #expect(error?.code == .deadlineExceeded(.directoryLock))
         #expect((error?.underlying as? FileSystemError)?.path == directory.path(locked))
-        #expect(ContinuousClock.now - start >= .seconds(2))
+        #expect(ContinuousClock.now - start >= .seconds(3))
         #expect(try directory.tree("store/d") == before)
         #expect(try directory.read("source") == "source")
 

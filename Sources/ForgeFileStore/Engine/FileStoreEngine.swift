@@ -131,7 +131,8 @@ extension FileStoreEngine {
         _ operation: FileStoreError.Operation, _ key: String, keeping kept: [PendingFile] = [],
         _ body: @escaping @Sendable (Cancellation) throws -> Result
     ) async throws -> Result {
-        let deadline = configuration.options.deadline.map { ContinuousClock.now + $0.bounded }
+        let options = configuration.options
+        let deadline = options.deadline.map { ContinuousClock.now + $0.bounded }
         var length = Duration.milliseconds(1)
         while true {
             do {
@@ -139,7 +140,8 @@ extension FileStoreEngine {
                     try Task.checkCancellation()
                     return try body(Cancellation())
                 }
-                return try await lane.run(until: deadline, body)
+                // Counted from the beginning of the attempt: one that has found the turn taken did nothing.
+                return try await lane.run(until: options.deadline.map { ContinuousClock.now + $0.bounded }, body)
             } catch let error as BlockingLane.DeadlineExceeded {
                 throw FileStoreError(
                     .deadlineExceeded(error.hasBegun ? .device : .thread), operation, key: key)

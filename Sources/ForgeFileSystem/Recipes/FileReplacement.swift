@@ -41,19 +41,6 @@ extension POSIXFileSystem {
         try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content)
     }
 
-    /// The same with a temporary name that only the caller uses; removes a file that an earlier attempt left there.
-    ///
-    /// `whileMoving` is called with the rename, and calls it.
-    package func replaceFile(
-        _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, permissions: FilePermissions,
-        durability: Durability, temporary: POSIXPath,
-        whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void,
-        content: (Descriptor) throws(FileSystemError) -> Void
-    ) throws(FileSystemError) {
-        let descriptor = try createAnew(temporary, at: directory, .writeOnly, permissions)
-        try replaceFile(name, at: directory, mode, permissions, durability, temporary, descriptor, content, whileMoving)
-    }
-
     /// Replaces a file durably like `replaceFile`, and returns the open new file.
     ///
     /// - Returns: The new file, open for reading and writing.
@@ -77,12 +64,9 @@ extension POSIXFileSystem {
     private func replaceFile(
         _ name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ permissions: FilePermissions,
         _ durability: Durability, _ temporary: POSIXPath, _ descriptor: Descriptor,
-        _ content: (Descriptor) throws(FileSystemError) -> Void,
-        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
-            (move) throws(FileSystemError) in try move()
-        }
+        _ content: (Descriptor) throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
-        try writeAndMove(temporary, to: name, at: directory, mode, durability, whileMoving) {
+        try writeAndMove(temporary, to: name, at: directory, mode, durability) {
             () throws(FileSystemError) in
             try closing(descriptor) { () throws(FileSystemError) in
                 try fill(descriptor, permissions, durability, content)
@@ -95,16 +79,11 @@ extension POSIXFileSystem {
     /// that fails.
     private func writeAndMove(
         _ temporary: POSIXPath, to name: POSIXPath, at directory: Descriptor, _ mode: RenameMode, _ synced: Durability,
-        _ whileMoving: (() throws(FileSystemError) -> Void) throws(FileSystemError) -> Void = {
-            (move) throws(FileSystemError) in try move()
-        },
         filling fill: () throws(FileSystemError) -> Void
     ) throws(FileSystemError) {
         do {
             try withPathInErrors(temporary, fill)
-            try whileMoving { () throws(FileSystemError) in
-                try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
-            }
+            try moveIntoPlace(temporary, to: name, at: directory, mode, synced)
         } catch {
             // The first failure is the one to report.
             do { try unlink(temporary, at: directory) } catch _ {}

@@ -35,7 +35,7 @@ struct OwnFiles {
             case .foreign: return path
             case .directory:
                 let found = try ifPresent { () throws(FileSystemError) in
-                    try unlessUnreadable(entry.name, in: directory, path) { () throws(FileSystemError) in
+                    try unlessUnreadable(entry.name, in: directory, path as POSIXPath?) { () throws(FileSystemError) in
                         try withDirectory(entry.name, at: directory) { (below) throws(FileSystemError) in
                             try isMountPoint(below, entry.name, in: directory)
                                 ? path : try firstForeign(in: below, prefix: path)

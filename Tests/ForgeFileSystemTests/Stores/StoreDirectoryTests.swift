@@ -116,12 +116,15 @@ struct StoreDirectoryTests {
         let others = [
             "/a/b/store/#tmp-\(id)-0", "/a/b/store/d/#tmp-\(id)-1", "/a/b/store/d/#tmp-a", "/a/b/store/#tmp-",
         ]
-        for path in recorded.prefix(1) + others { try memory.write(Data(), to: URL(filePath: path)) }
+        let staged = try #require(first).stage(try RelativeKey("d/y"), .none)
+        for path in others { try memory.write(Data(), to: URL(filePath: path)) }
         try memory.createDirectory(POSIXPath(recorded[1]))
         try memory.write(Data(), to: URL(filePath: recorded[1] + "/x"))
         let second = try open()
         for path in recorded { #expect(memory.fileExists(atPath: path)) }
+        staged.discard()
         first = nil
+        try memory.write(Data(), to: URL(filePath: recorded[0]))
         _ = try StoreDirectory(existing: "/a/b/store", on: memory).list(nil, isRecursive: true)
         for path in recorded { #expect(memory.fileExists(atPath: path)) }
         let third = try open()
