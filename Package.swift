@@ -206,7 +206,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "ForgeCommandsTests",
-            dependencies: ["ForgeCommands", "ForgeStorage", "forge", system, crypto, logging, arguments],
+            dependencies: ["ForgeCommands", "ForgeStorage", "forge", "TestDepth", system, crypto, logging, arguments],
             exclude: ["Help"],
             swiftSettings: settings),
         // Makes the stores that the tests of the page show, and writes to them from another process.

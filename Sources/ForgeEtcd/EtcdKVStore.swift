@@ -107,7 +107,13 @@ public final class EtcdKVStore: AsyncKVStoring {
             let response: EtcdRangeResponse<EtcdKeyValue> = try await transport.call(
                 EtcdCall(path: "/v3/kv/range", operation: .keys), request)
             let found = response.kvs ?? []
-            for value in found { if let name = names.name(of: value.key) { page.entries.append((name, value.entry)) } }
+            for value in found {
+                if let name = names.name(of: value.key) {
+                    page.entries.append((name, value.entry))
+                } else {
+                    page.foreignKeys.append(Array(value.key))
+                }
+            }
             page.hasMore = response.more ?? false
             page.revision = page.revision ?? response.header.revision.map { UInt64(clamping: $0.value) }
             page.storeID = names.storeID(in: response.header.cluster_id)

@@ -1,5 +1,6 @@
 #if S3
 public import ForgeFileStore
+import ForgeFileSystem
 import Foundation
 
 /// A request for a page of a listing.
@@ -63,6 +64,38 @@ extension S3FileStore {
         }
         if isEmpty, !directory.isEmpty { throw try await noDirectory(directory, .list) }
         return found
+    }
+
+    /// Calls `files` with every file of the store, and `foreign` with every other object below its prefix: one whose name
+    /// is no valid key, or that has content although it is named like a directory. Other programs have written those.
+    ///
+    /// - Parameters:
+    ///   - files: Called in the order of the listing.
+    ///   - foreign: Called with the name of the object behind the prefix, its size, and the reason.
+    /// - Throws: ``FileStoreError`` of the listing, or the error of a closure.
+    package func forEachObject(
+        files: (StoredFile) throws -> Void, foreign: (String, Int64, String) throws -> Void
+    ) async throws {
+        try await forEachPage(S3ListRequest(prefix: place.prefix, isFlat: true), .list, "") { page in
+            for entry in page.entries {
+                let name = String(decoding: entry.object.utf8.dropFirst(place.prefix.utf8.count), as: UTF8.self)
+                if entry.object.utf8.last == UInt8(ascii: "/") {
+                    // An empty one stands for the directory that it names, or for the prefix itself.
+                    guard entry.sizeInBytes > 0 else { continue }
+                    try foreign(name, entry.sizeInBytes, "it is named like a directory, but has content")
+                    continue
+                }
+                let key: RelativeKey
+                do {
+                    key = try RelativeKey(name)
+                } catch {
+                    try foreign(name, entry.sizeInBytes, "\(error)")
+                    continue
+                }
+                try files(
+                    StoredFile(key: key.string, sizeInBytes: entry.sizeInBytes, modified: entry.modified))
+            }
+        }
     }
 
     public func totalSize() async throws -> Int64 {

@@ -155,6 +155,24 @@ struct EtcdTransferTests {
         #expect(ContinuousClock.now - start < .seconds(30))
     }
 
+    @Test("keys of other programs that cannot be names are listed; copied and failed are all that there is")
+    func foreignKeys() async throws {
+        let fixture = try await Fixture()
+        try await fixture.store().set(KVKey<Int>("ok"), value: 1)
+        let gateway = Gateway(fixture.server)
+        let start = Data("\(fixture.prefix)/a/".utf8)
+        let foreign = [Data([0xFF, 0x00]), Data([0x80]), Data(repeating: 0x6E, count: 1025)]
+        for name in foreign {
+            try await gateway.post(
+                "/v3/kv/put", "{\"key\":\"\((start + name).base64EncodedString())\",\"value\":\"AA==\"}")
+        }
+        let run = try await fixture.forge("copy", fixture.url(), "kv:\(fixture.scratch.path("kv"))", "--json")
+        #expect(run.status == 2, "\(run.status) \(run.errors)")
+        let summary = try #require(run.lines.last)
+        #expect(summary.contains("\"copied\":1") && summary.contains("\"failed\":3"), "\(summary)")
+        #expect(try await fixture.forge("kv", "list", fixture.url()).status == 2)
+    }
+
     @Test("a copy into itself, and an empty source, are refused")
     func refusals() async throws {
         let fixture = try await Fixture()

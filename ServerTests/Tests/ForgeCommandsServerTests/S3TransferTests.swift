@@ -108,6 +108,28 @@ struct S3TransferTests {
         #expect(try copied == fixture.scratch.files("tree"))
     }
 
+    @Test("objects of other programs that cannot be files are listed; copied and failed are all that there is")
+    func foreignObjects() async throws {
+        let fixture = try await S3Fixture()
+        let foreign = [
+            "2024//report.txt", String(repeating: "n", count: 300), "back\\slash.txt", "folder/", "a/../b", "#lock",
+        ]
+        for name in foreign { try await fixture.putForeign("app/\(name)", "x") }
+        try await fixture.putForeign("app/empty/", "")
+        try await fixture.putForeign("app/d/ok", "1")
+        let target = "tree:\(fixture.scratch.path("back"))"
+        for words in [["copy", fixture.url, target, "--json", "--verify"], ["copy", fixture.url, target, "--json"]] {
+            let run = try await ForgeRun(words, fixture.environment).ended()
+            #expect(run.status == 2, "\(run.status) \(run.errors)")
+            for name in foreign.dropFirst(2) {
+                #expect(run.output.contains("\"key\":\"\(name.replacing("\\", with: "\\\\"))\""))
+            }
+            let summary = try #require(run.lines.last)
+            #expect(summary.contains("\"failed\":\(foreign.count)"), "\(summary)")
+        }
+        #expect(try fixture.scratch.files("back") == ["d/ok": Data("1".utf8)])
+    }
+
     @Test("a copy into itself, and an empty source, are refused")
     func refusals() async throws {
         let fixture = try await S3Fixture()

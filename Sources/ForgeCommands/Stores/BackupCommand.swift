@@ -17,7 +17,8 @@ struct BackupCommand: ParsableCommand {
             and SHA-256 of each file, and then renamed, so an unfinished backup is never taken for a finished one. The \
             next backup to the same destination removes what an interrupted one left.
 
-            Exit status: 2 if a file could not be saved, or a store is damaged; the backup contains everything else.
+            Exit status: 2 if something is left out or could not be saved, or a store is damaged; the backup contains \
+            everything else.
             """)
 
     @Argument(help: ArgumentHelp("The directory that contains the stores.", valueName: "dir"))
@@ -138,7 +139,8 @@ struct BackupWriter {
         try manifest.add(
             BackupManifest.File(
                 path: path, bytes: copied.content.bytes, sha256: copied.content.sha256,
-                permissions: UInt16(copied.permissions.rawValue)))
+                permissions: UInt16(copied.permissions.rawValue),
+                attributes: copied.attributes.isEmpty ? nil : copied.attributes.mapValues { Data($0) }))
         try report.count(bytes: copied.content.bytes)
     }
 

@@ -13,6 +13,10 @@ public struct AsyncKVEntryPage: Sendable {
     /// Revisions of stores with different identifiers cannot be compared.
     public var storeID: String?
 
+    /// The keys in the range of the page that are no names of a store: not valid UTF-8, or too long. Other programs have
+    /// written them, and no call reads them. A key can be in more than one page.
+    public var foreignKeys: [[UInt8]] = []
+
     /// Creates a page.
     public init(
         entries: [(name: String, entry: KVEntry)], hasMore: Bool, revision: UInt64? = nil, storeID: String? = nil
