@@ -285,14 +285,27 @@ struct FileWalk {
         }
     }
 
-    /// The role of a regular file that ``next()`` has returned.
+    /// The role of a regular file that ``next()`` has returned; `content` if it was removed since, which whatever
+    /// follows finds again.
     func role(of entry: Entry) throws(FileSystemError) -> FileRole {
-        try entry.owner.role(of: entry.path.splitLast().name) { () throws(FileSystemError) in
-            try root.withParent(of: entry.path) { (directory, name) throws(FileSystemError) in
-                let file = try root.fileSystem.openRegularFile(name, at: directory).descriptor
-                return try root.fileSystem.closing(file) { () throws(FileSystemError) in
-                    try root.fileSystem.readBytes(of: file, at: 0, count: 64)
-                }
+        do throws(FileSystemError) {
+            return try entry.owner.role(of: entry.path.splitLast().name) { () throws(FileSystemError) in
+                try start(of: entry.path)
+            }
+        } catch {
+            guard error.errno.isDisappearance else {
+                throw FileSystemError(error.operation, error.errno, path: root.path.appending(entry.path))
+            }
+            return .content
+        }
+    }
+
+    /// The first 64 bytes of a file.
+    private func start(of path: POSIXPath) throws(FileSystemError) -> [UInt8] {
+        try root.withParent(of: path) { (directory, name) throws(FileSystemError) in
+            let file = try root.fileSystem.openRegularFile(name, at: directory).descriptor
+            return try root.fileSystem.closing(file) { () throws(FileSystemError) in
+                try root.fileSystem.readBytes(of: file, at: 0, count: 64)
             }
         }
     }
