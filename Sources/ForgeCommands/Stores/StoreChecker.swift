@@ -181,10 +181,6 @@ struct StoreChecker {
         guard let inspection = try KVInspection(of: URL(path.splitLast().parent)) else { return }
         finding.state = inspection.problems.isEmpty ? .intact : .damaged
         finding.details = [counted(inspection.keyCount, "key")] + inspection.problems + inspection.notes
-        if finding.state == .intact, inspection.recordCount == 0, !inspection.notes.isEmpty {
-            // A store's first write may have been interrupted, or a log of many values may have been cut.
-            finding.state = .unverified
-        }
     }
 
     private func checkVault(_ path: POSIXPath, _ finding: inout StoreFinding) throws {
