@@ -261,7 +261,7 @@ struct DeviceLockTests {
         try secrets.set("p", for: afterFirstUnlock)
         device.lock()
         #expect(performing: { try secrets.get(whenUnlocked) }, throws: isLocked)
-        #expect(try secrets.contains(whenUnlocked))
+        #expect(performing: { try secrets.contains(whenUnlocked) }, throws: isLocked)
         #expect(try secrets.get(afterFirstUnlock) == "p")
         device.reboot()
         #expect(performing: { try secrets.get(afterFirstUnlock) }, throws: isLocked)
