@@ -19,13 +19,32 @@ extension FileStoring {
     public func list(in directory: String, recursive: Bool) async throws -> [StoredFile] {
         var found = try await list(in: directory)
         guard recursive else { return found }
+        try check(found, listedIn: directory)
         var next = 0
         while next < found.count {
             let file = found[next]
             next += 1
-            if file.isDirectory { found += try await list(in: file.key) }
+            guard file.isDirectory else { continue }
+            let children = try await list(in: file.key)
+            try check(children, listedIn: file.key)
+            found += children
         }
         return found
+    }
+
+    /// Refuses a list that has other entries than children, such as the directory itself: following them never ends.
+    private func check(_ files: [StoredFile], listedIn directory: String) throws {
+        let prefix = Array(directory.utf8) + (directory.isEmpty ? [] : [UInt8(ascii: "/")])
+        for file in files {
+            let key = Array(file.key.utf8)
+            let isChild =
+                key.count > prefix.count && key.starts(with: prefix)
+                && !key[prefix.count...].contains(UInt8(ascii: "/"))
+            guard isChild else {
+                throw FileStoreError(
+                    .unavailable(.inputOutput), .list, key: file.key, underlying: NotAChild(directory: directory))
+            }
+        }
     }
 
     /// Reads the whole source into memory and saves it.
@@ -56,6 +75,13 @@ extension FileStoring {
             try await delete(file.key)
         }
     }
+}
+
+/// A store has listed a key in a directory of which it is no child.
+private struct NotAChild: Error, CustomStringConvertible {
+    var directory: String
+
+    var description: String { "listed in \(directory.debugDescription), but not a child of it" }
 }
 
 extension RelativeKey {

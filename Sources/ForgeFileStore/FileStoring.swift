@@ -63,6 +63,9 @@ public protocol FileStoring: Sendable {
     func info(_ key: String) async throws -> StoredFile
 
     /// Lists the directory at `directory`; with `recursive`, on all levels, each directory before its content.
+    ///
+    /// The default implementation calls ``list(in:)`` for each directory. It throws ``FileStoreError/Code/unavailable(_:)``
+    /// if that returns an entry that is not a child of the directory.
     func list(in directory: String, recursive: Bool) async throws -> [StoredFile]
 
     /// Copies the file at `source` to `key`; otherwise like ``save(_:to:overwrite:)``.
