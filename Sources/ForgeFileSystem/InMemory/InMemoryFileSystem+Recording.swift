@@ -8,6 +8,12 @@ extension InMemoryFileSystem {
         tree.state.withLock { $0.image }
     }
 
+    /// The number of a file in images and effects, which is never used for another one and survives a crash; the number in
+    /// its status is reused.
+    package func identity(of file: FileReference) throws(FileSystemError) -> UInt64 {
+        try perform(.status, file.path) { (state) throws(Errno) in state.inodes[try state.inode(of: file)].number }
+    }
+
     /// Discards the recording and starts a new one, for all processes; `reset()` ends it.
     package func startRecordingEffects() {
         tree.state.withLock { $0.recording = EffectRecording() }

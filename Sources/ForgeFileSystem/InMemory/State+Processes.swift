@@ -1,3 +1,4 @@
+import Dispatch
 import SystemPackage
 
 extension InMemoryFileSystem.State {
@@ -24,6 +25,9 @@ extension InMemoryFileSystem.State {
     mutating func restart(_ process: Int) {
         closeAll(of: process)
         watches.removeAll { $0.process == process }
+        // A call of the process that waits for a lock finds its descriptor closed.
+        for waiter in lockWaiters { waiter.signal() }
+        lockWaiters = []
         let directory = processes[process].workingDirectory
         processes[process].workingDirectory = Self.root
         hold(Self.root)

@@ -111,7 +111,11 @@ public final class ImageCacheManager: Sendable {
     public func readCachedImage(id: String) throws -> CachedImage? {
         let found = try withFileName(of: id) { name in
             let content = try directory.content(of: name)
-            if content != nil { index?.hit(name) }
+            if content != nil {
+                index?.hit(name)
+            } else {
+                try index?.forget(name, if: { try directory.sizeInBytes(of: name) == nil })
+            }
             return content
         }
         guard let content = found else { return nil }
