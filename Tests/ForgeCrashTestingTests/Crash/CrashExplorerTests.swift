@@ -200,7 +200,7 @@ struct CrashExplorerTests {
         #expect(report.weakestSufficientProfile?.name == "processKill")
         #expect(report.responsibleRules == [.losesNames])
         let text = try #require(error?.description)
-        for part in ["f is lost", "holds under processKill", "not done: create f", "posixStrict/0>op"] {
+        for part in ["f is lost", "holds under processKill", ", create /f: not done", "posixStrict/0#"] {
             #expect(text.contains(part), "\(text)")
         }
     }

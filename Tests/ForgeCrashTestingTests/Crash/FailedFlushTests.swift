@@ -22,25 +22,15 @@ struct FailedFlushTests {
 
     @Test("and is repeated is found neither by the loop nor by the explorer, but by both together")
     func repeated() async throws {
-        let report = try forEachFailingCall(errnos: [], conditions: [.failedFlush]) {
-            let fileSystem = InMemoryFileSystem()
-            try Self.prepare(fileSystem)
-            return fileSystem
-        } _: { fileSystem in
-            try Self.replace(fileSystem)
-        } verify: { fileSystem, error in
-            let content = try fileSystem.readFile("/f")
-            try expectOldOrNew(content, old: letters("o", 50), new: letters("n", 100), after: error)
-        }
-        #expect(report.conditionRunCount == 2)
-        try await forEachCrash(prepare: Self.prepare) { fileSystem, run in
+        #expect(try Self.loop().conditionRunCount == 2)
+        try await forEachCrash(prepare: { try Self.prepare($0) }) { fileSystem, run in
             try Self.replace(fileSystem)
             run.acknowledge("new")
         } recover: { fileSystem, crash in
             try Self.verify(fileSystem, crash)
         }
         let failure = await #expect(throws: CrashFailure.self) {
-            try await forEachCrash(prepare: Self.prepare) { fileSystem, run in
+            try await forEachCrash(prepare: { try Self.prepare($0) }) { fileSystem, run in
                 let plan = FaultPlan([.on(.synchronize, call: 1, do: .failSynchronization())])
                 try Self.replace(FaultingFileSystem(fileSystem, plan: plan))
                 run.acknowledge("new")
@@ -52,6 +42,20 @@ struct FailedFlushTests {
         #expect(losses.contains { $0.contains("write 100 bytes at 0 to /new") || $0.contains("to /f") }, "\(losses)")
         let log = failure?.report.violations.first?.log ?? []
         #expect(log.contains { $0.hasSuffix("synchronize /new (.full), which fails") }, "\(log)")
+    }
+
+    /// The loop alone, which finds nothing.
+    private static func loop() throws -> FailingCallReport {
+        try forEachFailingCall(errnos: [], conditions: [.failedFlush]) {
+            let fileSystem = InMemoryFileSystem()
+            try prepare(fileSystem)
+            return fileSystem
+        } _: { fileSystem in
+            try replace(fileSystem)
+        } verify: { fileSystem, error in
+            let content = try fileSystem.readFile("/f")
+            try expectOldOrNew(content, old: letters("o", 50), new: letters("n", 100), after: error)
+        }
     }
 
     private static func verify(_ fileSystem: InMemoryFileSystem, _ crash: Crash<String>) throws {

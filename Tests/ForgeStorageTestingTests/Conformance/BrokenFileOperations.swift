@@ -239,6 +239,10 @@ struct FoundationFileOperations: FileSystemProtocol {
     func removeItem(at url: URL) throws { try FileManager.default.removeItem(at: checked(url)) }
 
     func contentsOfDirectory(at url: URL) throws -> [URL] {
-        try FileManager.default.contentsOfDirectory(at: checked(url), includingPropertiesForKeys: nil)
+        // On Linux, Foundation lists a file as an empty directory.
+        guard try checked(url).resourceValues(forKeys: [.isDirectoryKey]).isDirectory ?? false else {
+            throw CocoaError(.fileReadUnknown)
+        }
+        return try FileManager.default.contentsOfDirectory(at: url, includingPropertiesForKeys: nil)
     }
 }

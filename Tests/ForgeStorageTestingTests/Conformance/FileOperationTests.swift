@@ -9,6 +9,7 @@ struct FileOperationTests {
 
     /// Defects that other checks detect too, since a broken basic operation shows wherever it is used.
     private static let alsoFoundBy: [BrokenFileOperations.Defect: Set<BrokenFileOperations.Defect>] = [
+        .readsOnce: [.ignoresSchemes, .writesInPlace],
         .hidesDotFiles: [.leavesTemporaryFile, .removesFilesByPrefix],
         .listsMissingAsEmpty: [.removesDirectoriesByPrefix],
     ]
