@@ -26,6 +26,7 @@ trap 'rm -rf "$work"' EXIT
 # Valgrind cannot read all debug information that Swift emits; it needs the symbols only.
 strip -g -o "$work/instructions" "$(swift build -c release --package-path Benchmarks --show-bin-path)/instructions"
 
+processes=()
 for run in 1 2 3; do
     mkdir "$work/$run"
     (
@@ -44,8 +45,10 @@ for run in 1 2 3; do
             awk -v kind="$kind" -v total="$total" -v calls="$calls" \
                 'BEGIN { printf "%s\t%.1f\n", kind, total / calls }'
         done <calls >figures
-    )
+    ) &
+    processes+=($!)
 done
+for process in "${processes[@]}"; do wait "$process"; done
 paste "$work"/{1,2,3}/figures | awk -F '\t' '{
     low = high = $2
     if ($4 < low) low = $4; if ($4 > high) high = $4

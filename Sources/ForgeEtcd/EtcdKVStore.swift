@@ -26,7 +26,7 @@ public final class EtcdKVStore: AsyncKVStoring {
 
     /// Creates a store; connects with the first call.
     ///
-    /// - Throws: ``AsyncKVStoreError``: `.refused` if there is no endpoint or a certificate cannot be loaded.
+    /// - Throws: `AsyncKVStoreError`: `.refused` if there is no endpoint or a certificate cannot be loaded.
     public init(_ configuration: Configuration) throws(AsyncKVStoreError) {
         guard !configuration.endpoints.isEmpty else {
             throw AsyncKVStoreError(.refused, .capabilities, detail: "there is no endpoint")
@@ -136,7 +136,7 @@ public final class EtcdKVStore: AsyncKVStoring {
     /// Commits a batch whose values exist as long as a lease is kept alive.
     ///
     /// - Returns: The revision of the values.
-    /// - Throws: ``AsyncKVStoreError``, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
+    /// - Throws: `AsyncKVStoreError`, as by ``commit(_:timeToLive:)``; `.leaseLost` if the lease has ended: then
     ///   nothing was changed.
     @discardableResult
     public func commit(_ batch: KVBatch, lease: EtcdLease) async throws(AsyncKVStoreError) -> UInt64? {
@@ -227,7 +227,7 @@ public final class EtcdKVStore: AsyncKVStoring {
     ///
     /// - Parameter timeToLive: How long the values outlive the process; whole seconds, rounded up, at least 2.
     /// - Returns: The lease, which is kept alive while it is referred to.
-    /// - Throws: ``AsyncKVStoreError``.
+    /// - Throws: `AsyncKVStoreError`.
     public func keptLease(timeToLive: Duration) async throws(AsyncKVStoreError) -> EtcdLease {
         try await leases.keptLease(timeToLive: timeToLive)
     }

@@ -4,8 +4,8 @@
 /// Every byte is encoded but `A`–`Z`, `a`–`z`, `0`–`9`, `-`, `.`, `_` and `~`, with upper-case digits; a slash stays in
 /// the path and is encoded elsewhere. Paths are encoded once, unlike those of other AWS services, and are not
 /// normalised ("Create a signed AWS API request", AWS IAM User Guide).
-enum S3Encoding {
-    static func path(_ text: String) -> String { encode(text, keepingSlashes: true) }
+package enum S3Encoding {
+    package static func path(_ text: String) -> String { encode(text, keepingSlashes: true) }
 
     static func component(_ text: String) -> String { encode(text, keepingSlashes: false) }
 
@@ -28,7 +28,7 @@ enum S3Encoding {
     }
 
     /// Bytes as lower-case hexadecimal digits.
-    static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+    package static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
         var digits: [UInt8] = []
         digits.reserveCapacity(2 * bytes.underestimatedCount)
         for byte in bytes {

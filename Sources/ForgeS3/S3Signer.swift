@@ -1,6 +1,6 @@
 #if S3
 import Crypto
-import Foundation
+package import Foundation
 
 /// Signatures of requests: AWS Signature Version 4 for S3.
 ///
@@ -10,13 +10,19 @@ import Foundation
 ///
 /// Source: "Signature Calculations for the Authorization Header" and "Authenticating Requests: Using Query Parameters"
 /// in the Amazon S3 API Reference.
-struct S3Signer: Sendable {
+package struct S3Signer: Sendable {
     static let unsignedPayload = "UNSIGNED-PAYLOAD"
     private static let algorithm = "AWS4-HMAC-SHA256"
 
     var credentials: S3Credentials
     var region: String
-    var service = "s3"
+    var service: String
+
+    package init(credentials: S3Credentials, region: String, service: String = "s3") {
+        self.credentials = credentials
+        self.region = region
+        self.service = service
+    }
 
     /// Adds the date, the digest of the body, the token and the signature to the headers of a request.
     ///
@@ -24,7 +30,7 @@ struct S3Signer: Sendable {
     ///   - request: The request. All of its headers are signed.
     ///   - payload: The SHA-256 of the body in hexadecimal digits.
     ///   - date: The time, as the server knows it.
-    func sign(_ request: inout S3Wire, payload: String, at date: Date) {
+    package func sign(_ request: inout S3Wire, payload: String, at date: Date) {
         request.headers.append(("x-amz-content-sha256", payload))
         request.headers.append(("x-amz-date", S3Date.stamp(date)))
         if let token = credentials.sessionToken { request.headers.append(("x-amz-security-token", token)) }
@@ -81,9 +87,9 @@ struct S3Signer: Sendable {
 }
 
 /// A request as it is sent, but for its body.
-struct S3Wire: Sendable {
+package struct S3Wire: Sendable {
     var method: String
-    var scheme = "https"
+    var scheme: String
 
     /// The host, with a port that is not that of the scheme.
     var host: String
@@ -92,9 +98,21 @@ struct S3Wire: Sendable {
     var path: String
 
     /// Names and values, not encoded.
-    var query: [(String, String)] = []
+    var query: [(String, String)]
 
-    var headers: [(String, String)] = []
+    package var headers: [(String, String)]
+
+    package init(
+        method: String, scheme: String = "https", host: String, path: String, query: [(String, String)] = [],
+        headers: [(String, String)] = []
+    ) {
+        self.method = method
+        self.scheme = scheme
+        self.host = host
+        self.path = path
+        self.query = query
+        self.headers = headers
+    }
 
     /// The query in the order that signatures need, encoded.
     var encodedQuery: String {
@@ -106,6 +124,6 @@ struct S3Wire: Sendable {
             .map { "\($0.0)=\($0.1)" }.joined(separator: "&")
     }
 
-    var url: String { "\(scheme)://\(host)\(path)" + (query.isEmpty ? "" : "?\(encodedQuery)") }
+    package var url: String { "\(scheme)://\(host)\(path)" + (query.isEmpty ? "" : "?\(encodedQuery)") }
 }
 #endif

@@ -2,7 +2,7 @@ import ForgeKVStore
 public import Testing
 
 extension Trait where Self == SettingsInMemoryTrait {
-    /// Gives each test, and each of its cases, a ``ForgeKVStore/SettingsHome`` of its own, which is empty and in
+    /// Gives each test, and each of its cases, a `SettingsHome` of its own, which is empty and in
     /// memory.
     ///
     /// ```swift
