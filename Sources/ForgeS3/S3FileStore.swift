@@ -42,7 +42,7 @@ import Synchronization
 /// for that.
 public final class S3FileStore: FileStoring {
     let transport: S3Transport
-    let promises: S3Promises
+    let conditionProbe: S3ConditionProbe
     private let hasRemovedUploads = Mutex(false)
     var configuration: Configuration { transport.configuration }
     var place: S3Place { transport.place }
@@ -52,7 +52,7 @@ public final class S3FileStore: FileStoring {
     /// - Throws: ``S3Error`` with the reason `invalidConfiguration`.
     public init(_ configuration: Configuration) throws(S3Error) {
         transport = try S3Transport(configuration)
-        promises = S3Promises(transport)
+        conditionProbe = S3ConditionProbe(transport)
     }
 
     /// Ends all calls and closes the connections. Later calls throw.

@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// Servers that do not know a condition ignore it, and a save that should fail replaces a file. Each test works on an
 /// object of its own and deletes it. A failure of the server is not remembered.
-final class S3Promises: Sendable {
+final class S3ConditionProbe: Sendable {
     private struct Promise: Hashable {
         var isExclusive: Bool
         var isMultipart: Bool
